@@ -23,7 +23,7 @@ MANY_PARAMETERS: dict[str, int] = {
     "toolweave.gateway._gateway.create_gateway": 10,  # keyword-only: what a gateway is, in one call
     "toolweave.models._anthropic.__init__": 9,  # what a model's endpoint is, in one call
     "toolweave.models._openai.__init__": 9,  # keyword-only: the same
-    "toolweave.serve._server.create_mcp_server": 23,  # keyword-only: what a server is, in one call
+    "toolweave.serve._server.create_mcp_server": 22,  # keyword-only: what a server is, in one call
     "toolweave.tools._function.tool": 11,  # keyword-only: the members of a definition, its scopes and its threads
 }
 """Functions over PARAMETERS with their exact number, each with the reason beside it."""

@@ -18,7 +18,8 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.protocol.resource_uris import with_uris
 from toolweave.protocol.server_features import completion_json, read_reference
-from toolweave.serve._request import Feature, Json, Method, Request
+from toolweave.serve._request import Feature, Json, Method, OfferKind, Request
+from toolweave.serve._unknown import not_offered, unknown_reference
 
 __all__ = ["Calls"]
 
@@ -80,14 +81,14 @@ class Calls:
     async def _get_prompt(self, request: Request) -> Json:
         name = request.text("name")
         route = await self._routes.prompt(name)
-        if route is None:
-            raise RequestError(f"Unknown prompt: {name}", code=INVALID_PARAMS, data={"name": name})
+        if route is None or not _may(request, "prompts", name, route):
+            raise not_offered("prompts", name, modern=request.modern)
         params = _params(request, name=route.name)
         return self._named(route, await self._relay.request(request, route, request.method, params))
 
     async def _read(self, request: Request) -> Json:
         uri = request.text("uri")
-        routes = await self._routes.resources(uri)
+        routes = [route for route in await self._routes.resources(uri) if _may(request, "resources", uri, route)]
         resumed = self._relay.resumed(request)
         if resumed is not None:  # the upstream that asked, whoever else may have it
             routes = [route for route in routes if route.server == resumed.server]
@@ -101,8 +102,7 @@ class Calls:
             self._routes.keep_resource(uri, route)
             own = result if route.name == uri else with_uris(result, {route.name: uri})
             return self._named(route, own) | ({"cacheScope": "private"} if _is_limited(request) else {})
-        code = INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND
-        raise RequestError(f"Resource not found: {uri}", code=code, data={"uri": uri})
+        raise not_offered("resources", uri, modern=request.modern)
 
     async def _complete(self, request: Request) -> Json:
         ref = request.object("ref")
@@ -111,8 +111,8 @@ class Calls:
         except ValueError as exc:
             raise RequestError(f"{request.method} needs 'ref': {exc}", code=INVALID_PARAMS) from None
         route = await (self._routes.prompt(name) if kind == "prompt" else self._routes.template(name))
-        if route is None:
-            raise RequestError(f"Unknown {kind}: {name}", code=INVALID_PARAMS)
+        if route is None or not _may(request, "prompts" if kind == "prompt" else "resources", name, route):
+            raise unknown_reference(kind, name)
         if route.server not in self._hub.clients or not self._completes(route.server):
             return completion_json((), total=0, has_more=False)
         own = {member: route.name if value == name and member != "type" else value for member, value in ref.items()}
@@ -127,6 +127,12 @@ class Calls:
 def _params(request: Request, **changed: Any) -> Json:
     """Return the parameters that go up: all of the caller's but those of this hop."""
     return {name: value for name, value in request.params.items() if name not in _OURS} | changed
+
+
+def _may(request: Request, kind: OfferKind, name: str, route: Route) -> bool:
+    """Whether the caller may use what this upstream has under that name."""
+    may = request.client.may
+    return may is None or may(kind, name, (), route.server)
 
 
 def _is_limited(request: Request) -> bool:

@@ -31,14 +31,14 @@ from toolweave.serve._logs import Logs
 from toolweave.serve._offers.prompts import Prompts
 from toolweave.serve._offers.resources import Resources
 from toolweave.serve._operations import Operations
-from toolweave.serve._request import Feature, Json, Offered
+from toolweave.serve._request import Feature, Json, Middleware, Offered
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._request_state import TTL_SECONDS
 from toolweave.serve._runners import ServerRunners
 from toolweave.serve._subscriptions import Listen
 from toolweave.serve._task_spawner import ServingGroups
 from toolweave.serve._tools import Tools
-from toolweave.tools import Toolset
+from toolweave.tools import Toolset, ToolSpec
 from toolweave.version import VERSION
 
 __all__ = ["Gateway", "create_gateway"]
@@ -56,6 +56,7 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
     page_size: int | None = 100,
     patience: float = TTL_SECONDS,
     idle_seconds: float = 300.0,
+    middleware: Sequence[Middleware] = (),
 ) -> Gateway:
     """Return a gateway: one MCP server in front of many, in every revision on either side.
 
@@ -75,8 +76,11 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
         page_size: Entries on a page of a list; None puts all on one.
         patience: Seconds for which an upstream's question waits for its caller; then the call is given up.
         idle_seconds: Seconds without a call after which a caller's own connection to a server is closed.
+        middleware: Functions `async def middleware(request, call_next)` around every request, the first outermost, as
+            those of `toolweave.middleware`.
 
     Raises:
+        TypeError: Something is no middleware.
         ValueError: A setting is invalid.
     """
     if page_size is not None and page_size < 1:
@@ -85,7 +89,7 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
     hub = source if isinstance(source, Hub) else Hub(source)
     secrets = GatewaySecrets(StateCipher(state_keys, ttl=patience), TaskNames(state_keys))
     connections = AskingConnections(idle_seconds=idle_seconds)
-    return Gateway(
+    gateway = Gateway(
         info,
         hub,
         tools=tools,
@@ -94,6 +98,8 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
         connections=connections,
         page_size=page_size,
     )
+    gateway.endpoint.use(middleware, gateway)
+    return gateway
 
 
 class GatewaySecrets(NamedTuple):
@@ -177,6 +183,8 @@ class Gateway(ServerRunners):
             listen,
         ]
         self.endpoint = Endpoint(about.info, instructions=about.instructions, features=features)
+        for event in ("prompts_changed", "resources_changed", "state"):
+            hub.on(event, lambda connection, change: self.routes.forget())
         self._operations = Operations(local, Resources(rounds=handlers), Prompts(rounds=handlers))
 
     def _declared(self) -> Json:
@@ -206,13 +214,16 @@ class Gateway(ServerRunners):
             await self._connections.close()
 
     def offers_of(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
-        """Return the offers that a request is about, with the scopes that their definitions need."""
-        return self._operations(method, params)
+        """Return the offers that a request is about, for each upstream that may have them."""
+        return [one for offer in self._operations(method, params) for one in self.routes.offered(offer)]
 
-    def tool_schema(self, name: str) -> Mapping[str, Any] | None:
-        """Return the input schema of a tool that is offered under this name, or None."""
-        spec = self.tools.snapshot().find(name)
-        return None if spec is None else spec.input_schema
+    async def learn_offers(self, method: str, params: Mapping[str, Any]) -> None:
+        """List what `offers_of` needs to know of the upstreams for this request."""
+        await self.routes.learn(method)
+
+    def find_tool(self, name: str) -> ToolSpec | None:
+        """Return the definition of a tool that is offered under this name or alias, or None."""
+        return self.tools.snapshot().find(name)
 
     def __repr__(self) -> str:
         return f"<Gateway {self.name!r}, {len(self.tools.snapshot())} tools>"

@@ -164,7 +164,7 @@ class Lists:
         if may is None:
             found, shown = self._pages.of(snapshot, cursor, modern=request.modern), None
         else:
-            allowed = [spec for spec in snapshot if may("tools", spec.name, spec.scopes)]
+            allowed = [spec for spec in snapshot if may("tools", spec.name, spec.scopes, spec.server)]
             found = self._pages.selected(allowed, cursor, modern=request.modern)
             shown = {spec.server for spec in allowed if spec.server is not None}
         facts = {
@@ -188,7 +188,7 @@ class Lists:
         entries, facts, errors = await self._listed(kind)
         may, shown = request.client.may, None
         if may is not None:
-            entries = tuple(one for one in entries if may(_CAPABILITIES[kind], one.name, ()))
+            entries = tuple(one for one in entries if may(_CAPABILITIES[kind], one.name, (), one.server))
             shown = {one.server for one in entries}
         part, following = page(entries, request.params.get("cursor"), self._page_size, key=_name)
         found: Json = {kind: [one.definition for one in part]} | (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
 from toolweave.hub import Hub
 from toolweave.hub._offers import HubOffers
+from toolweave.protocol import methods
+from toolweave.serve._offers.templates import may_expand
+from toolweave.serve._request import Offered, OfferKind
 from toolweave.tools import Toolset, ToolSpec
 
 __all__ = ["Route", "Routes"]
@@ -40,7 +43,52 @@ class Routes:
         self._hub = hub
         self._tools = tools
         self._offers = offers
+        self._learned: set[str] = set()
         self._renamed: dict[str, tuple[int, Mapping[str, str]]] = {}
+
+    # what a request is about, for rules
+
+    async def learn(self, method: str) -> None:
+        """List the prompts or the resources and templates, unless they were listed since they last changed."""
+        listings: list[tuple[str, Callable[[], Awaitable[object]]]] = []
+        if method in (methods.PROMPTS_GET, methods.COMPLETION_COMPLETE):
+            listings.append(("prompts", self._offers.prompts))
+        if method not in (methods.TOOLS_CALL, methods.PROMPTS_GET):
+            listings += [("resources", self._offers.resources), ("templates", self._offers.templates)]
+        for kind, listing in listings:
+            if kind not in self._learned:
+                learned = self._learned
+                await listing()
+                learned.add(kind)  # to the set of before: what changed meanwhile is listed again
+
+    def forget(self) -> None:
+        """List everything again before the next `learn`: something changed."""
+        self._learned = set()
+
+    def offered(self, offer: Offered) -> Sequence[Offered]:
+        """Return an offer for each upstream that may have it; a resource with the templates that it may be of."""
+        if offer.kind == "tools":
+            return (offer,)
+        found: list[Offered] = []
+        for server, own in self._holders(offer.kind, offer.name):
+            found.append(offer._replace(server=server))
+            if offer.kind == "resources":
+                templates = self._hub.given("resource template").names_of(server)
+                fitting = [name for name, inner in templates.items() if name != offer.name and may_expand(inner, own)]
+                found += [Offered("resources", name, (), server) for name in fitting]
+        return found or (offer,)
+
+    def _holders(self, kind: OfferKind, name: str) -> Sequence[tuple[str, str]]:
+        """Return the upstreams that have a prompt or a resource, or may have it, with its name there."""
+        if kind == "prompts":
+            holder = self._hub.given("prompt").holder(name)
+            return [(one, name) for one in self._hub.clients if holder is None or one == holder[0]]
+        holder = self._hub.given("resource template").holder(name)
+        if holder is not None:
+            return [(str(holder[0]), holder[1])]
+        return [(connection.name, own) for connection, own in self._offers.owners(name)]
+
+    # the routes of requests
 
     def tool(self, name: str) -> Route | None:
         """Return the route of a tool by its exposed name or an alias, or None."""

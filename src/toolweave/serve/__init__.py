@@ -25,13 +25,24 @@ if TYPE_CHECKING:
     from toolweave.serve._offers.files import directory
     from toolweave.serve._offers.prompts import FunctionPrompt, PromptsChanged, PromptSource, prompt
     from toolweave.serve._offers.resources import FunctionResource, ResourcesChanged, ResourceSource, resource
-    from toolweave.serve._request import Identity
+    from toolweave.serve._request import (
+        CallNext,
+        Client,
+        Identity,
+        Middleware,
+        Offered,
+        OfferLookup,
+        ReplyChannel,
+        Request,
+    )
     from toolweave.serve._server import AgentLike, McpServer, create_mcp_server
     from toolweave.serve._tasks import TaskRule
 
 __all__ = [
     "AgentLike",
     "BearerAuth",
+    "CallNext",
+    "Client",
     "ClientRules",
     "Completed",
     "Dpop",
@@ -45,11 +56,16 @@ __all__ = [
     "JwtAuth",
     "McpServer",
     "MemoryEventStore",
+    "Middleware",
     "OAuthClient",
     "OAuthServer",
+    "OfferLookup",
+    "Offered",
     "PromptSource",
     "PromptTurn",
     "PromptsChanged",
+    "ReplyChannel",
+    "Request",
     "ResourceSource",
     "ResourcesChanged",
     "ScopeRules",
@@ -98,7 +114,16 @@ __getattr__, __dir__ = lazy_exports(
             "ResourcesChanged",
             "resource",
         ),
-        "_request": ("Identity",),
+        "_request": (
+            "CallNext",
+            "Client",
+            "Identity",
+            "Middleware",
+            "OfferLookup",
+            "Offered",
+            "ReplyChannel",
+            "Request",
+        ),
         "_server": (
             "AgentLike",
             "McpServer",

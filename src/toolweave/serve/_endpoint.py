@@ -7,15 +7,18 @@ of transports and of the SDK; each method is implemented by the feature that off
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, cast
+
+import msgspec
 
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_VERSION, versions_of
-from toolweave.serve._request import Feature, Json, Method, Request
+from toolweave.serve._middleware import chained, checked
+from toolweave.serve._request import Feature, Json, Method, Middleware, OfferLookup, Request
 
 __all__ = ["Endpoint"]
 
@@ -35,9 +38,11 @@ class Endpoint:
 
     Attributes:
         versions: The revisions that it speaks, newest first.
+        middleware: The middleware around every request, outermost first.
     """
 
     versions: tuple[str, ...]
+    middleware: tuple[Middleware, ...] = ()
     _handshakes: tuple[str, ...]
 
     def __init__(
@@ -58,6 +63,8 @@ class Endpoint:
         self._features = tuple(features)
         self._stamp = {SERVER_INFO: self._info()}
         self._kept = {"ttlMs": ttl_ms, "cacheScope": cache_scope}
+        self._chain: Method | None = None
+        self._server: OfferLookup | None = None
         self.speak("auto")
 
     @property
@@ -98,12 +105,43 @@ class Endpoint:
         """Whether the method exists in that era."""
         return method in (self._modern if modern else self._legacy)
 
-    async def answer(self, request: Request) -> Json:
+    def use(self, middleware: Iterable[Middleware], server: OfferLookup) -> None:
+        """Put middleware around every request from now on, in the place of any that is there.
+
+        Args:
+            middleware: The middleware, outermost first.
+            server: What middleware finds as `request.server`.
+
+        Raises:
+            TypeError: One of them is no middleware.
+        """
+        self.middleware = checked(middleware)
+        self._server = server
+        self._chain = chained(self.middleware, self._innermost) if self.middleware else None
+
+    def answer(self, request: Request) -> Coroutine[Any, Any, Json]:
         """Return the result of a request, complete for its era.
 
         Raises:
             RequestError: The answer is a JSON-RPC error; internal errors are masked and logged.
         """
+        return self._dispatch(request) if self._chain is None else self._through(self._chain, request)
+
+    async def _through(self, chain: Method, request: Request) -> Json:
+        """Answer a request through the middleware."""
+        request.server = self._server
+        return self._whole(request, await chain(request))
+
+    async def _innermost(self, request: Request) -> Json:
+        """Answer a request behind the middleware, which finds plain values where lists are kept as JSON texts."""
+        result = await self._dispatch(request)
+        for name, value in result.items():
+            if isinstance(value, msgspec.Raw):
+                result[name] = msgspec.json.decode(value)
+        return result
+
+    async def _dispatch(self, request: Request) -> Json:
+        """Answer a request without middleware."""
         modern = request.modern
         method = (self._modern if modern else self._legacy).get(request.method)
         if method is None:
@@ -116,6 +154,23 @@ class Endpoint:
             _log.exception("%s failed", request.method)
             raise RequestError("Internal error", code=INTERNAL_ERROR) from None
         return self.stamped(request.method, result) if modern else result
+
+    def _whole(self, request: Request, result: Json) -> Json:
+        """Return a result of middleware with what its era and the transports ask of it.
+
+        Raises:
+            RequestError: The result cannot be sent.
+        """
+        meta = result.get("_meta")
+        problem = None
+        if meta is not None and not isinstance(meta, dict):
+            problem = "'_meta' is no object"
+        elif request.method == methods.INITIALIZE and result.get("protocolVersion") not in self._handshakes:
+            problem = "'protocolVersion' is none that the server speaks"
+        if problem is not None:
+            _log.error("the middleware answered %s with a result that cannot be sent: %s", request.method, problem)
+            raise RequestError("Internal error", code=INTERNAL_ERROR)
+        return self.stamped(request.method, dict(result)) if request.modern else result
 
     def capabilities(self, *, modern: bool) -> Json:
         """Return the `ServerCapabilities` of that era as they are now."""

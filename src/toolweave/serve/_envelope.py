@@ -15,7 +15,7 @@ from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL,
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve._request import Client, Json
 
-__all__ = ["client_of_envelope", "has_envelope", "is_whole", "unsupported_version"]
+__all__ = ["client_of_envelope", "client_of_handshake", "has_envelope", "is_whole", "unsupported_version"]
 
 
 def has_envelope(params: Mapping[str, Any]) -> bool:
@@ -55,6 +55,31 @@ def client_of_envelope(
         info=cast("Json", info) if isinstance(info, dict) else None,
         principal=principal,
         conversation=name,
+    )
+
+
+def client_of_handshake(
+    params: Mapping[str, Any],
+    result: Mapping[str, Any],
+    *,
+    conversation: str,
+    principal: str | None = None,
+) -> Client:
+    """Return the client that a successful handshake began with.
+
+    Args:
+        params: The parameters of `initialize` as they came.
+        result: Its result.
+        conversation: The conversation that begins.
+        principal: The authorized principal, or None.
+    """
+    capabilities, info = params.get("capabilities"), params.get("clientInfo")
+    return Client(
+        version=result["protocolVersion"],
+        capabilities=cast("Json", capabilities) if isinstance(capabilities, dict) else {},
+        info=cast("Json", info) if isinstance(info, dict) else None,
+        principal=principal,
+        conversation=conversation,
     )
 
 

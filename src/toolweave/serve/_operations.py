@@ -52,7 +52,7 @@ class Operations:
 
     def _tool(self, name: object) -> Sequence[Offered]:
         spec = self._tools.find(name) if isinstance(name, str) else None
-        return () if spec is None else (Offered("tools", spec.name, spec.scopes),)
+        return () if spec is None else (Offered("tools", spec.name, spec.scopes, spec.server),)
 
     def _prompt(self, name: object) -> Sequence[Offered]:
         if not isinstance(name, str):

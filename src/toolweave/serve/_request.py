@@ -6,7 +6,7 @@ The port between the endpoint with its features and the transports: stdio, HTTP 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 import msgspec
@@ -14,8 +14,10 @@ import msgspec
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.versions import MODERN_VERSION
+from toolweave.tools._spec import ToolSpec
 
 __all__ = [
+    "CallNext",
     "ChangeSubscriptions",
     "Client",
     "Feature",
@@ -24,7 +26,9 @@ __all__ = [
     "Json",
     "MayUse",
     "Method",
+    "Middleware",
     "OfferKind",
+    "OfferLookup",
     "Offered",
     "Push",
     "ReplyChannel",
@@ -49,6 +53,8 @@ class Identity:
         expires_at: The end of its validity, in seconds since the epoch; None for never.
         key_thumbprint: The thumbprint (RFC 7638) of the key that the token is bound to, its `cnf.jkt`; the request must
             prove that it has that key (RFC 9449). None for a bearer token.
+        claims: All verified claims of the token, or the answer of the issuer's introspection; empty where a function of
+            yours identified the caller by less.
     """
 
     client_id: str
@@ -57,6 +63,12 @@ class Identity:
     scopes: tuple[str, ...] = ()
     expires_at: int | None = None
     key_thumbprint: str | None = None
+    claims: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, hash=False, compare=False)
+
+    @property
+    def principal(self) -> str:
+        """The unique name of the principal; see `Client.principal`."""
+        return principal_of(self.client_id, self.issuer, self.subject)
 
 
 def principal_of(client_id: str, issuer: str | None, subject: str | None) -> str:
@@ -67,8 +79,20 @@ def principal_of(client_id: str, issuer: str | None, subject: str | None) -> str
 OfferKind: TypeAlias = Literal["tools", "resources", "prompts"]
 """The kinds of what a server offers."""
 
-MayUse: TypeAlias = Callable[[OfferKind, str, Iterable[str]], bool]
-"""Whether a caller may use an offer of this kind and name, whose definition needs these scopes."""
+
+class MayUse(Protocol):
+    """Whether a caller may see and use an offer."""
+
+    def __call__(self, kind: OfferKind, name: str, scopes: Iterable[str] = (), server: str | None = None, /) -> bool:
+        """Return whether the caller may.
+
+        Args:
+            kind: The kind of the offer.
+            name: Its name, URI or template.
+            scopes: The scopes that its definition needs.
+            server: The upstream that has it, where that is known.
+        """
+        ...
 
 
 class Offered(NamedTuple):
@@ -78,15 +102,36 @@ class Offered(NamedTuple):
         kind: Its kind.
         name: Its name, URI or template.
         scopes: The scopes that its definition needs.
+        server: The upstream that has it; None for an offer of the server's own, and where it is not known.
     """
 
     kind: OfferKind
     name: str
     scopes: tuple[str, ...]
+    server: str | None = None
 
 
 FindOffers: TypeAlias = Callable[[str, Mapping[str, Any]], Sequence[Offered]]
 """Returns the offers that a request is about, by its method and params."""
+
+
+class OfferLookup(Protocol):
+    """Finds what a server offers now."""
+
+    def find_tool(self, name: str) -> ToolSpec | None:
+        """Return the definition of a tool by its name or an alias, or None."""
+        ...
+
+    async def learn_offers(self, method: str, params: Mapping[str, Any]) -> None:
+        """Read what `offers_of` needs to know for this request, of a server whose offers are those of others."""
+        ...
+
+    def offers_of(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
+        """Return the offers that a request is about, found as the request itself finds them.
+
+        There is one for each server that may have it, and one for each template that it may be of.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +144,8 @@ class Client:
         info: Its `Implementation` object as received, or None.
         principal: The authorized principal, or None; signed state and tasks are bound to it.
         conversation: Names the conversation (stdio, in process, a legacy HTTP session); None for a modern request.
-        may: Whether lists show something to it, by kind, name and the scopes that its definition needs; None shows all.
+        may: Whether lists show something to it, and whether it may be used; None shows all.
+        identity: The authenticated identity, whose principal it is; None without authorization.
     """
 
     version: str
@@ -108,6 +154,7 @@ class Client:
     principal: str | None = None
     conversation: str | None = None
     may: MayUse | None = None
+    identity: Identity | None = None
 
     @property
     def key(self) -> str | None:
@@ -144,12 +191,16 @@ class ReplyChannel(Protocol):
 
 @dataclass(slots=True)
 class Request:
-    """One request.
+    """One request of a client, the same on every transport and in every revision.
 
     Attributes:
+        method: The method, such as `tools/call`.
         params: As they came; `{}` when there were none.
+        client: The client that sent it.
+        line: The reply channel to it, for notifications and questions while the request runs.
         id: The JSON-RPC id.
         headers: The HTTP headers, names in lower case; empty on other transports.
+        server: What is offered now, for middleware; None where there is no middleware.
     """
 
     method: str
@@ -158,6 +209,15 @@ class Request:
     line: ReplyChannel
     id: int | str
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    server: OfferLookup | None = None
+
+    def replace(self, **changes: Any) -> Request:
+        """Return a copy in which these attributes are changed.
+
+        Raises:
+            TypeError: There is no such attribute.
+        """
+        return replace(self, **changes)
 
     @property
     def modern(self) -> bool:
@@ -201,6 +261,17 @@ Method: TypeAlias = Callable[[Request], Awaitable[Json]]
 Raises `RequestError` for a JSON-RPC error; anything else that it raises is masked as an internal error.
 """
 
+CallNext: TypeAlias = Method
+"""Answers a request with what is behind a middleware: the next one, or the server itself."""
+
+Middleware: TypeAlias = Callable[[Request, CallNext], Awaitable[Json]]
+"""Answers a request, in most cases with what `call_next(request)` returns: `async def middleware(request, call_next)`.
+
+The result holds all members that the revision asks for. `call_next` raises `RequestError` where the answer is a
+JSON-RPC error, and a middleware raises one to refuse; any other exception of a middleware is logged with its name and
+masked as an internal error.
+"""
+
 
 Push: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 """Sends a notification, method and params, on a conversation's own stream, without waiting."""
@@ -242,7 +313,7 @@ class Responder(Protocol):
         """Return the handshake-era revision for what a client offers."""
         ...
 
-    async def answer(self, request: Request) -> Json:
+    def answer(self, request: Request) -> Awaitable[Json]:
         """Return the result of a request, complete for its era.
 
         Raises:

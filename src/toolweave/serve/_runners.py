@@ -24,6 +24,7 @@ from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._request import Offered
 from toolweave.tools import Toolset
 from toolweave.tools._owner_loop import running_loop
+from toolweave.tools._spec import ToolSpec
 
 if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import TokenAuth
@@ -87,12 +88,20 @@ class ServerRunners(ABC):
         """Run the server's lifespan; each transport enters it once, any number may."""
 
     @abstractmethod
-    def tool_schema(self, name: str) -> Mapping[str, Any] | None:
-        """Return the input schema of a tool that is offered under this name, or None."""
+    def find_tool(self, name: str) -> ToolSpec | None:
+        """Return the definition of a tool that is offered under this name or alias, or None."""
 
     @abstractmethod
     def offers_of(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
         """Return the offers that a request is about, with the scopes that their definitions need."""
+
+    async def learn_offers(self, method: str, params: Mapping[str, Any]) -> None:  # noqa: B027  # most know theirs
+        """Read what `offers_of` needs to know; a server's own offers are known."""
+
+    def tool_schema(self, name: str) -> Mapping[str, Any] | None:
+        """Return the input schema of a tool that is offered under this name or alias, or None."""
+        spec = self.find_tool(name)
+        return None if spec is None else spec.input_schema
 
     def speak(self, protocol: str) -> None:
         """Speak only some protocol revisions, as a server that knows no others; call it before serving.

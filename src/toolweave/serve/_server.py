@@ -12,7 +12,19 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, get_args, overload, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    get_args,
+    overload,
+    runtime_checkable,
+)
 
 import anyio
 import anyio.abc
@@ -26,7 +38,7 @@ from toolweave.serve._offers.decorators import ServerContent
 from toolweave.serve._offers.prompts import PromptLike
 from toolweave.serve._offers.resources import ResourceLike
 from toolweave.serve._operations import Operations
-from toolweave.serve._request import Feature, Json, Offered
+from toolweave.serve._request import Feature, Json, Middleware, Offered
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._request_state import StateSigner
 from toolweave.serve._runners import ServerRunners
@@ -41,6 +53,7 @@ from toolweave.tools import (
     ToolRegistry,
     Toolset,
     ToolSource,
+    ToolSpec,
     combined,
     filtered,
     renamed,
@@ -78,6 +91,7 @@ class Options:
     logging: bool = False
     request_state_keys: Sequence[str | bytes] | None = field(default=None, repr=False)
     auth: TokenAuth | None = None
+    middleware: Sequence[Middleware] = ()
 
     def __post_init__(self) -> None:
         if self.page_size is not None and self.page_size < 1:
@@ -90,6 +104,20 @@ class Options:
             raise ValueError(f"cache_scope is 'private' or 'public', not {self.cache_scope!r}")
         if self.expose_errors not in (None, *get_args(ExposeErrors)):  # a slip must not unmask
             raise ValueError(f"expose_errors is 'message', 'masked' or None, not {self.expose_errors!r}")
+
+
+class ServerAbout(TypedDict, total=False):
+    """Optional members of a server's description.
+
+    Attributes:
+        title: Its name for people.
+        website_url: Where people read about it.
+        icons: Icon objects of the specification.
+    """
+
+    title: str | None
+    website_url: str | None
+    icons: Sequence[Mapping[str, Any]]
 
 
 @runtime_checkable
@@ -119,10 +147,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
     name: str,
     version: str = "0.1.0",
     *,
-    title: str | None = None,
     instructions: str | None = None,
-    website_url: str | None = None,
-    icons: Sequence[Mapping[str, Any]] = (),
     tools: ToolSource = (),
     agents: Iterable[AgentLike] | AgentsLike = (),
     resources: ResourceLike | None = None,
@@ -140,16 +165,15 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
     logging: bool = False,
     request_state_keys: Sequence[str | bytes] | None = None,
     auth: TokenAuth | None = None,
+    middleware: Sequence[Middleware] = (),
+    **about: Unpack[ServerAbout],
 ) -> McpServer:
     """Return an MCP server that offers tools and agents, in every protocol revision.
 
     Args:
         name: Its name, for programs.
         version: Its own version.
-        title: Its name for people.
         instructions: Its instructions for models.
-        website_url: Where people read about it.
-        icons: Icon objects of the specification.
         tools: Functions, tools, a registry, a connection, a hub, any other toolset, or a sequence of these.
         agents: Each is offered as the tool `agent_<name>`; an `AgentRegistry` gives all of its own.
             Each call starts a new conversation; an agent that keeps its conversation is given as a tool,
@@ -176,16 +200,18 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
             waits for their input, the newest first; by default made for this process, so replicas must share some.
         auth: Authorizes requests over HTTP wherever the server is served, unless that is given another: `BearerAuth`,
             `JwtAuth`, `IntrospectionAuth` or `OAuthServer`. Over stdio and in process nobody is asked.
+        middleware: Functions `async def middleware(request, call_next)` around every request on every transport, the
+            first outermost; `toolweave.middleware` has some that are ready to use.
+        **about: `title`, its name for people; `website_url`, where people read about it; `icons`, icon objects of the
+            specification.
 
     Raises:
         SchemaError: Naming the tool, the schema and the JSON pointer at fault.
         DuplicateToolError: Two local tools have one name.
-        TypeError: Something offers no tools.
+        TypeError: Something offers no tools, or is no middleware.
         ValueError: A setting is invalid, or `include` names an unknown tool.
     """
-    info: Json = {"name": name, "version": version}
-    optional = {"title": title, "websiteUrl": website_url, "icons": list(icons) or None}
-    info.update((key, value) for key, value in optional.items() if value is not None)
+    info = _info(name, version, about)
     registry, toolset = with_registry(tools)
     included, excluded = (frozenset([one] if isinstance(one, str) else one) for one in (include, exclude))
     offered = _chosen(toolset, included, excluded)
@@ -208,6 +234,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         logging=logging,
         request_state_keys=request_state_keys,
         auth=auth,
+        middleware=middleware,
     )
     return McpServer(
         info,
@@ -217,6 +244,16 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         resources=() if resources is None else resources,
         prompts=() if prompts is None else prompts,
     )
+
+
+def _info(name: str, version: str, about: ServerAbout) -> Json:
+    """Return the `Implementation` object of a server."""
+    unknown = about.keys() - ServerAbout.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"create_mcp_server() got an unexpected keyword argument {min(unknown)!r}")
+    icons = list(about.get("icons", ()))
+    optional = {"title": about.get("title"), "websiteUrl": about.get("website_url"), "icons": icons or None}
+    return {"name": name, "version": version} | {key: value for key, value in optional.items() if value is not None}
 
 
 def _chosen(toolset: Toolset, include: frozenset[str], exclude: frozenset[str]) -> Toolset:
@@ -325,6 +362,7 @@ class McpServer(ServerContent, ServerRunners):
             cache_scope=options.cache_scope,
         )
         self._operations = Operations(self._calls, self.resources, self.prompts)
+        self.endpoint.use(options.middleware, self)
         self._calls.admit_all()
         self.changes.watch(toolset)
 
@@ -433,10 +471,9 @@ class McpServer(ServerContent, ServerRunners):
         """Return the offers that a request is about, with the scopes that their definitions need."""
         return self._operations(method, params)
 
-    def tool_schema(self, name: str) -> Mapping[str, Any] | None:
-        """Return the input schema of a tool that is offered under this name, or None."""
-        spec = self._calls.find(name)
-        return None if spec is None else spec.input_schema
+    def find_tool(self, name: str) -> ToolSpec | None:
+        """Return the definition of a tool that is offered under this name or alias, or None."""
+        return self._calls.find(name)
 
     def __repr__(self) -> str:
         return f"<McpServer {self.name!r}, {len(self.tools.snapshot())} tools>"

@@ -14,13 +14,13 @@ from typing import Any, Literal, Protocol, TypeAlias
 import toolweave.tools._worker_threads  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError, printable
 from toolweave.protocol import methods
-from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.headers import mirroring_problem
 from toolweave.schema import Validator
 from toolweave.serve._offers.pagination import only_for_caller
 from toolweave.serve._offers.tool_pages import ToolPages
 from toolweave.serve._request import Json, Method, Request
 from toolweave.serve._request_context import HandlerRunner, Work
+from toolweave.serve._unknown import not_offered
 from toolweave.tools import CallContext, ToolCall, ToolsChanged, Toolset, ToolSnapshot, ToolSpec
 from toolweave.tools._function import check_schemas
 from toolweave.tools._mcp import call_result
@@ -144,7 +144,7 @@ class Tools:
         may = request.client.may
         if may is None:
             return self._pages.of(snapshot, cursor, modern=request.modern)
-        allowed = [spec for spec in snapshot if may("tools", spec.name, spec.scopes)]
+        allowed = [spec for spec in snapshot if may("tools", spec.name, spec.scopes, spec.server)]
         return self._pages.selected(allowed, cursor, modern=request.modern) | only_for_caller(request)
 
     def _support(self, spec: ToolSpec, modern: bool) -> Json:
@@ -156,7 +156,7 @@ class Tools:
         arguments = {} if given is None else request.object("arguments")  # some clients write null for none
         found = self._find(name)
         if found is None:
-            raise RequestError(f"Unknown tool: {name}", code=INVALID_PARAMS)
+            raise not_offered("tools", name, modern=request.modern)
         spec, checks = found
         if checks.arguments is not None and not checks.arguments.is_valid(arguments):
             refused = invalid_input(spec.name, checks.arguments.problems(arguments))
@@ -175,7 +175,7 @@ class Tools:
         name = request.text("name")
         found = self._find(name)
         if found is None:
-            raise RequestError(f"Unknown tool: {name}", code=INVALID_PARAMS)
+            raise not_offered("tools", name, modern=request.modern)
         spec, checks = found
         call = ToolCall(name=name, arguments=request.object("arguments"))
         return spec, partial(self._run, request, spec, checks, call)
@@ -198,7 +198,7 @@ class Tools:
     def _failure(self, request: Request, spec: ToolSpec, result: ToolResult) -> Json:
         error = result.require_error()
         if error.kind is ErrorKind.NOT_FOUND and self._snapshot().find(spec.name) is None:
-            raise RequestError(f"Unknown tool: {spec.name}", code=INVALID_PARAMS)  # it went away meanwhile
+            raise not_offered("tools", spec.name, modern=request.modern)  # it went away meanwhile
         if error.kind is ErrorKind.PROTOCOL and isinstance(error.code, int) and spec.server is None:
             raise RequestError(error.message, code=error.code, data=error.data)  # a handler of ours chose it
         if error.unexpected and self._masks(request):

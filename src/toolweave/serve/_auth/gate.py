@@ -46,7 +46,7 @@ class OperationGate:
         needed: list[str] = []
         for method, params in operations:
             for offer in self._offers(method, params):
-                needed += offer.scopes if self._auth is None else self._auth.access.rules.required(*offer)
+                needed += offer.scopes if self._auth is None else self._auth.access.rules.required(*offer[:3])
         if not needed:
             return None
         if self._auth is None:

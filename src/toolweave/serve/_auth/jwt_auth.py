@@ -167,4 +167,5 @@ def identity_of_claims(claims: Mapping[str, Any], *, expires_at: int | None = No
         else (),
         expires_at=expires_at,
         key_thumbprint=thumbprint,
+        claims=claims,
     )

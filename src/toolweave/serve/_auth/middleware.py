@@ -14,7 +14,7 @@ from toolweave.serve._auth.dpop import BadProof, ProofChecker, ProofTarget
 from toolweave.serve._auth.refusal import Challenges, IssuerUnavailable, Refused
 from toolweave.serve._auth.scopes import Access
 from toolweave.serve._http.asgi import App, Message, Receive, Scope, Send
-from toolweave.serve._request import Identity, MayUse, OfferKind, principal_of
+from toolweave.serve._request import Identity, MayUse, OfferKind
 
 __all__ = ["Authorization", "AuthorizesTokens", "identity_of", "may_of", "principal", "scheme_of"]
 
@@ -50,7 +50,7 @@ def scheme_of(scope: Scope) -> str:
 def principal(scope: Scope) -> str | None:
     """Return the principal of an authorized request."""
     identity = identity_of(scope)
-    return None if identity is None else principal_of(identity.client_id, identity.issuer, identity.subject)
+    return None if identity is None else identity.principal
 
 
 def may_of(scope: Scope) -> MayUse | None:
@@ -118,7 +118,15 @@ class Authorization:
         return Refused(self._auth.challenges.invalid_proof(error, description, algorithms=algorithms, nonce=nonce))
 
 
-def _may(access: Access, granted: frozenset[str], kind: OfferKind, name: str, declared: Iterable[str]) -> bool:
+def _may(
+    access: Access,
+    granted: frozenset[str],
+    kind: OfferKind,
+    name: str,
+    declared: Iterable[str] = (),
+    server: str | None = None,
+    /,
+) -> bool:
     return granted.issuperset(access.rules.required(kind, name, declared))
 
 

@@ -31,7 +31,7 @@ from toolweave.protocol.jsonrpc import (
     encode_result,
 )
 from toolweave.protocol.versions import BATCHING_VERSION, MODERN_VERSION, MODERN_VERSIONS
-from toolweave.serve._envelope import client_of_envelope, has_envelope, unsupported_version
+from toolweave.serve._envelope import client_of_envelope, client_of_handshake, has_envelope, unsupported_version
 from toolweave.serve._pending_requests import PendingRequests
 from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request, Responder
 
@@ -248,17 +248,15 @@ class Conversation:
     async def _initialize(self, request: Request, reply: _Reply) -> None:
         try:
             result = await self._responder.answer(request)
+            text = encode_result(request.id, result)
         except RequestError as exc:
             reply(encode_error(request.id, exc.code, exc.message, exc.data))
             return
-        info = request.params.get("clientInfo")
-        self._client = Client(
-            version=result["protocolVersion"],
-            capabilities=request.params["capabilities"],
-            info=cast("Json", info) if isinstance(info, dict) else None,
-            conversation=self.name,
-        )
-        reply(encode_result(request.id, result))
+        except Exception:  # boundary: a result that is no JSON
+            reply(self._unwritable(request))
+            return
+        self._client = client_of_handshake(request.params, result, conversation=self.name)
+        reply(text)
 
     async def _answer(self, request: Request, scope: anyio.CancelScope, reply: _Reply) -> None:
         text: bytes | None = None
@@ -279,8 +277,11 @@ class Conversation:
         except RequestError as exc:
             return encode_error(request.id, exc.code, exc.message, exc.data)
         except Exception:  # boundary: a result that is no JSON
-            _log.exception("the result of %s cannot be written", request.method)
-            return encode_error(request.id, INTERNAL_ERROR, "Internal error")
+            return self._unwritable(request)
+
+    def _unwritable(self, request: Request) -> bytes:
+        _log.exception("the result of %s cannot be written", request.method)
+        return encode_error(request.id, INTERNAL_ERROR, "Internal error")
 
 
 class _Batch:

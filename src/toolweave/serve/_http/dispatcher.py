@@ -27,7 +27,7 @@ from toolweave.protocol.jsonrpc import (
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from toolweave.protocol.versions import BATCHING_VERSION, HANDSHAKE_VERSIONS, MODERN_VERSION
 from toolweave.serve._auth.gate import OperationGate
-from toolweave.serve._auth.middleware import may_of, principal
+from toolweave.serve._auth.middleware import identity_of, may_of
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._envelope import client_of_envelope, has_envelope, unsupported_version
 from toolweave.serve._http.asgi import Headers, Receive, Scope, Send, VisibleHeaders, read_body, respond
@@ -357,7 +357,7 @@ class HttpDispatcher:
         """Answer a request that was read and checked."""
         exchange.request_id = call.id
         if client is None or self._gate.authorizes:
-            client = client_of(call.params["_meta"], principal(scope), may_of(scope))
+            client = client_of(call.params["_meta"], identity_of(scope), may_of(scope))
         request = Request(call.method, call.params, client, exchange, call.id, VisibleHeaders(scope["headers"]))
         try:
             await exchange.fill(self._endpoint.answer(request))

@@ -6,10 +6,11 @@ otherwise, or whenever events are kept so that it can be resumed.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import msgspec
@@ -19,8 +20,9 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED
 from toolweave.protocol.jsonrpc import RequestId, StrictMessage, encode_notification, encode_result
 from toolweave.protocol.versions import BATCHING_VERSION, POLLING_VERSION
-from toolweave.serve._auth.middleware import may_of, principal
+from toolweave.serve._auth.middleware import identity_of, may_of, principal
 from toolweave.serve._endpoint import Endpoint
+from toolweave.serve._envelope import client_of_handshake
 from toolweave.serve._http.asgi import Receive, Scope, Send, VisibleHeaders, respond
 from toolweave.serve._http.events import EventStream, replay
 from toolweave.serve._http.response import EventResponse, PostResponse, ResponseLimits, respond_error, respond_json
@@ -29,6 +31,8 @@ from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request
 from toolweave.serve._task_spawner import SpawnsTasks
 
 __all__ = ["LegacyHttp"]
+
+_log = logging.getLogger("toolweave.serve")
 
 _SESSION = b"mcp-session-id"
 _RESUME = b"last-event-id"
@@ -134,36 +138,40 @@ class LegacyHttp:
     async def _initialize(self, key: RequestId, params: Mapping[str, Any], scope: Scope, send: Send) -> None:
         """Answer a handshake; a successful one begins a session, or the session anew that it names."""
         session = self._new_session(scope)
-        client = Client(version="", principal=principal(scope))
+        client = Client(version="", principal=principal(scope), identity=identity_of(scope))
         request = Request(methods.INITIALIZE, params, client, _Mute(), key, VisibleHeaders(scope["headers"]))
         try:
             result = await self._endpoint.answer(request)
+            body = encode_result(key, result)
         except RequestError as exc:
             await respond_error(send, 200, key, exc)
             return
+        except (TypeError, ValueError):  # boundary: a result that is no JSON
+            _log.exception("the result of a handshake cannot be written as JSON")
+            await respond_error(send, 200, key, RequestError("Internal error", code=INTERNAL_ERROR))
+            return
         headers: Sequence[tuple[bytes, bytes]] = ()
         if session is not None and self._sessions is not None:
-            info = params.get("clientInfo")
-            session.client = Client(
-                version=result["protocolVersion"],
-                capabilities=params["capabilities"],
-                info=cast("Json", info) if isinstance(info, dict) else None,
-                principal=session.principal,
-                conversation=session.name,
-            )
+            session.client = client_of_handshake(params, result, conversation=session.name, principal=session.principal)
             self._sessions.add(session)
             headers = [session.header]
-        await respond_json(send, 200, encode_result(key, result), headers)
+        await respond_json(send, 200, body, headers)
 
     async def _request(self, post: _Post, session: HttpSession | None) -> None:
         if session is None:
             version = dict(post.scope["headers"]).get(b"mcp-protocol-version", BATCHING_VERSION.encode())
-            client = Client(version=version.decode("latin-1"), principal=principal(post.scope), may=may_of(post.scope))
+            client = Client(
+                version=version.decode("latin-1"),
+                principal=principal(post.scope),
+                may=may_of(post.scope),
+                identity=identity_of(post.scope),
+            )
         elif post.id in session.running:
             raise _Refused(400, "Invalid request: a request with this id is still running")
         else:
-            may = may_of(post.scope)  # each request has a token of its own, and one may be enough for more
-            client = session.client if may is None else replace(session.client, may=may)
+            client, identity = session.client, identity_of(post.scope)
+            if identity is not None:  # each request has a token of its own, and one may be enough for more
+                client = replace(client, may=may_of(post.scope), identity=identity)
         with nullcontext() if session is None else session.used() as release:
             await self._run(post, client, session, release)
 

@@ -17,7 +17,7 @@ from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve._envelope import is_whole
 from toolweave.serve._http.asgi import Headers
-from toolweave.serve._request import Client, Json, MayUse
+from toolweave.serve._request import Client, Identity, Json, MayUse
 
 __all__ = ["ParsedRequest", "client_of", "parse_plain_call", "recognised"]
 
@@ -117,12 +117,13 @@ def _sender(text: bytes) -> tuple[Json, Client] | None:
     return cast("Json", meta), client_of(cast("Json", meta))
 
 
-def client_of(meta: Json, principal: str | None = None, may: MayUse | None = None) -> Client:
-    """Return the client of a request with this complete `_meta`, for this principal."""
+def client_of(meta: Json, identity: Identity | None = None, may: MayUse | None = None) -> Client:
+    """Return the client of a request with this complete `_meta`, of this identity."""
     return Client(
         version=MODERN_VERSION,
         capabilities=meta[CLIENT_CAPABILITIES],
         info=meta.get(CLIENT_INFO),
-        principal=principal,
+        principal=None if identity is None else identity.principal,
         may=may,
+        identity=identity,
     )

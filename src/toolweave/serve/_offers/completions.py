@@ -21,6 +21,7 @@ from toolweave.serve._offers.string_handlers import failure
 from toolweave.serve._request import Json, Method, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
+from toolweave.serve._unknown import unknown_reference
 from toolweave.tools._call import CallContext
 from toolweave.tools._function_runner import Runner
 
@@ -115,7 +116,7 @@ class Completions:
         function = self._functions.get((kind, name, target))
         if function is None:
             if not await self._known[kind](name):
-                raise RequestError(f"Unknown {kind}: {name}", code=INVALID_PARAMS)
+                raise unknown_reference(kind, name)
             return _result(())
         return await self._rounds.run(request, partial(self._run, request, function, text, others))
 

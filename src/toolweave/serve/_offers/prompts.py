@@ -13,13 +13,14 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack
 
 from toolweave.errors import RequestError
 from toolweave.protocol import methods, server_features
-from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
+from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.serve._offers.conversion import prompt_messages
 from toolweave.serve._offers.registry import ChangeListeners, DefinitionFields, ItemRegistry, described, listing
 from toolweave.serve._offers.string_handlers import StringHandler, failure
 from toolweave.serve._request import Json, MayUse, Method, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
+from toolweave.serve._unknown import not_offered
 from toolweave.tools._call import CallContext
 from toolweave.tools._scopes import scope_list
 from toolweave.tools._toolset import Unsubscribe
@@ -285,7 +286,7 @@ class Prompts:
                 raise failure(f"prompt {name!r}", exc, request, expose=self._expose) from None
             if found is not None:
                 return found
-        raise RequestError(f"Unknown prompt: {name}", code=INVALID_PARAMS, data={"name": name})
+        raise not_offered("prompts", name, modern=request.modern)
 
     def _require(self, request: Request) -> None:
         if not self._offered and not self.capabilities(modern=request.modern):

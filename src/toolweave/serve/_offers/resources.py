@@ -13,7 +13,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack
 
 from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError
 from toolweave.protocol import methods, server_features
-from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
+from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.serve._offers.conversion import resource_contents
 from toolweave.serve._offers.registry import ChangeListeners, DefinitionFields, ItemRegistry, described, listing
 from toolweave.serve._offers.string_handlers import StringHandler, failure
@@ -21,6 +21,7 @@ from toolweave.serve._offers.templates import Template, is_template
 from toolweave.serve._request import Json, Method, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
+from toolweave.serve._unknown import not_offered
 from toolweave.tools._call import CallContext
 from toolweave.tools._scopes import scope_list
 from toolweave.tools._toolset import Unsubscribe
@@ -379,8 +380,7 @@ class Resources:
                 raise failure(f"reading resource {uri!r}", exc, request, expose=self._expose) from None
             if found is not None:
                 return found
-        code = INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND
-        raise RequestError(f"Resource not found: {uri}", code=code, data={"uri": uri})
+        raise not_offered("resources", uri, modern=request.modern)
 
     def _require(self, request: Request) -> None:
         if not self._offered and not self.capabilities(modern=request.modern):

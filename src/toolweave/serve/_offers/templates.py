@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from toolweave.errors import SchemaError
 
-__all__ = ["Template", "is_template", "leaves_directory"]
+__all__ = ["Template", "is_template", "leaves_directory", "may_expand"]
 
 _EXPRESSION = re.compile(r"\{([^{}]*)\}")
 _VARIABLE = re.compile(r"(\+?)([A-Za-z_][A-Za-z0-9_]{0,99})")
@@ -25,6 +25,28 @@ _ENCODINGS = 4
 def is_template(uri: str) -> bool:
     """Whether a URI has variables."""
     return "{" in uri or "}" in uri
+
+
+def may_expand(template: str, uri: str) -> bool:
+    """Whether a URI may be of a template of any form: its fixed parts occur in the URI in their order.
+
+    Spellings of the same URI count alike. This is for rules about templates of other servers, which match more than
+    their templates say.
+    """
+    first, *others = (unquote(part).casefold() for part in _EXPRESSION.split(template)[::2])
+    text = unquote(uri).casefold()
+    if not others:
+        return text == first
+    *middle, last = others
+    if not text.startswith(first) or not text.endswith(last) or len(text) < len(first) + len(last):
+        return False
+    place, end = len(first), len(text) - len(last)
+    for part in middle:
+        found = text.find(part, place, end)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,411 @@
+"""Rules that allow and deny tools, prompts and resources to callers; what a caller may not use it does not see.
+
+A rule without arguments is decided once for each caller and offer. Lists are filtered by the features themselves,
+before they are cut into pages, so that no cursor or count tells of what is left out; requests for what is left out are
+answered as if it did not exist.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Literal, TypeAlias, cast
+
+import msgspec
+
+from toolweave.errors import ConfigError, ErrorKind, RequestError, ToolError
+from toolweave.middleware._options import as_tuples, one_of
+from toolweave.middleware._selection import OfferSelection, RequestTarget, fits, found_target, target_of
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS
+from toolweave.protocol.server_features import read_reference
+from toolweave.protocol.subscriptions import RESOURCE_SUBSCRIPTIONS
+from toolweave.protocol.value import Value
+from toolweave.serve._request import CallNext, Identity, Json, MayUse, OfferKind, OfferLookup, Request
+from toolweave.serve._unknown import not_offered, unknown_reference
+from toolweave.tools import ToolResult
+from toolweave.tools._mcp import call_result
+
+__all__ = ["AccessRule", "AccessRules"]
+
+_log = logging.getLogger("toolweave.middleware")
+
+Claim: TypeAlias = str | int | bool | Sequence[str | int | bool]
+_MOST_CALLERS = 1_000
+_MOST_DECISIONS = 20_000
+_LARGEST_ARGUMENTS = 256 * 1024
+"""Bytes of arguments that an expression may read; with more it counts as failed."""
+_TO_LEARN = frozenset(
+    {
+        methods.PROMPTS_GET,
+        methods.RESOURCES_READ,
+        methods.RESOURCES_SUBSCRIBE,
+        methods.COMPLETION_COMPLETE,
+        methods.SUBSCRIPTIONS_LISTEN,
+    }
+)
+_WITH_ARGUMENTS = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET})
+_VOLATILE = frozenset({"exp", "iat", "nbf", "jti", "auth_time"})
+"""Claims that differ from token to token of one caller, which no condition reads."""
+
+
+class AccessRule(OfferSelection, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One rule: offers, callers, and what becomes of them. A condition that is not given fits all.
+
+    Attributes:
+        effect: `allow` or `deny`.
+        authenticated: Whether the caller has a token.
+        clients: Globs of OAuth client ids.
+        subjects: Globs of users.
+        issuers: Globs of the issuers of tokens.
+        scopes: Scopes that the token must have, all of them.
+        claims: Claims that the token must have, all of them: a value, or several of which one is enough; a claim that
+            is a list has to hold one. A dotted name reads inside an object, as `realm_access.roles`.
+        when: A CEL expression over `kind`, `name`, `server`, `tool`, `caller` and `args` (extra `cel`). One that fails
+            denies, whatever the effect.
+    """
+
+    effect: Literal["allow", "deny"]
+    authenticated: bool | None = None
+    clients: Sequence[str] = ()
+    subjects: Sequence[str] = ()
+    issuers: Sequence[str] = ()
+    scopes: Sequence[str] = ()
+    claims: Mapping[str, Claim] = msgspec.field(default_factory=dict[str, Any])
+    when: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        as_tuples(self, "clients", "subjects", "issuers", "scopes")
+        one_of(self, "effect", "allow", "deny")
+
+    def fits_caller(self, identity: Identity | None) -> bool:
+        """Whether the conditions on the caller hold."""
+        if self.authenticated is not None and self.authenticated is not (identity is not None):
+            return False
+        if not (self.clients or self.subjects or self.issuers or self.scopes or self.claims):
+            return True
+        return (
+            identity is not None
+            and (not self.clients or fits(self.clients, identity.client_id))
+            and (not self.subjects or fits(self.subjects, identity.subject))
+            and (not self.issuers or fits(self.issuers, identity.issuer))
+            and set(self.scopes) <= set(identity.scopes)
+            and all(_has(identity.claims, name, wanted) for name, wanted in self.claims.items())
+        )
+
+
+def _has(claims: Mapping[str, Any], name: str, wanted: Claim) -> bool:
+    value = _claim(claims, name)
+    held: Sequence[Any] = cast("list[Any]", value) if isinstance(value, list) else (value,)
+    options = wanted if not isinstance(wanted, str) and isinstance(wanted, Sequence) else (wanted,)
+    return any(type(one) is type(option) and one == option for one in held for option in options)
+
+
+def _claim(claims: Mapping[str, Any], name: str) -> Any:
+    """Return a claim by its name, or by the path of one inside an object."""
+    if name in claims:
+        return claims[name]
+    value: Any = claims
+    for part in name.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = cast("Mapping[str, Any]", value).get(part)
+    return value
+
+
+class AccessRules(Value, frozen=True, kw_only=True):
+    """Middleware that lets callers see and use only what rules allow.
+
+    A rule that denies wins over any that allow, in whatever order they stand; what no rule fits is up to `default`.
+
+    Attributes:
+        rules: The rules.
+        default: `deny`, or `allow` for a list of exceptions.
+
+    Raises:
+        ConfigError: An expression does not compile, or the extra `cel` is not installed.
+    """
+
+    rules: Sequence[AccessRule] = ()
+    default: Literal["allow", "deny"] = "deny"
+    state: _Compiled = msgspec.field(default_factory=lambda: _Compiled())  # noqa: PLW0108  # it is defined below
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"state"})
+    ports: ClassVar[frozenset[str]] = frozenset({"state"})
+
+    def __post_init__(self) -> None:
+        as_tuples(self, "rules")
+        one_of(self, "default", "allow", "deny")
+        self.state.compile(self.rules, default=self.default)
+
+    async def __call__(self, request: Request, call_next: CallNext) -> Json:
+        """Answer a request as if what the caller may not use did not exist."""
+        view = self.state.view(request.client.identity)
+        if request.server is not None and request.method in _TO_LEARN:
+            await request.server.learn_offers(request.method, request.params)
+        target = target_of(request)
+        if target is not None and request.method != methods.RESOURCES_UNSUBSCRIBE:
+            verdict = view.verdict(target)
+            if not verdict.visible or (target.kind == "tools" and target.spec is None):
+                raise _unknown(request, target)
+            if verdict.conditions and request.method in _WITH_ARGUMENTS and not verdict.allows(request, target):
+                return _refused(request, target)
+        client = replace(request.client, may=_also(request.client.may, view, request.server, target))
+        request = request.replace(client=client)
+        if request.method == methods.SUBSCRIPTIONS_LISTEN:
+            request = _without_hidden(request, view)
+        return _private(await call_next(request))
+
+
+def _unknown(request: Request, target: RequestTarget) -> RequestError:
+    if request.method == methods.COMPLETION_COMPLETE:
+        return unknown_reference(*read_reference(request.object("ref")))
+    name = request.text("uri" if target.kind == "resources" else "name")
+    return not_offered(target.kind, name, modern=request.modern)
+
+
+def _refused(request: Request, target: RequestTarget) -> Json:
+    """Return the answer to a call whose arguments no rule allows; the model reads it."""
+    said = f"these arguments of {target.names[0]!r} are not allowed to this caller"
+    if target.kind != "tools":
+        raise RequestError(said, code=INVALID_PARAMS)
+    return call_result(ToolResult.failure(ToolError(said, kind=ErrorKind.DENIED)), modern=request.modern)
+
+
+def _private(result: Json) -> Json:
+    """Return a result that no cache gives to another caller, for whom the rules may say something else."""
+    return {**result, "cacheScope": "private"} if result.get("cacheScope") == "public" else result
+
+
+def _without_hidden(request: Request, view: _View) -> Request:
+    """Return a request to listen without the resources that its caller may not read."""
+    wanted = request.params.get("notifications")
+    uris: Any = cast("Json", wanted).get(RESOURCE_SUBSCRIPTIONS) if isinstance(wanted, dict) else None
+    if not isinstance(uris, list):
+        return request
+    kept = [
+        uri
+        for uri in cast("list[Any]", uris)
+        if not isinstance(uri, str) or view.verdict(found_target(request.server, "resources", uri)).visible
+    ]
+    notifications = {**cast("Json", wanted), RESOURCE_SUBSCRIPTIONS: kept}
+    return request.replace(params={**request.params, "notifications": notifications})
+
+
+def _also(before: MayUse | None, view: _View, server: OfferLookup | None, target: RequestTarget | None) -> MayUse:
+    mine = partial(view.shows, server, target)
+    if before is None:
+        return mine
+
+    def both(kind: OfferKind, name: str, scopes: Iterable[str] = (), upstream: str | None = None, /) -> bool:
+        scopes = tuple(scopes)
+        return before(kind, name, scopes, upstream) and mine(kind, name, scopes, upstream)
+
+    return both
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """A rule with its compiled expression."""
+
+    rule: AccessRule
+    expression: Any = None  # an `Expression`; its module is loaded where there is one
+
+    @property
+    def by_arguments(self) -> bool:
+        return self.expression is not None and self.expression.reads_arguments
+
+    def holds(self, facts: Mapping[str, Any]) -> bool:
+        """Whether the expression holds; one that fails holds for a rule that denies, and for no other."""
+        if self.expression is None:
+            return True
+        if self.rule.effect == "deny":
+            return not self.expression.is_false(facts)
+        return self.expression.is_true(facts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """The answer of the rules about an offer to a caller.
+
+    Attributes:
+        visible: Whether it may see it: there are arguments, at least, with which it may use it.
+        allowed: Whether it may use it with any arguments that no condition denies.
+        conditions: The rules that read the arguments of a call.
+    """
+
+    visible: bool
+    allowed: bool
+    conditions: tuple[_Condition, ...] = ()
+    caller: Mapping[str, Any] | None = None
+
+    def allows(self, request: Request, target: RequestTarget) -> bool:
+        """Whether the conditions allow the arguments of a request."""
+        facts = _facts(target, target.servers[0], self.caller or {})
+        arguments: Any = request.params.get("arguments")
+        facts["args"] = arguments if isinstance(arguments, dict) else {}
+        if len(msgspec.json.encode(facts["args"])) > _LARGEST_ARGUMENTS:
+            return False
+        if any(one.rule.effect == "deny" and one.holds(facts) for one in self.conditions):
+            return False
+        return self.allowed or any(one.rule.effect == "allow" and one.holds(facts) for one in self.conditions)
+
+
+_HIDDEN = _Verdict(visible=False, allowed=False)
+
+
+class _Compiled:
+    """The rules with their compiled expressions, and what was decided."""
+
+    def __init__(self) -> None:
+        self._conditions: tuple[_Condition, ...] = ()
+        self._default = False
+        self._claims: frozenset[str] | None = frozenset()  # those that the rules read; None for all
+        self._views: OrderedDict[bytes, _View] = OrderedDict()
+
+    def compile(self, rules: Sequence[AccessRule], *, default: str) -> None:
+        """Compile the rules.
+
+        Raises:
+            ConfigError: An expression is wrong.
+        """
+        self._default = default == "allow"
+        self._conditions = tuple(_condition(place, rule) for place, rule in enumerate(rules))
+        if any(rule.when is not None for rule in rules):
+            self._claims = None
+        else:
+            named = {name for rule in rules for name in rule.claims}
+            self._claims = frozenset(named | {name.partition(".")[0] for name in named})
+
+    def view(self, identity: Identity | None) -> _View:
+        """Return the decisions for a caller."""
+        key = self._key(identity)
+        known = self._views.get(key)
+        if known is None:
+            known = self._views[key] = _View(self._conditions, self._default, identity)
+            if len(self._views) > _MOST_CALLERS:
+                self._views.popitem(last=False)
+        else:
+            self._views.move_to_end(key)
+        return known
+
+    def _key(self, identity: Identity | None) -> bytes:
+        if identity is None:
+            return b""
+        claims = identity.claims
+        if self._claims is None:
+            read = {name: value for name, value in claims.items() if name not in _VOLATILE}
+        else:
+            read = {name: claims[name] for name in self._claims if name in claims}
+        who = (identity.client_id, identity.issuer, identity.subject, identity.scopes)
+        return msgspec.json.encode((who, read), order="deterministic")
+
+
+def _condition(place: int, rule: AccessRule) -> _Condition:
+    if rule.when is None:
+        return _Condition(rule)
+    from toolweave.middleware._cel import Expression  # an extra
+
+    try:
+        return _Condition(rule, Expression(rule.when))
+    except ValueError as exc:
+        raise ConfigError(f"rule {place + 1}: {exc}", field="when") from None
+
+
+class _View:
+    """The decisions for one caller."""
+
+    def __init__(self, conditions: Sequence[_Condition], default: bool, identity: Identity | None) -> None:
+        self._conditions = tuple(one for one in conditions if one.rule.fits_caller(identity))
+        self._default = default
+        self._caller = _caller(identity)
+        self._decided: dict[Any, tuple[Any, _Verdict]] = {}
+
+    def shows(
+        self,
+        lookup: OfferLookup | None,
+        asked: RequestTarget | None,
+        kind: OfferKind,
+        name: str,
+        scopes: Iterable[str] = (),
+        server: str | None = None,
+        /,
+    ) -> bool:
+        """Whether the caller may see an offer, or may use that of this server.
+
+        It is found as a request for it finds it, so that lists and requests are decided alike.
+        """
+        if kind == "tools":
+            spec = None if lookup is None else lookup.find_tool(name)
+            return self.verdict(RequestTarget(kind, (name,), (server,), spec)).visible
+        same = asked is not None and asked.kind == kind and asked.names[0] == name
+        target = asked if asked is not None and same else found_target(lookup, kind, name)
+        if server is None:
+            return self.verdict(target).visible
+        places = [one for one in target.places() if server in one.servers]
+        return any(self.verdict(one).visible for one in places or [RequestTarget(kind, (name,), (server,))])
+
+    def verdict(self, target: RequestTarget) -> _Verdict:
+        """Return what the rules say of an offer; decided once for each definition."""
+        key = (target.kind, target.names_at or target.names, target.servers)
+        known = self._decided.get(key)
+        if known is not None and known[0] is target.spec:
+            return known[1]
+        if len(self._decided) >= _MOST_DECISIONS:
+            self._decided.clear()  # of URIs that a stranger made up
+        verdict = self._decide(target)
+        self._decided[key] = (target.spec, verdict)
+        return verdict
+
+    def _decide(self, target: RequestTarget) -> _Verdict:
+        """Return the best verdict among the servers that may have the offer; each is asked only if it is allowed."""
+        verdicts = [self._decide_at(place, place.servers[0]) for place in target.places()]
+        return next((one for one in verdicts if one.visible), _HIDDEN)
+
+    def _decide_at(self, target: RequestTarget, server: str | None) -> _Verdict:
+        facts = _facts(target, server, self._caller) | {"args": dict[str, Any]()}
+        allowed, by_arguments = self._default, list[_Condition]()
+        for one in self._conditions:
+            deny = one.rule.effect == "deny"
+            if not one.rule.selects(target, odd=deny):
+                continue
+            if one.by_arguments and target.kind != "resources":
+                by_arguments.append(one)
+            elif one.holds(facts):
+                if deny:
+                    return _HIDDEN
+                allowed = True
+        visible = allowed or any(one.rule.effect == "allow" for one in by_arguments)
+        return _Verdict(visible, allowed, tuple(by_arguments), self._caller) if visible else _HIDDEN
+
+
+def _caller(identity: Identity | None) -> Mapping[str, Any]:
+    """Return what expressions read as `caller`; members that the token has not are empty."""
+    if identity is None:
+        return {"authenticated": False, "client": "", "subject": "", "issuer": "", "scopes": [], "claims": {}}
+    return {
+        "authenticated": True,
+        "client": identity.client_id,
+        "subject": identity.subject or "",
+        "issuer": identity.issuer or "",
+        "scopes": list(identity.scopes),
+        "claims": {name: value for name, value in identity.claims.items() if name not in _VOLATILE},
+    }
+
+
+def _facts(target: RequestTarget, server: str | None, caller: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what expressions read, but for the arguments."""
+    spec = target.spec
+    tool: dict[str, Any] = {}
+    if spec is not None:
+        tool = {
+            "name": spec.original_name,
+            "title": spec.title or "",
+            "description": spec.description,
+            "annotations": dict(spec.annotations or {}),
+        }
+    return {"kind": target.kind, "name": target.names[-1], "server": server or "", "tool": tool, "caller": caller}

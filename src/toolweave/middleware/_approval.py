@@ -1,0 +1,168 @@
+"""Approval of calls by the user of the calling client, who is asked before the tool gets anything.
+
+A legacy client is asked while its request waits; a modern one gets `input_required` and repeats the call with the
+answer. What the tool itself asks afterwards passes through with the approval kept in the signed state, so that the user
+is asked once. The answer comes from the client, which is trusted to ask its user.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+import anyio
+import msgspec
+
+from toolweave.errors import ErrorKind, RequestError, ToolError, printable, shortened
+from toolweave.middleware._options import as_tuples, least
+from toolweave.middleware._selection import OfferSelection, RequestTarget, selected, target_of
+from toolweave.protocol import methods
+from toolweave.protocol.client_requests import ElicitationResult
+from toolweave.protocol.codes import INVALID_PARAMS
+from toolweave.protocol.input_required import (
+    INPUT_REQUESTS,
+    INPUT_REQUIRED,
+    INPUT_RESPONSES,
+    REQUEST_STATE,
+    input_request,
+    input_required,
+)
+from toolweave.protocol.value import Value
+from toolweave.serve._request import CallNext, Json, Request
+from toolweave.serve._request_context import check_capabilities
+from toolweave.serve._request_state import TTL_SECONDS, StateSigner
+from toolweave.tools import ToolResult
+from toolweave.tools._client_requests import Elicitation
+from toolweave.tools._mcp import call_result
+
+__all__ = ["UserApproval"]
+
+_KEY = "toolweave.approval"
+_INNER = "state"
+_LONGEST_SHOWN = 600
+_DESTRUCTIVE = (OfferSelection(kinds=("tools",), annotations={"destructiveHint": True}),)
+
+
+class UserApproval(Value, frozen=True, kw_only=True):
+    """Middleware that has a call approved by the caller's user (elicitation); without approval the tool is not called.
+
+    A client that cannot ask its user is refused. The answer to a refused call is an error that the model reads.
+
+    Attributes:
+        only: The tools whose calls need approval; by default those that may be destructive, which is every tool that
+            does not say otherwise.
+        message: The question; `{tool}` is the tool's name, `{arguments}` its arguments, shortened.
+        patience_seconds: How long a legacy client may take to answer.
+        state_keys: Secrets of at least 32 bytes that sign the state of modern clients, the newest first; made for this
+            process by default, so replicas share some.
+    """
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"state_keys", "signer"})
+    ports: ClassVar[frozenset[str]] = frozenset({"state_keys", "signer"})
+    only: Sequence[OfferSelection] = _DESTRUCTIVE
+    message: str = "Allow the call of {tool} with {arguments}?"
+    patience_seconds: float = TTL_SECONDS
+    state_keys: Sequence[str | bytes] | None = None
+    signer: StateSigner | None = None
+
+    def __post_init__(self) -> None:
+        as_tuples(self, "only")
+        least(self, 0.001, "patience_seconds")
+        msgspec.structs.force_setattr(self, "signer", StateSigner(self.state_keys))
+
+    async def __call__(self, request: Request, call_next: CallNext) -> Json:
+        """Answer a call once it is approved."""
+        target = target_of(request) if request.method == methods.TOOLS_CALL else None
+        if target is None or target.spec is None or not selected(self.only, target):
+            return await call_next(request)
+        question = Elicitation(self._question(request, target), key=_KEY)
+        try:
+            if request.modern:
+                return await self._modern(request, question, call_next)
+            approved = await self._asked(request, question)
+        except ToolError as exc:
+            return _refused(request, exc.message)
+        return await call_next(request) if approved else _refused(request, "the user did not allow it")
+
+    def _question(self, request: Request, target: RequestTarget) -> str:
+        arguments = json.dumps(request.params.get("arguments") or {}, ensure_ascii=False)
+        shown = shortened(printable(arguments), _LONGEST_SHOWN)
+        return self.message.replace("{tool}", target.names[0]).replace("{arguments}", shown)
+
+    async def _asked(self, request: Request, question: Elicitation) -> bool:
+        """Ask a legacy client.
+
+        Raises:
+            ToolError: It cannot be asked, or does not answer.
+        """
+        _check(question, request)
+        try:
+            with anyio.fail_after(self.patience_seconds):
+                answer = await request.line.ask(question.method, question.params(modern=False))
+        except RequestError as exc:
+            raise ToolError(f"the client refused to ask its user: {exc.message}") from None
+        except TimeoutError:
+            raise ToolError(f"the user did not answer within {self.patience_seconds:g} s") from None
+        return question.read(answer).accepted
+
+    async def _modern(self, request: Request, question: Elicitation, call_next: CallNext) -> Json:
+        """Ask a modern client, or go on with its answer.
+
+        Raises:
+            RequestError: The state is not of this request.
+            ToolError: The client cannot be asked.
+        """
+        signer = cast("StateSigner", self.signer)
+        kept: Mapping[str, Any] = {}
+        if REQUEST_STATE in request.params:
+            kept = signer.open(request, request.params[REQUEST_STATE])
+        responses = dict(request.object(INPUT_RESPONSES))
+        answer = responses.pop(_KEY, None)
+        if _INNER not in kept:
+            if answer is None or REQUEST_STATE not in request.params:
+                _check(question, request)
+                asked = {_KEY: input_request(question.method, question.params(modern=True))}
+                return input_required(asked, signer.seal(request, {}))
+            if not _read(question, answer).accepted:
+                return _refused(request, "the user did not allow it")
+        result = await call_next(request.replace(params=_inner_params(request.params, kept.get(_INNER), responses)))
+        if result.get("resultType") != INPUT_REQUIRED:
+            return result
+        state = signer.seal(request, {_INNER: result.get(REQUEST_STATE)})
+        return {**result, INPUT_REQUESTS: result.get(INPUT_REQUESTS, {}), REQUEST_STATE: state}
+
+
+def _check(question: Elicitation, request: Request) -> None:
+    """Check that the client can ask its user.
+
+    Raises:
+        ToolError: It did not declare that it can.
+    """
+    questions: Sequence[Elicitation] = (question,)
+    try:
+        check_capabilities(questions, request.client.capabilities)
+    except RequestError:
+        raise ToolError("it needs the approval of a user, and the client cannot ask one (elicitation)") from None
+
+
+def _read(question: Elicitation, answer: object) -> ElicitationResult:
+    try:
+        return question.read(answer)
+    except ToolError as exc:
+        raise RequestError(f"{INPUT_RESPONSES}[{_KEY!r}]: {exc.message}", code=INVALID_PARAMS) from None
+
+
+def _inner_params(params: Mapping[str, Any], state: object, responses: Json) -> Json:
+    """Return the parameters of the call itself: its own state and answers, and nothing of the approval."""
+    inner = {name: value for name, value in params.items() if name not in (REQUEST_STATE, INPUT_RESPONSES)}
+    if state is not None:
+        inner[REQUEST_STATE] = state
+    if responses:
+        inner[INPUT_RESPONSES] = responses
+    return inner
+
+
+def _refused(request: Request, why: str) -> Json:
+    said = f"the call was not made: {why}"
+    return call_result(ToolResult.failure(ToolError(said, kind=ErrorKind.DENIED)), modern=request.modern)

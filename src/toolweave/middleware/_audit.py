@@ -1,0 +1,195 @@
+"""An audit log: a JSON line for each request, with who asked for what, and what came of it.
+
+Holds no argument and no result unless it is asked for: of arguments it says the names and types. A line is written with
+one system call to a file that is only appended to, from the event loop: to a local file that takes microseconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, Literal, cast
+
+import msgspec
+
+from toolweave.errors import RequestError
+from toolweave.middleware._options import as_tuples, one_of
+from toolweave.middleware._outcome import outcome_of, subject_of
+from toolweave.middleware._selection import fits, target_of
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.jsonrpc import encode_value
+from toolweave.protocol.value import Value
+from toolweave.serve._request import CallNext, Json, Request
+
+__all__ = ["AuditLog"]
+
+_log = logging.getLogger("toolweave.middleware")
+
+_MOST_MEMBERS = 50
+_DEEPEST = 4
+_LONGEST_NAME = 1024
+
+
+class _AppendedFile:
+    """A file that lines are appended to; made anew when it was moved away, as programs that rotate logs do."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._opened: _Descriptor | None = None
+
+    def __call__(self, line: bytes) -> None:
+        """Append a line.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        file = self._opened
+        if file is None or not file.is_at(self._path):
+            file = self._opened = _Descriptor(self._path)
+        left = memoryview(line)
+        while left:
+            left = left[os.write(file.number, left) :]
+
+
+class _Descriptor:
+    """An open file, which is closed with the last reference to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        weakref.finalize(self, os.close, self.number)
+        found = os.fstat(self.number)
+        self._identity = (found.st_dev, found.st_ino)
+
+    def is_at(self, path: Path) -> bool:
+        """Whether the path still names this file."""
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return False
+        return (found.st_dev, found.st_ino) == self._identity
+
+
+class AuditLog(Value, frozen=True, kw_only=True):
+    """Middleware that writes a JSON line for each request once it is answered.
+
+    Members: `time` (RFC 3339, UTC), `principal` (`client`, `issuer`, `subject`; null without a token), `client` (its
+    name and version as it says), `revision`, `conversation`, `method`, `name`, `server`, `arguments`, `outcome` (`ok`,
+    `tool_error`, `input_required`, `task`, `cancelled`, `error`), `code` of an error, `duration_ms`.
+
+    Attributes:
+        path: The file. Moved away, it is made anew; it may be truncated in place.
+        sink: Called with each line instead, as bytes with the line end.
+        arguments: `shapes` for names and types, `values`, or `none`.
+        methods: Globs of the methods that are logged; by default all but `ping`.
+        required: A request is refused (-32603) unless a line about its beginning was written before it. Otherwise a
+            line that cannot be written is an error in the log, and the request goes on.
+        extra: Members that every line has.
+        clock: Returns the time in seconds since the epoch.
+
+    Raises:
+        ValueError: There is neither a path nor a sink, or both.
+    """
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"clock", "sink"})
+    ports: ClassVar[frozenset[str]] = frozenset({"clock", "sink"})
+    path: str | None = None
+    sink: Callable[[bytes], object] | None = None
+    arguments: Literal["shapes", "values", "none"] = "shapes"
+    methods: Sequence[str] = ()
+    required: bool = False
+    extra: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        as_tuples(self, "methods")
+        one_of(self, "arguments", "shapes", "values", "none")
+        if (self.path is None) == (self.sink is None):
+            raise ValueError("AuditLog wants a path or a sink, one of them")
+        if self.path is not None:
+            msgspec.structs.force_setattr(self, "sink", _AppendedFile(Path(self.path)))
+
+    async def __call__(self, request: Request, call_next: CallNext) -> Json:
+        """Answer a request, and write a line about it.
+
+        Raises:
+            RequestError: The log is required and cannot be written.
+        """
+        if not (fits(self.methods, request.method) if self.methods else request.method != methods.PING):
+            return await call_next(request)
+        line = self._begun(request)
+        if self.required and not self._write({**line, "outcome": "begun"}):
+            raise RequestError("the request was not made: the audit log cannot be written", code=INTERNAL_ERROR)
+        began = time.perf_counter()
+        line["outcome"] = "cancelled"
+        try:
+            result = await call_next(request)
+            line["outcome"] = outcome_of(result)
+        except RequestError as exc:
+            line |= {"outcome": "error", "code": exc.code}
+            raise
+        finally:
+            self._write({**line, "duration_ms": round((time.perf_counter() - began) * 1000, 3)})
+        return result
+
+    def _begun(self, request: Request) -> Json:
+        client, identity = request.client, request.client.identity
+        name, target = subject_of(request), target_of(request)
+        line: Json = {
+            "time": datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "principal": None,
+            "client": _client(client.info),
+            "revision": client.version or None,
+            "conversation": client.conversation,
+            "method": request.method,
+            "name": None if name is None else name[:_LONGEST_NAME],
+            "server": None if target is None else target.servers[0],
+        }
+        if identity is not None:
+            line["principal"] = {
+                "client": identity.client_id,
+                "issuer": identity.issuer,
+                "subject": identity.subject,
+            }
+        if self.arguments != "none" and "arguments" in request.params:
+            given = request.params["arguments"]
+            line["arguments"] = given if self.arguments == "values" else _shape(given, _DEEPEST)
+        return line | dict(self.extra)
+
+    def _write(self, line: Json) -> bool:
+        sink = cast("Callable[[bytes], object]", self.sink)
+        try:
+            sink(encode_value(line, errors="replace", allow_nan=True) + b"\n")
+        except Exception as exc:  # boundary: a sink may be anybody's; a call is not lost without a word
+            _log.error("a line of the audit log cannot be written: %s: %s", type(exc).__name__, exc)
+            return False
+        return True
+
+
+def _client(info: Mapping[str, Any] | None) -> Json | None:
+    if info is None:
+        return None
+    return {name: str(info.get(name, ""))[:_LONGEST_NAME] for name in ("name", "version")}
+
+
+def _shape(value: object, depth: int) -> Any:
+    """Return the types of a value, and the names of its members; texts with their length."""
+    if isinstance(value, str):
+        return f"string({len(value)})"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, list):
+        return f"array({len(cast('list[Any]', value))})"
+    if not isinstance(value, dict):
+        return "null"
+    members = cast("Json", value)
+    if depth == 0 or len(members) > _MOST_MEMBERS:
+        return f"object({len(members)})"
+    return {name[:_LONGEST_NAME]: _shape(one, depth - 1) for name, one in members.items()}

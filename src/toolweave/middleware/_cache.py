@@ -1,0 +1,174 @@
+"""A cache of results: lists and reads for as long as they say themselves, calls of tools that only read.
+
+A result is given to the caller alone for whom it was made, unless it says that it is public. Results are kept as JSON
+texts, so that nobody who changes one changes another's. What is asked anew while it is being made is made twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
+
+import msgspec
+
+from toolweave.middleware._options import as_tuples, least
+from toolweave.middleware._selection import OfferSelection, selected, target_of
+from toolweave.protocol import methods
+from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
+from toolweave.protocol.jsonrpc import encode_value
+from toolweave.protocol.value import Value
+from toolweave.serve._request import CallNext, Client, Json, OfferLookup, Request
+from toolweave.serve._request_context import forwarded_meta
+
+__all__ = ["ResponseCache"]
+
+_UNCACHED = frozenset({INPUT_RESPONSES, REQUEST_STATE, "task"})
+_PUBLIC = b""
+_TRACE = frozenset({"traceparent", "tracestate", "baggage"})
+_VOLATILE = frozenset({"exp", "iat", "nbf", "jti", "auth_time"})
+
+
+_Key: TypeAlias = tuple[OfferLookup | None, bytes, bytes]
+"""The server, the caller, and what it asked."""
+
+
+class _CachedResult(NamedTuple):
+    """A result that is kept."""
+
+    text: bytes
+    until: float
+    timed: bool  # its `ttlMs` counts down
+
+
+class _Entries:
+    """The results that are kept, the least recently used first."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[_Key, _CachedResult] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: _Key, now: float) -> _CachedResult | None:
+        """Return a result that is still valid, or None."""
+        kept = self._found.get(key)
+        if kept is None:
+            return None
+        if kept.until <= now:
+            self._drop(key)
+            return None
+        self._found.move_to_end(key)
+        return kept
+
+    def put(self, key: _Key, kept: _CachedResult, most_bytes: int) -> None:
+        """Keep a result, and forget others until all fit."""
+        self._drop(key)
+        if len(kept.text) > most_bytes // 4:
+            return  # it would displace all others
+        self._found[key] = kept
+        self._bytes += len(kept.text)
+        while self._bytes > most_bytes:
+            self._drop(next(iter(self._found)))
+
+    def _drop(self, key: _Key) -> None:
+        kept = self._found.pop(key, None)
+        if kept is not None:
+            self._bytes -= len(kept.text)
+
+
+class ResponseCache(Value, frozen=True, kw_only=True):
+    """Middleware that answers from memory what was asked before.
+
+    Lists, `server/discover` and resources are kept for their `ttlMs`, which the modern revision has; calls of tools for
+    `tools_seconds`, if the tool declares `readOnlyHint` and the call did not fail. Calls with rounds of input, with
+    tasks or with `_meta` of their own are not kept.
+
+    Attributes:
+        tools_seconds: Seconds that results of tools are kept; 0 for not at all.
+        tools: The tools whose results are kept, of those that only read; all where none are selected.
+        most_bytes: The most that is kept, in bytes.
+        clock: Returns monotonic seconds.
+    """
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"clock", "entries"})
+    ports: ClassVar[frozenset[str]] = frozenset({"clock", "entries"})
+    tools_seconds: float = 0.0
+    tools: Sequence[OfferSelection] = ()
+    most_bytes: int = 32 * 1024 * 1024
+    clock: Callable[[], float] = time.monotonic
+    entries: _Entries = msgspec.field(default_factory=_Entries)
+
+    def __post_init__(self) -> None:
+        as_tuples(self, "tools")
+        least(self, 0, "tools_seconds")
+        least(self, 1, "most_bytes")
+
+    async def __call__(self, request: Request, call_next: CallNext) -> Json:
+        """Answer a request from memory, or keep its result."""
+        if not self._may_keep(request):
+            return await call_next(request)
+        asked, mine = _question(request), _caller(request.client)
+        same_for_all = request.client.may is None
+        for owner in (_PUBLIC if same_for_all else None, mine):
+            kept = None if owner is None else self.entries.get((request.server, owner, asked), self.clock())
+            if kept is not None:
+                return self._opened(kept)
+        result = await call_next(request)
+        seconds = self._lifetime(request, result)
+        owner = _PUBLIC if same_for_all and result.get("cacheScope") == "public" else mine
+        if seconds > 0 and owner is not None:
+            timed = "ttlMs" in result
+            text = encode_value(result, errors="replace")
+            self.entries.put(
+                (request.server, owner, asked), _CachedResult(text, self.clock() + seconds, timed), self.most_bytes
+            )
+        return result
+
+    def _may_keep(self, request: Request) -> bool:
+        method, params = request.method, request.params
+        if method not in methods.CACHEABLE and method != methods.TOOLS_CALL:
+            return False
+        if not _UNCACHED.isdisjoint(params) or not _TRACE.issuperset(forwarded_meta(request)):
+            return False
+        if method != methods.TOOLS_CALL:
+            return request.modern
+        if self.tools_seconds <= 0:
+            return False
+        target = target_of(request)
+        return (
+            target is not None
+            and target.spec is not None
+            and target.spec.hint("readOnlyHint") is True
+            and selected(self.tools, target)
+        )
+
+    def _lifetime(self, request: Request, result: Mapping[str, Any]) -> float:
+        """Return the seconds that a result may be kept."""
+        if result.get("resultType", "complete") != "complete" or result.get("isError") is True or "task" in result:
+            return 0.0
+        if request.method == methods.TOOLS_CALL:
+            return self.tools_seconds
+        ttl: Any = result.get("ttlMs", 0)
+        return ttl / 1000 if isinstance(ttl, int | float) and not isinstance(ttl, bool) else 0.0
+
+    def _opened(self, kept: _CachedResult) -> Json:
+        result = cast("Json", msgspec.json.decode(kept.text))
+        if kept.timed:
+            result["ttlMs"] = max(0, int((kept.until - self.clock()) * 1000))
+        return result
+
+
+def _question(request: Request) -> bytes:
+    """Return all that a result depends on but its caller."""
+    params = {name: value for name, value in request.params.items() if name != "_meta"}
+    capabilities = request.client.capabilities
+    return msgspec.json.encode((request.method, request.client.version, params, capabilities), order="deterministic")
+
+
+def _caller(client: Client) -> bytes | None:
+    """Return the caller that a private result is kept for; None for one who cannot be told from others."""
+    identity = client.identity
+    if identity is None:
+        return None if client.key is None else client.key.encode()
+    claims = {name: value for name, value in identity.claims.items() if name not in _VOLATILE}
+    return msgspec.json.encode((client.principal, identity.scopes, claims), order="deterministic")

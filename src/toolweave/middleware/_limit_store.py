@@ -1,0 +1,84 @@
+"""Stores that count the use of limits: the port, and the one of this process.
+
+A store of many processes does both steps of an operation at once, as a script of Redis does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Protocol
+
+__all__ = ["LimitStore", "MemoryLimits"]
+
+_MOST_KEYS = 100_000
+
+
+class LimitStore(Protocol):
+    """Counts uses by key."""
+
+    async def take(self, key: str, *, rate: float, burst: float) -> float:
+        """Take one token from a bucket.
+
+        Args:
+            key: The bucket; a new one is full.
+            rate: Tokens that are added each second.
+            burst: The most that it holds.
+
+        Returns:
+            0 when a token was taken, else the seconds until there is one.
+        """
+        ...
+
+    async def spend(self, key: str, *, most: int, period: float) -> float:
+        """Count one use within a period; periods begin at multiples of their length since the epoch.
+
+        Args:
+            key: The counter.
+            most: The most uses in a period.
+            period: The length of a period in seconds.
+
+        Returns:
+            0 when the use was counted, else the seconds until the next period.
+        """
+        ...
+
+
+class MemoryLimits:
+    """A store of this process. The keys that were used least recently are forgotten beyond a bound.
+
+    Args:
+        clock: Returns the time in seconds since the epoch.
+        most_keys: The most buckets, and the most counters, that are kept.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.time, most_keys: int = _MOST_KEYS) -> None:
+        self._clock = clock
+        self._most_keys = most_keys
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and when there were so many
+        self._counters: OrderedDict[str, tuple[int, int]] = OrderedDict()  # the period, and its uses
+
+    async def take(self, key: str, *, rate: float, burst: float) -> float:
+        """Take one token; see `LimitStore`."""
+        now = self._clock()
+        tokens, since = self._buckets.pop(key, (burst, now))
+        tokens = min(burst, tokens + max(0.0, now - since) * rate)
+        wait = 0.0 if tokens >= 1 else (1 - tokens) / rate
+        self._buckets[key] = (tokens if wait else tokens - 1, now)
+        if len(self._buckets) > self._most_keys:
+            self._buckets.popitem(last=False)
+        return wait
+
+    async def spend(self, key: str, *, most: int, period: float) -> float:
+        """Count one use; see `LimitStore`."""
+        now = self._clock()
+        current = int(now // period)
+        counted, uses = self._counters.pop(key, (current, 0))
+        if counted != current:
+            uses = 0
+        full = uses >= most
+        self._counters[key] = (current, uses if full else uses + 1)
+        if len(self._counters) > self._most_keys:
+            self._counters.popitem(last=False)
+        return (current + 1) * period - now if full else 0.0

@@ -1,0 +1,151 @@
+"""Redaction of texts in arguments, results, errors and notifications by patterns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, cast
+
+import msgspec
+
+from toolweave.errors import RequestError
+from toolweave.middleware._options import as_tuples
+from toolweave.middleware._selection import OfferSelection, selected, target_of
+from toolweave.protocol import methods
+from toolweave.protocol.input_required import REQUEST_STATE
+from toolweave.protocol.tasks import TASK_ID
+from toolweave.protocol.value import Value
+from toolweave.serve._request import CallNext, Json, ReplyChannel, Request
+
+__all__ = ["PATTERNS", "Redaction"]
+
+PATTERNS: Mapping[str, str] = {
+    "email": r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}",
+    "card": r"(?<![\d.])\d{4}[ -]?\d{4}[ -]?\d{4}[ -]?\d{1,7}(?![\d.])",
+    "jwt": r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
+    "private_key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+    "aws_key": r"(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])",
+    "github_token": r"gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{22,255}",
+    "slack_token": r"xox[abprs]-[A-Za-z0-9-]{10,250}",
+}
+"""Patterns that can be used by their names."""
+
+_RESULTS = frozenset(
+    {
+        methods.TOOLS_CALL,
+        methods.PROMPTS_GET,
+        methods.RESOURCES_READ,
+        methods.COMPLETION_COMPLETE,
+        methods.TASKS_GET,
+        methods.TASKS_RESULT,
+        methods.TASKS_UPDATE,
+        methods.TASKS_CANCEL,
+        methods.SUBSCRIPTIONS_LISTEN,
+    }
+)
+_ENCODED = frozenset({"blob", "data"})
+"""Members that hold base64 in the blocks that have a MIME type; no pattern is looked for there."""
+_PLUMBING = frozenset({REQUEST_STATE, TASK_ID, "nextCursor", "progressToken"})
+"""Members that go back to where they came from, byte for byte."""
+
+
+class Redaction(Value, frozen=True, kw_only=True):
+    """Middleware that replaces what patterns find in every text of a result, and of a call's arguments if asked to.
+
+    Errors, log messages, progress and the results of tasks are treated like results; names of members and what is
+    encoded as base64 are not.
+
+    Attributes:
+        patterns: Regular expressions by name; the name alone, with an empty expression, for one of these: `email`,
+            `card`, `jwt`, `private_key`, `aws_key`, `github_token`, `slack_token`.
+        results: Whether results are redacted.
+        arguments: Whether the arguments of calls are redacted before the tool gets them.
+        replacement: The text instead; `{name}` is the name of the pattern.
+        only: The tools, prompts and resources that are treated; all where none are selected.
+
+    Raises:
+        ValueError: An expression does not compile, or there is no pattern of this name.
+    """
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"compiled"})
+    ports: ClassVar[frozenset[str]] = frozenset({"compiled"})
+    patterns: Mapping[str, str]
+    results: bool = True
+    arguments: bool = False
+    replacement: str = "[redacted {name}]"
+    only: Sequence[OfferSelection] = ()
+    compiled: tuple[tuple[re.Pattern[str], str], ...] = ()
+
+    def __post_init__(self) -> None:
+        as_tuples(self, "only")
+        made: list[tuple[re.Pattern[str], str]] = []
+        for name, pattern in self.patterns.items():
+            if not pattern and name not in PATTERNS:
+                raise ValueError(f"Redaction: pattern {name!r} is empty; those with a name are {', '.join(PATTERNS)}")
+            try:
+                compiled = re.compile(pattern or PATTERNS[name])
+            except re.error as exc:
+                raise ValueError(f"Redaction: pattern {name!r}: {exc}") from None
+            made.append((compiled, self.replacement.replace("{name}", name)))
+        msgspec.structs.force_setattr(self, "compiled", tuple(made))
+
+    async def __call__(self, request: Request, call_next: CallNext) -> Json:
+        """Answer a request with a redacted result."""
+        if request.method not in _RESULTS or not self._concerns(request):
+            return await call_next(request)
+        if self.arguments and "arguments" in request.params:
+            redacted = self._value(request.params["arguments"])
+            request = request.replace(params={**request.params, "arguments": redacted})
+        if not self.results:
+            return await call_next(request)
+        request = request.replace(line=_RedactedLine(request.line, self._value))
+        try:
+            return self._value(await call_next(request))
+        except RequestError as exc:
+            raise RequestError(self._text(exc.message), code=exc.code, data=self._value(exc.data)) from None
+
+    def _concerns(self, request: Request) -> bool:
+        """Whether a request is one of those selected; results of tasks and notifications may be of any."""
+        target = target_of(request)
+        return target is None or selected(self.only, target)
+
+    def _text(self, text: str) -> str:
+        for pattern, replacement in self.compiled:
+            text = pattern.sub(partial(_instead, replacement), text)
+        return text
+
+    def _value(self, value: Any) -> Any:
+        """Return a JSON value with redacted texts."""
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, msgspec.Raw):
+            return self._value(msgspec.json.decode(value))
+        if isinstance(value, Mapping):
+            members = cast("Mapping[str, Any]", value)
+            kept = _PLUMBING | _ENCODED if "mimeType" in members else _PLUMBING
+            return {name: one if name in kept else self._value(one) for name, one in members.items()}
+        if isinstance(value, list | tuple):
+            return [self._value(one) for one in cast("list[Any]", value)]
+        return value
+
+
+def _instead(replacement: str, found: re.Match[str]) -> str:
+    return replacement
+
+
+class _RedactedLine:
+    """A reply channel whose notifications and questions are redacted."""
+
+    def __init__(self, line: ReplyChannel, value: Any) -> None:
+        self._line = line
+        self._value = value
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        await self._line.notify(method, self._value(params))
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
+        return await self._line.ask(method, self._value(params))
+
+    async def release(self) -> None:
+        await self._line.release()

@@ -1,0 +1,176 @@
+"""Selections of offers by kind, name, server and annotations, and the offers that a request is about.
+
+Names and URIs are compared as they are exposed; a call by an alias is one of the tool itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import translate
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
+from urllib.parse import unquote
+
+import msgspec
+
+from toolweave.middleware._options import as_tuples
+from toolweave.protocol import methods
+from toolweave.protocol.server_features import read_reference
+from toolweave.protocol.value import Value
+from toolweave.serve._request import OfferKind, OfferLookup, Request
+from toolweave.tools import ToolSpec
+
+__all__ = ["OfferSelection", "RequestTarget", "fits", "found_target", "selected", "target_of"]
+
+_HINTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
+"""The meaning of a missing hint (MCP specification, `ToolAnnotations`)."""
+_DOTS = re.compile(r"[/\\]\.{1,2}(?:[/\\]|$)")
+_BY_URI = frozenset({methods.RESOURCES_READ, methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE})
+
+
+class RequestTarget(NamedTuple):
+    """The offer that a request is about.
+
+    Attributes:
+        kind: Its kind.
+        names: Its name; a resource's URI, and the template that has it.
+        servers: The upstream that has it, or all that may; `(None,)` for an offer of the server's own.
+        spec: The definition of a tool.
+        names_at: Its names at each of the servers, where these differ.
+    """
+
+    kind: OfferKind
+    names: tuple[str, ...]
+    servers: tuple[str | None, ...] = (None,)
+    spec: ToolSpec | None = None
+    names_at: tuple[tuple[str, ...], ...] = ()
+
+    def places(self) -> Iterator[RequestTarget]:
+        """Yield the offer as it is at each server that may have it."""
+        if len(self.servers) == 1:
+            yield self
+            return
+        for place, server in enumerate(self.servers):
+            yield RequestTarget(self.kind, self.names_at[place], (server,), self.spec)
+
+
+def target_of(request: Request) -> RequestTarget | None:
+    """Return the offer that a request is about; None for one about none, and for a malformed one.
+
+    A tool that is not offered has no definition.
+    """
+    method, params = request.method, request.params
+    if method == methods.TOOLS_CALL:
+        name = params.get("name")
+        if not isinstance(name, str):
+            return None
+        spec = None if request.server is None else request.server.find_tool(name)
+        return RequestTarget("tools", (name,)) if spec is None else _tool_target(spec)
+    if method == methods.PROMPTS_GET:
+        name = params.get("name")
+        return found_target(request.server, "prompts", name) if isinstance(name, str) else None
+    if method in _BY_URI:
+        uri = params.get("uri")
+        return found_target(request.server, "resources", uri) if isinstance(uri, str) else None
+    if method == methods.COMPLETION_COMPLETE:
+        return _completed(request)
+    return None
+
+
+def _tool_target(spec: ToolSpec) -> RequestTarget:
+    return RequestTarget("tools", (spec.name,), (spec.server,), spec)
+
+
+def _completed(request: Request) -> RequestTarget | None:
+    ref = request.params.get("ref")
+    try:
+        kind, name = read_reference(cast("Mapping[str, Any]", ref) if isinstance(ref, dict) else {})
+    except ValueError:
+        return None
+    return found_target(request.server, "prompts" if kind == "prompt" else "resources", name)
+
+
+def found_target(lookup: OfferLookup | None, kind: OfferKind, name: str) -> RequestTarget:
+    """Return a prompt, a resource or a template by its name or URI, at each server that may have it."""
+    method, key = (methods.PROMPTS_GET, "name") if kind == "prompts" else (methods.RESOURCES_READ, "uri")
+    offers = () if lookup is None else lookup.offers_of(method, {key: name})
+    names: dict[str | None, dict[str, None]] = {}
+    for offer in offers:
+        names.setdefault(offer.server, {name: None})[offer.name] = None
+    if not names:
+        return RequestTarget(kind, (name,))
+    together = dict.fromkeys(one for found in names.values() for one in found)
+    return RequestTarget(kind, tuple(together), tuple(names), None, tuple(map(tuple, names.values())))
+
+
+class OfferSelection(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A selection of tools, prompts and resources; members that are not given select all.
+
+    Attributes:
+        kinds: `tools`, `prompts`, `resources`.
+        names: Globs (`*`, `?`, `[...]`) of names as they are exposed, and of URIs and their templates.
+        servers: Globs of upstream servers by their names in the config; offers of the server's own have none.
+        annotations: Hints that a tool must have, such as `{"readOnlyHint": true}`. A missing hint counts as the
+            specification says: not read-only, destructive, not idempotent, open world. Selects tools only.
+    """
+
+    kinds: Sequence[OfferKind] = ()
+    names: Sequence[str] = ()
+    servers: Sequence[str] = ()
+    annotations: Mapping[str, bool] = msgspec.field(default_factory=dict[str, bool])
+
+    def __post_init__(self) -> None:
+        as_tuples(self, "kinds", "names", "servers")
+        unknown = set(self.kinds) - {"tools", "prompts", "resources"}
+        if unknown:
+            raise ValueError(f"{type(self).__name__}: kinds are tools, prompts and resources, not {min(unknown)!r}")
+
+    def selects(self, target: RequestTarget, *, odd: bool = False) -> bool:
+        """Whether the offer is selected.
+
+        Args:
+            target: The offer.
+            odd: The answer for a URI with dot segments, which might name anything.
+        """
+        if self.kinds and target.kind not in self.kinds:
+            return False
+        if self.servers and not any(fits(self.servers, server) for server in target.servers):
+            return False
+        if self.annotations and (target.spec is None or not _hinted(self.annotations, target.spec)):
+            return False
+        if not self.names:
+            return True
+        if target.kind == "resources":
+            plain = [unquote(name).casefold() for name in target.names]
+            if any(_DOTS.search(name) for name in plain):
+                return odd
+            return any(_pattern(unquote(glob).casefold()).match(name) for glob in self.names for name in plain)
+        return any(fits(self.names, name) for name in target.names)
+
+
+def fits(globs: Iterable[str], text: str | None) -> bool:
+    """Whether a text fits one of the globs; None fits none."""
+    return text is not None and any(_pattern(glob).match(text) for glob in globs)
+
+
+@lru_cache(maxsize=4096)
+def _pattern(glob: str) -> re.Pattern[str]:
+    return re.compile(translate(glob))
+
+
+def _hinted(wanted: Mapping[str, bool], spec: ToolSpec) -> bool:
+    return all(_hint(spec, name) is value for name, value in wanted.items())
+
+
+def _hint(spec: ToolSpec, name: str) -> bool | None:
+    """Return the effective value of a hint: a tool that only reads destroys nothing."""
+    if name == "destructiveHint" and spec.hint("readOnlyHint") is True:
+        return False
+    said = spec.hint(name)
+    return _HINTS.get(name) if said is None else said
+
+
+def selected(selections: Sequence[OfferSelection], target: RequestTarget | None) -> bool:
+    """Whether one of the selections has the offer; without selections all are."""
+    return target is not None and (not selections or any(one.selects(target) for one in selections))
