@@ -36,8 +36,9 @@ revision requires (`--requirements`).
 """
 GATEWAY = """## Gateway
 
-The scenarios that each revision requires of servers, run against a gateway (`tests/conformance/gateway.py`) in front of
-the same server: whatever passes directly passes through it.
+The suite run against a gateway (`tests/conformance/gateway.py`) in front of the same server: whatever passes directly
+passes through it. Continuous integration runs the scenarios that each revision requires, the extensions beside them,
+and all scenarios of each revision.
 
 """
 CLIENT = """## Client

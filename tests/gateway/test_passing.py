@@ -154,7 +154,7 @@ async def test_a_modern_upstream_is_told_of_the_caller_and_not_of_the_gateway(ve
             await talk.ask("tools/call", {"name": "f"})
 
     declared = sent(server, "tools/call")["_meta"]["io.modelcontextprotocol/clientCapabilities"]
-    declared.pop("extensions")  # tasks, which the gateway follows
+    declared.pop("extensions", None)  # tasks, which the gateway follows for callers with a handshake
     assert declared == {**able, "roots": {}}
 
 

@@ -266,7 +266,7 @@ class Relay:
     def _declared(self, call: RelayedCall) -> Declared:
         """Return the caller as modern upstreams are told of it."""
         client = call.request.client
-        tasks = call.follow_tasks or not client.modern or declares_tasks(client.capabilities)
+        tasks = not client.modern or declares_tasks(client.capabilities)  # modern callers speak for themselves
         capabilities = passed_capabilities(client.capabilities, version=client.version, tasks=tasks)
         return Declared(capabilities=capabilities, info=client.info, log_level=self._logs.level(call.request))
 
