@@ -7,8 +7,61 @@ from typing import TYPE_CHECKING
 from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from toolweave.gateway._admin_client import GatewayAdmin
+    from toolweave.gateway._admin_token import keep_token, kept_token, new_token
+    from toolweave.gateway._config import GatewayConfig, VirtualServer, load_gateway_config
     from toolweave.gateway._gateway import Gateway, create_gateway
+    from toolweave.gateway._manager import GatewayManager, GatewayOptions
+    from toolweave.gateway._reload import ConfigChange
+    from toolweave.gateway._status import GatewayStatus, Readiness, UpstreamStatus, VirtualStatus
 
-__all__ = ["Gateway", "create_gateway"]
+__all__ = [
+    "ConfigChange",
+    "Gateway",
+    "GatewayAdmin",
+    "GatewayConfig",
+    "GatewayManager",
+    "GatewayOptions",
+    "GatewayStatus",
+    "Readiness",
+    "UpstreamStatus",
+    "VirtualServer",
+    "VirtualStatus",
+    "create_gateway",
+    "keep_token",
+    "kept_token",
+    "load_gateway_config",
+    "new_token",
+]
 
-__getattr__, __dir__ = lazy_exports(__name__, {"_gateway": ("Gateway", "create_gateway")})
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "_admin_client": ("GatewayAdmin",),
+        "_admin_token": (
+            "keep_token",
+            "kept_token",
+            "new_token",
+        ),
+        "_config": (
+            "GatewayConfig",
+            "VirtualServer",
+            "load_gateway_config",
+        ),
+        "_gateway": (
+            "Gateway",
+            "create_gateway",
+        ),
+        "_manager": (
+            "GatewayManager",
+            "GatewayOptions",
+        ),
+        "_reload": ("ConfigChange",),
+        "_status": (
+            "GatewayStatus",
+            "Readiness",
+            "UpstreamStatus",
+            "VirtualStatus",
+        ),
+    },
+)

@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "Find out why a server does not answer, or what it does wrong.",
     "chat": "Talk to a model that uses the servers' tools.",
     "serve": "Serve functions, agents or a whole config as one server.",
+    "gateway": "Serve a config as one gateway that follows it while it runs.",
     "worker": "Do the runs and tasks that were submitted.",
     "init": "Write a first config file.",
     "add": "Copy a component's source code into this project.",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +10,7 @@ from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import JsonOption, VerboseOption
 from toolweave.cli._serve.editor_config import EditorSource
+from toolweave.cli._serve.listen import LOOPBACK, listening, state_keys_in, token_auth
 
 if TYPE_CHECKING:
     from toolweave.config import LoadedConfig
@@ -27,8 +26,6 @@ toolweave serve --config mcp.json --server github --server files
 toolweave serve notes.py --reload
 toolweave serve notes.py --install claude
 """
-
-_LEAST_KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +132,7 @@ def _server(options: ServeOptions) -> ServerRunners:
     from toolweave.cli._serve.build import hub_server, only_protocol_on_stdout, server_of
     from toolweave.cli._serve.locate import find, parse_place  # late, as above
 
-    keys = None if options.state_keys_env is None else _state_keys(options.state_keys_env)
+    keys = None if options.state_keys_env is None else state_keys_in(options.state_keys_env)
     with only_protocol_on_stdout():
         if options.target is None:
             return hub_server(_selection(options), name=options.name, wait=options.wait, state_keys=keys)
@@ -163,8 +160,8 @@ def _run_http(server: ServerRunners, options: ServeOptions, where: str) -> None:
         "allowed_hosts": list(options.allow_host),
     }
     if options.token_env is not None:
-        settings["auth"] = _auth(options.token_env)
-    elif server.auth is None and host not in ("127.0.0.1", "localhost", "::1", "[::1]"):
+        settings["auth"] = token_auth(options.token_env)
+    elif server.auth is None and host not in LOOPBACK:
         note("warning: whoever reaches this port can call the tools; --token-env VAR asks for a token")
 
     if options.stateless and options.state_keys_env is None:
@@ -180,37 +177,6 @@ def _run_http(server: ServerRunners, options: ServeOptions, where: str) -> None:
         server.run_http(host, port, on_started=started, **settings)
     except OSError as error:
         raise CommandError(f"cannot listen on {where}: {error.strerror or error}") from None
-
-
-def listening(where: str) -> tuple[str, int]:
-    """Read `[HOST:]PORT`; the host is this machine's own by default.
-
-    Raises:
-        CommandError: It is something else.
-    """
-    match = re.fullmatch(r"(?:(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\s]*):)?(?P<port>\d{1,5})", where)
-    if match is None or int(match["port"]) > 65_535:
-        raise CommandError(f"--http {where!r}: expected a port or HOST:PORT, such as 8000 or 0.0.0.0:8000")
-    return match["host"] or "127.0.0.1", int(match["port"])
-
-
-def _auth(variable: str) -> Any:
-    from toolweave.serve import BearerAuth  # late, as above
-
-    token = os.environ.get(variable)
-    if not token:
-        raise CommandError(f"environment variable {variable!r} is not set; --token-env names the one with the token")
-    return BearerAuth(tokens=[token])
-
-
-def _state_keys(variable: str) -> list[str]:
-    keys = os.environ.get(variable, "").split()
-    if not keys or any(len(key.encode()) < _LEAST_KEY_BYTES for key in keys):
-        raise CommandError(
-            f"environment variable {variable!r} must hold keys of at least {_LEAST_KEY_BYTES} characters, separated by "
-            "spaces, the newest first; --state-keys-env names it"
-        )
-    return keys
 
 
 def _tell(server: ServerRunners, url: str, *, as_json: bool) -> None:

@@ -1,0 +1,68 @@
+"""Options of commands that serve over HTTP, as values: the address, the token, the keys. Serves nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from toolweave.cli._exit_codes import CommandError
+
+if TYPE_CHECKING:
+    from toolweave.serve import BearerAuth
+
+__all__ = ["LOOPBACK", "listening", "secret_in", "state_keys_in", "token_auth"]
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
+"""The hosts that only this machine reaches."""
+_LEAST_KEY_BYTES = 32
+
+
+def listening(where: str) -> tuple[str, int]:
+    """Read `[HOST:]PORT`; the host is this machine's own by default.
+
+    Raises:
+        CommandError: It is something else.
+    """
+    match = re.fullmatch(r"(?:(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\s]*):)?(?P<port>\d{1,5})", where)
+    if match is None or int(match["port"]) > 65_535:
+        raise CommandError(f"--http {where!r}: expected a port or HOST:PORT, such as 8000 or 0.0.0.0:8000")
+    return match["host"] or "127.0.0.1", int(match["port"])
+
+
+def secret_in(variable: str, option: str) -> str:
+    """Return the token in an environment variable.
+
+    Raises:
+        CommandError: It is not set; `option` named it.
+    """
+    token = os.environ.get(variable)
+    if not token:
+        raise CommandError(f"environment variable {variable!r} is not set; {option} names the one with the token")
+    return token
+
+
+def token_auth(variable: str) -> BearerAuth:
+    """Return the authorization by the token in an environment variable.
+
+    Raises:
+        CommandError: It is not set.
+    """
+    from toolweave.serve import BearerAuth  # imports are late: --help imports the commands
+
+    return BearerAuth(tokens=[secret_in(variable, "--token-env")])
+
+
+def state_keys_in(variable: str) -> list[str]:
+    """Return the keys in an environment variable, the newest first.
+
+    Raises:
+        CommandError: There is none, or one is too short.
+    """
+    keys = os.environ.get(variable, "").split()
+    if not keys or any(len(key.encode()) < _LEAST_KEY_BYTES for key in keys):
+        raise CommandError(
+            f"environment variable {variable!r} must hold keys of at least {_LEAST_KEY_BYTES} characters, separated by "
+            "spaces, the newest first; --state-keys-env names it"
+        )
+    return keys

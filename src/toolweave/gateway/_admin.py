@@ -1,0 +1,150 @@
+"""The admin API of a gateway: what there is, servers added and removed, and the config read again.
+
+Whoever has the token can start programs on this machine. It is compared in constant time, sent in the header
+`Authorization` alone, and never shown; requests stand behind the guard of the endpoint as well, so that no web page can
+send them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import msgspec
+
+from toolweave.errors import ConfigError, ServerError, printable
+from toolweave.serve._http.asgi import Receive, Scope, Send, path_of, read_body, respond
+from toolweave.serve._http.response import respond_json
+
+if TYPE_CHECKING:
+    from toolweave.gateway._managed import ManagedGateway
+
+__all__ = ["AdminApi"]
+
+_log = logging.getLogger("toolweave.gateway")
+
+_MAX_BYTES = 256 * 1024
+_BODY_SECONDS = 10.0
+_NO_STORE = [(b"cache-control", b"no-store")]
+_LEAST_TOKEN = 16
+
+
+class _NewServer(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a request that adds a server."""
+
+    name: str
+    config: dict[str, Any] | str
+
+
+class _AdminRefusal(Exception):
+    """An error response: its status, a word for programs, and a text for people."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class AdminApi:
+    """The admin API as an ASGI app.
+
+    ===========================  =======================================================
+    `GET PATH/status`            the state of the gateway
+    `GET PATH/servers`           the states of its upstreams
+    `POST PATH/servers`          adds `{"name": ..., "config": ...}`
+    `DELETE PATH/servers/NAME`   removes one
+    `POST PATH/reload`           reads the config again
+    ===========================  =======================================================
+
+    Args:
+        manager: The gateway.
+        token: The token that requests must bring, of at least 16 characters.
+        path: The path that it is served at.
+
+    Raises:
+        ConfigError: The token is too short.
+    """
+
+    def __init__(self, manager: ManagedGateway, token: str, *, path: str = "/admin") -> None:
+        if len(token) < _LEAST_TOKEN:
+            raise ConfigError(f"the admin token must have at least {_LEAST_TOKEN} characters", field="admin_token")
+        self._manager = manager
+        self._digest = _digest(token.encode())
+        self._path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if not self._authorized(scope):
+            challenge = [(b"www-authenticate", b'Bearer realm="admin"')]
+            await respond(send, 401, "The admin token is missing or wrong", challenge)
+            return
+        try:
+            status, body = await self._answer(scope["method"], path_of(scope).removeprefix(self._path), receive)
+        except _AdminRefusal as refusal:
+            status, body = refusal.status, {"error": {"code": refusal.code, "message": printable(str(refusal))}}
+        if status == 204:
+            await respond(send, 204)
+        else:
+            await respond_json(send, status, msgspec.json.encode(body), _NO_STORE)
+
+    def _authorized(self, scope: Scope) -> bool:
+        value = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        scheme, _, token = value.partition(b" ")
+        return scheme.lower() == b"bearer" and hmac.compare_digest(_digest(token.strip()), self._digest)
+
+    async def _answer(self, method: str, path: str, receive: Receive) -> tuple[int, Any]:
+        what, _, name = path.strip("/").partition("/")
+        match method, what, bool(name):
+            case "GET", "status", False:
+                return 200, self._manager.status()
+            case "GET", "servers", False:
+                return 200, {"servers": self._manager.status().upstreams}
+            case "POST", "servers", False:
+                return 201, await self._add(receive)
+            case "DELETE", "servers", True:
+                return await self._remove(name)
+            case "POST", "reload", False:
+                change = await self._manager.reload()
+                return (200 if change.error is None else 422), change
+            case _, ("status" | "servers" | "reload"), _:
+                raise _AdminRefusal(405, "method_not_allowed", f"{method} is not for this path")
+            case _:
+                raise _AdminRefusal(404, "not_found", f"there are {self._path}/status, /servers and /reload")
+
+    async def _add(self, receive: Receive) -> Any:
+        body: bytes | None = b""
+        with anyio.move_on_after(_BODY_SECONDS) as bound:
+            body = await read_body(receive, _MAX_BYTES)
+        if bound.cancelled_caught or body is None:
+            raise _AdminRefusal(413, "too_large", "the body is too large, or did not come in time")
+        try:
+            wanted = msgspec.json.decode(body, type=_NewServer)
+        except (ValueError, RecursionError):
+            raise _AdminRefusal(
+                400, "invalid_request", 'expected {"name": NAME, "config": an entry, a URL or a command}'
+            ) from None
+        if not wanted.name or "/" in wanted.name:
+            raise _AdminRefusal(400, "invalid_request", "the name of a server is expected, without '/'")
+        try:
+            found = await self._manager.add(wanted.name, wanted.config)
+        except ConfigError as error:
+            raise _AdminRefusal(400, "config", str(error)) from None
+        except ServerError as error:
+            raise _AdminRefusal(502, "unreachable", str(error)) from None
+        _log.warning("server %r was added through the admin API", wanted.name)
+        return found
+
+    async def _remove(self, name: str) -> tuple[int, Any]:
+        try:
+            await self._manager.remove(name)
+        except KeyError:
+            raise _AdminRefusal(404, "not_found", f"there is no server {name!r}") from None
+        _log.warning("server %r was removed through the admin API", name)
+        return 204, None
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()

@@ -1,0 +1,208 @@
+"""The config of a gateway: its servers as in any config file, and beside them the section `gateway`.
+
+```json
+{
+  "mcpServers": {"notes": {"command": "notes-server"}, "github": {"url": "https://mcp.example/github"}},
+  "gateway": {
+    "name": "company",
+    "required": ["github"],
+    "virtual": {"readers": {"servers": ["notes"], "include": ["read_*"], "rename": {"notes_read_note": "read"}}}
+  }
+}
+```
+
+Reads files; connects to nothing. What a file says is validated as a whole before any of it is used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from toolweave.config import LoadedConfig, load_config, merge_loaded
+from toolweave.config._documents import ConfigDocument, read_document
+from toolweave.config._validation import check_flag, check_object, check_text, check_texts, kind_of
+from toolweave.errors import ConfigError
+
+__all__ = ["GatewayConfig", "GatewaySource", "VirtualServer", "load_gateway_config"]
+
+SECTION = "gateway"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_MOST_VIRTUAL = 500
+
+GatewaySource: TypeAlias = "str | PurePath | Sequence[str | PurePath] | Mapping[str, Any] | LoadedConfig"
+"""One config file or several, of whose servers of one name the first counts; or the content of one."""
+
+
+class VirtualServer(msgspec.Struct, frozen=True, kw_only=True):
+    """A view of the gateway's servers under a path of its own, `/mcp/NAME`.
+
+    Attributes:
+        name: Its name in the path.
+        title: Its name for people.
+        instructions: Its instructions for models.
+        servers: The servers whose tools, prompts and resources it offers; empty offers all.
+        include: The only tools to offer: names or patterns such as `read_*`, the tools' own, those of the gateway, or
+            `server:tool`; empty offers all. It wins over `exclude`.
+        exclude: Tools to leave out, likewise.
+        rename: Other names of tools, by the name in the gateway or `server:tool`.
+        prefix: Put literally before the names of the other tools.
+        middleware: Its list `middleware`: rules, limits and the like of its own, inside those of the gateway.
+    """
+
+    name: str
+    title: str | None = None
+    instructions: str | None = None
+    servers: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    rename: Mapping[str, str] = {}
+    prefix: str = ""
+    middleware: tuple[Any, ...] = ()
+
+
+class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The validated config of a gateway.
+
+    Attributes:
+        servers: The upstreams.
+        name: Its name, for programs.
+        title: Its name for people.
+        instructions: Its instructions for models.
+        required: The upstreams without which it is not ready.
+        rest: Whether tools are offered over REST, too.
+        virtual: The virtual servers by name.
+        middleware: The list `middleware`: rules, limits and the like.
+    """
+
+    servers: LoadedConfig
+    name: str | None = None
+    title: str | None = None
+    instructions: str | None = None
+    required: tuple[str, ...] = ()
+    rest: bool | None = None
+    virtual: Mapping[str, VirtualServer] = {}
+    middleware: tuple[Any, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Remarks for the writer of the file."""
+        known = {*self.servers.servers, *self.servers.errors, *self.servers.disabled}
+        unknown = [
+            f"gateway: virtual server {virtual.name!r}: there is no server {server!r} in the config"
+            for virtual in self.virtual.values()
+            for server in virtual.servers
+            if server not in known
+        ]
+        return (*self.servers.warnings, *unknown)
+
+
+def load_gateway_config(source: GatewaySource, *, names: Iterable[str] = ()) -> GatewayConfig:
+    """Read the config of a gateway.
+
+    Args:
+        source: A config file, several, or the content of one.
+        names: Only these servers; all by default.
+
+    Raises:
+        ConfigError: A file cannot be read, or its section `gateway` is wrong. The error of a single server is in
+            `servers.errors` instead.
+    """
+    if isinstance(source, LoadedConfig):
+        documents, loaded = [], [source]
+    elif isinstance(source, Mapping):
+        content = dict(source)
+        documents = [ConfigDocument(value=content, path="")]
+        loaded = [load_config({key: value for key, value in content.items() if key != SECTION})]
+    else:
+        paths = [source] if isinstance(source, str | PurePath) else list(source)
+        documents = [read_document(Path(path).expanduser()) for path in paths]
+        loaded = [load_config(path) for path in paths]
+    servers = merge_loaded(loaded)
+    chosen = list(names)
+    if chosen:
+        servers = servers.select(chosen)
+    sections = [(document, section) for document in documents if (section := _section(document)) is not None]
+    if len(sections) > 1:
+        files = " and ".join(document.path for document, _ in sections)
+        raise ConfigError(f"only one file may have a section {SECTION!r}, but {files} have one", field=SECTION)
+    if not sections:
+        return GatewayConfig(servers=servers)
+    document, section = sections[0]
+    try:
+        return _read(section, servers)
+    except ConfigError as error:
+        field = error.field or SECTION
+        line = document.line(tuple(field.split("."))) or document.line((SECTION,))
+        raise ConfigError(error.message, field=field, path=document.path or None, line=line) from None
+
+
+def _section(document: ConfigDocument) -> Any:
+    value = document.value
+    return cast("Mapping[str, Any]", value).get(SECTION) if isinstance(value, Mapping) else None
+
+
+def _read(value: Any, servers: LoadedConfig) -> GatewayConfig:
+    section = _known(value, SECTION, GatewayConfig, but=("servers",))
+    found: dict[str, Any] = dict(_texts(section, SECTION, ("name", "title", "instructions")))
+    if "required" in section:
+        found["required"] = check_texts(section["required"], f"{SECTION}.required")
+        for name in found["required"]:
+            if name not in servers.servers and name not in servers.errors:
+                raise ConfigError(
+                    f"'{SECTION}.required' names the server {name!r}, which the config does not have",
+                    field=f"{SECTION}.required",
+                )
+    if "rest" in section:
+        found["rest"] = check_flag(section["rest"], f"{SECTION}.rest")
+    if "middleware" in section:
+        found["middleware"] = _list(section["middleware"], f"{SECTION}.middleware")
+    virtual = check_object(section.get("virtual", {}), f"{SECTION}.virtual")
+    if len(virtual) > _MOST_VIRTUAL:
+        raise ConfigError(f"'{SECTION}.virtual' has more than {_MOST_VIRTUAL} entries", field=f"{SECTION}.virtual")
+    found["virtual"] = {str(name): _virtual(str(name), entry) for name, entry in virtual.items()}
+    return GatewayConfig(servers=servers, **found)
+
+
+def _virtual(name: str, value: Any) -> VirtualServer:
+    where = f"{SECTION}.virtual.{name}"
+    if _NAME.fullmatch(name) is None or name in ("tools", "openapi.json"):
+        raise ConfigError(
+            f"the name of virtual server {name!r} must be at most 64 letters, digits, '.', '_' and '-'",
+            field=where,
+        )
+    section = _known(value, where, VirtualServer, but=("name",))
+    found: dict[str, Any] = dict(_texts(section, where, ("title", "instructions", "prefix")))
+    for key in ("servers", "include", "exclude"):
+        if key in section:
+            found[key] = check_texts(section[key], f"{where}.{key}")
+    if "rename" in section:
+        rename = check_object(section["rename"], f"{where}.rename")
+        found["rename"] = {str(old): check_text(new, f"{where}.rename.{old}") for old, new in rename.items()}
+    if "middleware" in section:
+        found["middleware"] = _list(section["middleware"], f"{where}.middleware")
+    return VirtualServer(name=name, **found)
+
+
+def _known(value: Any, where: str, shape: type[msgspec.Struct], *, but: Sequence[str]) -> Mapping[str, Any]:
+    """Return a section, all of whose keys are known: a rule with a slip in its name must not be left out silently."""
+    section = check_object(value, where)
+    known = [name for name in shape.__struct_fields__ if name not in but]
+    for key in section:
+        if key not in known:
+            raise ConfigError(f"{where!r} has no setting {key!r}; it has: {', '.join(known)}", field=f"{where}.{key}")
+    return section
+
+
+def _list(value: Any, where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"{where!r} must be a list, not {kind_of(value)}", field=where)
+    return tuple(cast("Sequence[Any]", value))
+
+
+def _texts(section: Mapping[str, Any], where: str, keys: Sequence[str]) -> Mapping[str, str]:
+    return {key: check_text(section[key], f"{where}.{key}") for key in keys if key in section}

@@ -1,0 +1,37 @@
+"""The port between a gateway's manager and the pages that show and change it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from toolweave.gateway._in_flight import InFlightRequests
+from toolweave.gateway._reload import ConfigChange
+from toolweave.gateway._status import GatewayStatus, Readiness, UpstreamStatus
+
+__all__ = ["ManagedGateway"]
+
+
+class ManagedGateway(Protocol):
+    """The part of a `GatewayManager` that pages use; see there."""
+
+    in_flight: InFlightRequests
+
+    def status(self) -> GatewayStatus:
+        """Return the state of the gateway."""
+        ...
+
+    def readiness(self) -> Readiness:
+        """Return whether the gateway is ready."""
+        ...
+
+    async def reload(self) -> ConfigChange:
+        """Read the config again."""
+        ...
+
+    async def add(self, name: str, config: Any) -> UpstreamStatus:
+        """Add a server."""
+        ...
+
+    async def remove(self, name: str) -> None:
+        """Remove a server."""
+        ...

@@ -1,0 +1,526 @@
+"""A gateway while it is served: its config, its upstreams, its virtual servers, and the changes to all of them.
+
+The rule of every change: what is new is started first, then takes the place of the old in one step, and the old is
+closed when the requests that may still use it have ended. What a change does not concern keeps its connection. A config
+that is wrong in any part is refused as a whole, and the one before stays.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Unpack
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+import msgspec
+
+from toolweave.config import LoadedConfig, ServerConfig, server_config
+from toolweave.connect import ConnectionState, McpConnection
+from toolweave.errors import ConfigError, DuplicateToolError, ToolweaveError
+from toolweave.gateway._config import GatewayConfig, GatewaySource, VirtualServer, load_gateway_config
+from toolweave.gateway._gateway import Gateway, create_gateway
+from toolweave.gateway._in_flight import InFlightRequests
+from toolweave.gateway._reload import ConfigChange, compare, file_stamps, when_changed
+from toolweave.gateway._status import (
+    GatewayStatus,
+    Readiness,
+    UpstreamStatus,
+    VirtualStatus,
+    readiness,
+    upstream_statuses,
+)
+from toolweave.gateway._views import ViewMiddleware, virtual_tools
+from toolweave.hub import Hub
+from toolweave.middleware import middleware_from_config
+from toolweave.serve._request import Middleware
+from toolweave.tools import Toolset
+
+if TYPE_CHECKING:
+    from toolweave.gateway._metrics import PrometheusMetrics
+    from toolweave.serve import HttpOptions
+    from toolweave.serve._http.app import HttpApp
+
+__all__ = ["GatewayManager", "GatewayOptions"]
+
+_log = logging.getLogger("toolweave.gateway")
+
+RETIRE_SECONDS = 600.0
+"""Seconds for which requests may hold an upstream that was removed."""
+_POLL_SECONDS = 0.1
+_USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
+
+
+class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a gateway.
+
+    Attributes:
+        names: Only these servers of the config; empty is all.
+        name: The gateway's name; else that of the config.
+        wait: Seconds that the start waits for slow servers; None waits for those that show signs of life.
+        middleware: Middleware around every request of all its servers, outermost first.
+        metrics: Whether to count and measure requests for Prometheus, at `/metrics`; needs the extra `metrics`.
+        tracing: Whether to make OpenTelemetry spans; needs the extra `otel`.
+        watch: Whether to look at the config files for changes; `reload` reads them again in any case.
+        state_keys: Secrets that replicas share, for questions to callers; by default made for this process.
+    """
+
+    names: tuple[str, ...] = ()
+    name: str | None = None
+    wait: float | None = None
+    middleware: tuple[Middleware, ...] = ()
+    metrics: bool = False
+    tracing: bool = False
+    watch: bool = True
+    state_keys: tuple[str | bytes, ...] | None = None
+
+
+class _Mount:
+    """A virtual server that is being served, until `ended` is set."""
+
+    def __init__(self, view: VirtualServer, server: Gateway, tools: Toolset) -> None:
+        self.view = view
+        self.server = server
+        self.tools = tools
+        self.ended = anyio.Event()
+
+
+class GatewayManager:
+    """Runs a gateway from a config, and changes it while it is served.
+
+    Args:
+        source: The config: a file, several, or the content of one. Files are read again when they change.
+        options: Everything else.
+
+    Attributes:
+        hub: The upstreams.
+        config: The config in use.
+        generation: The number of the config in use; it grows with each change.
+        problem: The reason why the last change of the config was refused, or None.
+        server: The gateway as one server; serve it by the methods here.
+        in_flight: Counts the requests under way.
+
+    Raises:
+        ConfigError: The config cannot be read, its section `gateway` is wrong, or a package is not installed.
+    """
+
+    def __init__(
+        self,
+        source: GatewaySource,
+        options: GatewayOptions | None = None,
+    ) -> None:
+        self._source = source
+        self._options = options = options or GatewayOptions()
+        self._rules: dict[str, tuple[tuple[Any, ...], tuple[Middleware, ...]]] = {}
+        self._metrics = _metrics() if options.metrics else None
+        self._outer, self._inner = _spans() if options.tracing else ((), ())
+        self._known = file_stamps(self._paths)  # before they are read: a change in between is seen
+        self.config = load_gateway_config(source, names=options.names)
+        self.generation = 1
+        self.problem: str | None = None
+        self.hub = Hub(self.config.servers, wait="alive" if options.wait is None else options.wait)
+        self.in_flight = InFlightRequests()
+        self.name = options.name or self.config.name or "toolweave"
+        self._rules = self._rules_of(self.config)
+        self.server = self._made(self.name, title=self.config.title, instructions=self.config.instructions)
+        self._wanted: dict[str, ServerConfig] = dict(self.config.servers.servers)
+        self._added: dict[str, ServerConfig] = {}
+        self._pending: dict[str, tuple[str, anyio.CancelScope]] = {}
+        self._retiring: set[McpConnection] = set()
+        self._mounts: dict[str, _Mount] = {}
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._app: HttpApp | None = None
+        self._wanted_reload = anyio.Event()
+        self._reading = anyio.Lock()
+        for warning in self.config.warnings[len(self.config.servers.warnings) :]:
+            _log.warning("%s", warning)
+
+    def _made(
+        self,
+        name: str,
+        *,
+        title: str | None,
+        instructions: str | None,
+        tools: Toolset | None = None,
+        view: VirtualServer | None = None,
+    ) -> Gateway:
+        server = create_gateway(
+            self.hub,
+            name=name,
+            tools=tools,
+            title=title,
+            instructions=instructions,
+            state_keys=self._options.state_keys,
+        )
+        server.endpoint.use(self._chain(view), server)
+        return server
+
+    def _rules_of(self, config: GatewayConfig) -> dict[str, tuple[tuple[Any, ...], tuple[Middleware, ...]]]:
+        """Return the middleware of a config, with what it was made of, by virtual server; that of the gateway is "".
+
+        What has not changed stays the same object: it may count something.
+
+        Raises:
+            ConfigError: Some of it is wrong.
+        """
+        wanted = {"": config.middleware, **{name: view.middleware for name, view in config.virtual.items()}}
+        found: dict[str, tuple[tuple[Any, ...], tuple[Middleware, ...]]] = {}
+        for name, entries in wanted.items():
+            known = self._rules.get(name)
+            if known is not None and known[0] == entries:
+                found[name] = known
+            elif entries:
+                where = f"gateway.virtual.{name}.middleware" if name else "gateway.middleware"
+                made = middleware_from_config(entries, where=where, state_keys=self._options.state_keys)
+                found[name] = entries, made
+        return found
+
+    def _chain(self, view: VirtualServer | None) -> list[Middleware]:
+        """Return the middleware of a server, outermost first: figures, the gateway's rules, the view's own, spans."""
+        measured = () if self._metrics is None else (self._metrics,)
+        shared = (*self._options.middleware, *self._rules.get("", ((), ()))[1])
+        own = () if view is None else self._rules.get(view.name, ((), ()))[1]
+        viewed = (ViewMiddleware(view),) if view is not None and view.servers else ()
+        return [self.in_flight, *self._outer, *measured, *viewed, *shared, *own, *self._inner]
+
+    # serving
+
+    def asgi_app(
+        self, *, host: str = "127.0.0.1", admin_token: str | None = None, **options: Unpack[HttpOptions]
+    ) -> HttpApp:
+        """Return the gateway as an ASGI app: `/mcp`, its virtual servers at `/mcp/NAME`, and `/readyz`.
+
+        Args:
+            host: The address that will be bound; it decides which Host headers are right.
+            admin_token: The token of the admin API at `/admin`; without one there is none.
+            **options: See `HttpOptions`.
+
+        Raises:
+            ConfigError: An option is wrong.
+        """
+        from toolweave.gateway._probes import ReadinessProbe
+        from toolweave.serve._http.app import http_app
+
+        if self.config.rest is not None:
+            options.setdefault("rest", self.config.rest)
+        served = self.server.http_endpoint()
+        app: HttpApp | None = None
+
+        def running() -> AbstractAsyncContextManager[object]:
+            return self.running(app)
+
+        app = http_app(replace(served, lifespan=running), host=host, options=options)
+        app.on_hangup = self.request_reload
+        app.route("/readyz", ReadinessProbe(self, app), guarded=False)
+        if admin_token is not None:
+            from toolweave.gateway._admin import AdminApi
+
+            app.route("/admin", AdminApi(self, admin_token))
+        if self._metrics is not None:
+            from toolweave.gateway._metrics import MetricsPage
+
+            app.route("/metrics", MetricsPage(self, app, self._metrics))
+        return app
+
+    @asynccontextmanager
+    async def running(self, app: HttpApp | None = None) -> AsyncGenerator[anyio.abc.TaskGroup]:
+        """Run the gateway for the block: connect its upstreams, mount its virtual servers, follow its config.
+
+        Args:
+            app: Where virtual servers are mounted; without one there are none.
+        """
+        async with self.server.running(), anyio.create_task_group() as tasks:
+            self._tasks, self._app = tasks, app
+            tasks.start_soon(self._reload_when_asked)
+            if self._options.watch and self._paths:
+                tasks.start_soon(when_changed, self._paths, self._known, self.reload)
+            try:
+                await self._remount(self.config)
+                yield tasks
+            finally:
+                self._tasks = self._app = None
+                for mount in self._mounts.values():
+                    mount.ended.set()
+                self._mounts.clear()
+                tasks.cancel_scope.cancel()
+
+    async def serve_stdio(self) -> None:
+        """Serve one client over standard input and output, without the virtual servers; see `McpServer.serve_stdio`."""
+        async with self.running():
+            await self.server.serve_stdio()
+
+    # changes
+
+    def request_reload(self) -> None:
+        """Read the config again soon; returns at once, for handlers of signals."""
+        self._wanted_reload.set()
+
+    async def reload(self) -> ConfigChange:
+        """Read the config again and change to it; return what changed, once new servers are connected or have failed.
+
+        A config with an error anywhere is refused: `error` and `problem` say why, and all stays as it is. Servers that
+        had failed are tried again.
+        """
+        async with self._reading:  # two readings that overtake each other could end with the older one
+            try:
+                config = await anyio.to_thread.run_sync(
+                    partial(load_gateway_config, self._source, names=self._options.names)
+                )
+                for error in config.servers.errors.values():
+                    raise error
+                rules = self._rules_of(config)
+            except ConfigError as error:
+                self.problem = str(error)
+                _log.error("the config was not changed: %s", error)
+                return ConfigChange(error=str(error), unchanged=tuple(self._wanted))
+            self.problem, self._rules = None, rules
+            change = compare(self._wanted, {**config.servers.servers, **self._still_added(config)})
+            self._wanted = {**config.servers.servers, **self._still_added(config)}
+            if config != self.config:
+                self.generation += 1
+            self.config = config
+        retried = [name for name in change.unchanged if name in self.hub.errors and name not in self.hub.clients]
+        self.server.endpoint.use(self._chain(None), self.server)  # before a server is there that rules may be about
+        for mount in self._mounts.values():
+            mount.server.endpoint.use(self._chain(mount.view), mount.server)
+        await self._remount(config)
+        failed = await self._apply(change, retried)
+        _log.info("the config was read again: %d added, %d changed, %d removed", *_counts(change))
+        return msgspec.structs.replace(change, failed={one: str(error) for one, error in failed.items()})
+
+    async def add(self, name: str, config: Any) -> UpstreamStatus:
+        """Add a server, or give one that was added before other settings; returns once it is connected.
+
+        It stays through reloads, until it is removed or the process ends.
+
+        Args:
+            name: Its name.
+            config: Anything that `connect_mcp` accepts.
+
+        Raises:
+            ConfigError: The config cannot be right, or the name is that of a server in the config file.
+            ServerError: It cannot be reached; it is not added.
+        """
+        wanted = server_config(config, name=name)
+        if name in self.config.servers.servers and name in self._wanted and name not in self._added:
+            raise ConfigError("the config file has a server of this name; change it there", server=name)
+        change = compare(self._wanted, {**self._wanted, name: wanted})
+        before = self._added.get(name)
+        self._added[name] = self._wanted[name] = wanted
+        failed = await self._apply(change, [])
+        if name in failed:
+            if before is None:
+                await self._forget(name)
+            else:
+                self._added[name] = self._wanted[name] = before
+            raise failed[name]
+        self.generation += 1
+        return self.upstream(name)
+
+    async def remove(self, name: str) -> None:
+        """Remove a server: its tools are gone at once, its requests may finish.
+
+        One that is in a config file comes back when that is read again and still has it.
+
+        Raises:
+            KeyError: There is no such server.
+        """
+        if name not in self._wanted and name not in self.hub.states():
+            raise KeyError(f"no server {name!r}; there are {', '.join(sorted(self._wanted)) or 'none'}")
+        await self._forget(name)
+        self.generation += 1
+
+    async def _forget(self, name: str) -> None:
+        self._added.pop(name, None)
+        self._wanted.pop(name, None)
+        self._stop_pending(name)
+        with suppress(KeyError):
+            self._retire(await self.hub.detach(name))
+
+    # what there is
+
+    def upstream(self, name: str) -> UpstreamStatus:
+        """Return the state of one upstream.
+
+        Raises:
+            KeyError: There is no such server.
+        """
+        found = next((one for one in self.status().upstreams if one.name == name), None)
+        if found is None:
+            raise KeyError(f"no server {name!r}")
+        return found
+
+    def status(self) -> GatewayStatus:
+        """Return the state of the gateway."""
+        ready = self.readiness()
+        pending = {name: kind for name, (kind, _) in self._pending.items()}
+        return GatewayStatus(
+            name=self.name,
+            ready=ready.ready,
+            draining=ready.draining,
+            generation=self.generation,
+            problem=self.problem,
+            warnings=(*self.config.warnings, *self.hub.warnings),
+            requests=self.in_flight.count,
+            retiring=len(self._retiring),
+            upstreams=upstream_statuses(
+                self.hub, added=frozenset(self._added), required=self.config.required, pending=pending
+            ),
+            virtual=tuple(
+                VirtualStatus(
+                    name=name, path=self._path_of(name), title=mount.view.title, tools=len(mount.tools.snapshot())
+                )
+                for name, mount in self._mounts.items()
+            ),
+        )
+
+    def readiness(self) -> Readiness:
+        """Return whether the gateway is ready for requests, and what is missing."""
+        return readiness(
+            self.hub,
+            self.config.required,
+            draining=self._app is not None and self._app.draining,
+            problem=self.problem,
+            generation=self.generation,
+        )
+
+    # inside
+
+    @property
+    def _paths(self) -> tuple[Path, ...]:
+        source = self._source
+        if isinstance(source, LoadedConfig | Mapping):
+            return ()
+        named = [source] if isinstance(source, str | PurePath) else source
+        return tuple(Path(one).expanduser() for one in named)
+
+    def _still_added(self, config: GatewayConfig) -> Mapping[str, ServerConfig]:
+        """Return the servers that were added at run time and are in no file."""
+        for name in [name for name in self._added if name in config.servers.servers]:
+            _log.warning("server %r was added at run time and is in the config now, which counts", name)
+            del self._added[name]
+        return self._added
+
+    async def _reload_when_asked(self) -> None:
+        while True:
+            await self._wanted_reload.wait()
+            self._wanted_reload = anyio.Event()
+            await self.reload()
+
+    async def _apply(self, change: ConfigChange, retried: Sequence[str]) -> dict[str, Exception]:
+        """Bring the hub to what is wanted; return the servers that could not be connected, each with the reason."""
+        for name in change.removed:
+            self._stop_pending(name)
+            with suppress(KeyError):
+                self._retire(await self.hub.detach(name))
+        failed: dict[str, Exception] = {}
+        async with anyio.create_task_group() as tasks:
+            for name in (*change.added, *change.changed, *retried):
+                config = self._wanted.get(name)
+                if config is not None:  # else it was removed meanwhile
+                    self._stop_pending(name)
+                    tasks.start_soon(self._connect, name, config, failed)
+        return failed
+
+    async def _connect(self, name: str, config: ServerConfig, failed: dict[str, Exception]) -> None:
+        """Connect a server, in the place of the one of its name if there is one."""
+        serving = self.hub.clients.get(name)
+        replaces = serving is not None and serving.state in _USABLE
+        with anyio.CancelScope() as scope:
+            self._pending[name] = ("replacing" if replaces else "starting", scope)
+            try:
+                if replaces:
+                    self._retire(await self.hub.replace(name, config))
+                    return
+                with suppress(KeyError):
+                    self._retire(await self.hub.detach(name))
+                await self.hub.connect(name, config)
+            except DuplicateToolError as error:
+                failed[name] = error  # it stays, without tools
+            except Exception as error:  # boundary: what is wrong with one server must not end the gateway
+                failed[name] = error
+                rest = "; the connection with the settings before goes on" if replaces else ""
+                _log.error("%s%s", error, rest, exc_info=not isinstance(error, ToolweaveError | OSError))
+            finally:
+                if self._pending.get(name, (None, None))[1] is scope:
+                    del self._pending[name]
+
+    def _stop_pending(self, name: str) -> None:
+        kind_and_scope = self._pending.pop(name, None)
+        if kind_and_scope is not None:
+            kind_and_scope[1].cancel()
+
+    def _retire(self, connection: McpConnection | None) -> None:
+        """Close a connection that is out of the hub once its requests have ended."""
+        if connection is not None and self._tasks is not None:
+            self._tasks.start_soon(self._close_when_idle, connection)
+
+    async def _close_when_idle(self, connection: McpConnection) -> None:
+        self._retiring.add(connection)
+        try:
+            with anyio.move_on_after(RETIRE_SECONDS):
+                await self.in_flight.earlier_ended()
+                while connection.busy:  # a call that is kept while its caller answers a question has no request
+                    await anyio.sleep(_POLL_SECONDS)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await connection.close()
+            self._retiring.discard(connection)
+
+    def _path_of(self, name: str) -> str:
+        return f"{'/mcp' if self._app is None else self._app.path}/{name}"
+
+    async def _remount(self, config: GatewayConfig) -> None:
+        """Serve the virtual servers of a config: new ones, and those that changed in the place of the old."""
+        if self._app is None or self._tasks is None:
+            return
+        for name, view in config.virtual.items():
+            before = self._mounts.get(name)
+            if before is not None and before.view == view:
+                continue
+            tools = virtual_tools(self.hub, view)
+            server = self._made(name, title=view.title, instructions=view.instructions, tools=tools, view=view)
+            mount = _Mount(view, server, tools)
+            await self._tasks.start(self._serve_mount, self._app, mount)
+            self._mounts[name] = mount
+            if before is not None:
+                before.ended.set()
+        for name in [name for name in self._mounts if name not in config.virtual]:
+            self._mounts.pop(name).ended.set()
+
+    async def _serve_mount(
+        self, app: HttpApp, mount: _Mount, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        async with app.mounted(f"{app.path}/{mount.view.name}", mount.server.http_endpoint()):
+            task_status.started()
+            await mount.ended.wait()
+
+
+def _metrics() -> PrometheusMetrics:
+    try:
+        from toolweave.gateway._metrics import PrometheusMetrics  # an extra
+    except ModuleNotFoundError:
+        raise _missing("prometheus-client", "metrics") from None
+    return PrometheusMetrics()
+
+
+def _spans() -> tuple[tuple[Middleware, ...], tuple[Middleware, ...]]:
+    """Return the middleware that makes spans: the outermost, and the innermost."""
+    try:
+        from toolweave.gateway._tracing import CallerSpans, UpstreamSpans  # an extra
+    except ModuleNotFoundError:
+        raise _missing("opentelemetry-api", "otel") from None
+    return (CallerSpans(),), (UpstreamSpans(),)
+
+
+def _missing(package: str, extra: str) -> ConfigError:
+    return ConfigError(f"the package {package} is not installed: pip install 'toolweave[{extra}]'")
+
+
+def _counts(change: ConfigChange) -> tuple[int, int, int]:
+    return len(change.added), len(change.changed), len(change.removed)

@@ -1,0 +1,133 @@
+"""Prometheus metrics of a gateway: `/metrics`, by the package prometheus-client.
+
+Labels are methods, names of upstreams and tools from the catalogue, and a few words; never ids, URIs, arguments or
+principals, and nothing that a caller can make up. Durations are by upstream and method, not by tool: a histogram of a
+thousand tools would be megabytes.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from toolweave.gateway._telemetry import KNOWN_METHODS, outcome_of_error, outcome_of_result, subject_of
+from toolweave.serve._http.asgi import Receive, Scope, Send, respond
+from toolweave.serve._request import CallNext, Json, Request
+
+if TYPE_CHECKING:
+    from toolweave.gateway._managed import ManagedGateway
+    from toolweave.serve._http.app import HttpApp
+
+__all__ = ["MetricsPage", "PrometheusMetrics"]
+
+BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+"""Upper bounds in seconds: those of the OpenTelemetry conventions for MCP, and finer ones below 10 ms."""
+
+_TEXT = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+
+
+class PrometheusMetrics:
+    """Middleware that counts requests and measures them.
+
+    Attributes:
+        registry: The registry of all metrics of the gateway.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "toolweave_requests",
+            "Requests by method, upstream and outcome.",
+            ("method", "upstream", "outcome"),
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "toolweave_request_duration_seconds",
+            "Time until the answer was there.",
+            ("method", "upstream"),
+            buckets=BUCKETS,
+            registry=self.registry,
+        )
+        self._calls = Counter(
+            "toolweave_tool_calls",
+            "Tool calls by upstream, tool and outcome.",
+            ("upstream", "tool", "outcome"),
+            registry=self.registry,
+        )
+
+    async def __call__(self, request: Request, call_next: CallNext) -> Json:
+        """Answer a request and measure it."""
+        target = subject_of(request)
+        begun, outcome = time.perf_counter(), "ok"
+        try:
+            result = await call_next(request)
+            outcome = outcome_of_result(result)
+            return result
+        except BaseException as error:
+            outcome = outcome_of_error(error)
+            raise
+        finally:
+            method = request.method if request.method in KNOWN_METHODS else "other"
+            self._requests.labels(method, target.upstream, outcome).inc()
+            self._seconds.labels(method, target.upstream).observe(time.perf_counter() - begun)
+            if target.tool is not None:
+                self._calls.labels(target.upstream, target.tool, outcome).inc()
+
+
+class MetricsPage:
+    """The page that Prometheus reads.
+
+    Args:
+        manager: The gateway.
+        app: Its app, whose sessions and streams are counted.
+        metrics: Its metrics.
+    """
+
+    def __init__(self, manager: ManagedGateway, app: HttpApp, metrics: PrometheusMetrics) -> None:
+        self._manager = manager
+        self._app = app
+        self._registry = metrics.registry
+        self._state = self._gauge("toolweave_upstream_state", "1 for the state of an upstream.", "upstream", "state")
+        self._restarts = self._gauge("toolweave_upstream_restarts", "Reconnections of an upstream.", "upstream")
+        self._tools = self._gauge("toolweave_upstream_tools", "Tools of an upstream.", "upstream")
+        self._in_flight = self._gauge("toolweave_requests_in_progress", "Requests under way.")
+        self._sessions = self._gauge("toolweave_sessions", "Open sessions of clients of older revisions.")
+        self._streams = self._gauge("toolweave_open_streams", "Open streams of notifications.")
+        self._retiring = self._gauge("toolweave_upstreams_retiring", "Removed upstreams that still answer requests.")
+        self._generation = self._gauge("toolweave_config_generation", "The number of the config in use.")
+        self._refused = self._gauge("toolweave_config_refused", "1 while the last change of the config is refused.")
+        self._ready = self._gauge("toolweave_ready", "1 while the gateway is ready.")
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self._registry)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["method"] not in ("GET", "HEAD"):
+            await respond(send, 405, "Method Not Allowed", [(b"allow", b"GET, HEAD")])
+            return
+        self._read()
+        body = await anyio.to_thread.run_sync(generate_latest, self._registry)  # many milliseconds for many tools
+        headers = [_TEXT, (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def _read(self) -> None:
+        """Take over what is counted elsewhere; upstreams that are gone are no longer shown."""
+        status = self._manager.status()
+        for gauge in (self._state, self._restarts, self._tools):
+            gauge.clear()
+        for one in status.upstreams:
+            self._state.labels(one.name, one.state).set(1)
+            self._restarts.labels(one.name).set(one.restarts)
+            self._tools.labels(one.name).set(one.tools)
+        self._in_flight.set(status.requests)
+        self._sessions.set(self._app.sessions)
+        self._streams.set(self._app.streams + self._manager.in_flight.streams)
+        self._retiring.set(status.retiring)
+        self._generation.set(status.generation)
+        self._refused.set(status.problem is not None)
+        self._ready.set(status.ready)

@@ -1,0 +1,86 @@
+"""Changes of a config: which servers they concern, and when a file has changed. Applies nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from toolweave.config import ServerConfig
+
+__all__ = ["ConfigChange", "compare", "file_stamps", "when_changed"]
+
+_POLL_SECONDS = 1.0
+
+FileStamp: TypeAlias = "tuple[int, int, int] | None"
+"""The time of a file's last change, its size and its inode; None for one that is not there."""
+
+
+class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
+    """The difference between the servers of two configs, and what became of a change to it.
+
+    Attributes:
+        added: The servers that are new.
+        changed: The servers with other settings.
+        removed: The servers that are gone.
+        unchanged: The servers that keep their connections.
+        error: The reason why the change was refused, and everything stays; or None.
+        failed: The new and changed servers that could not be connected, each with the reason; of a changed one the old
+            connection goes on.
+    """
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    error: str | None = None
+    failed: Mapping[str, str] = {}
+
+
+def compare(before: Mapping[str, ServerConfig], after: Mapping[str, ServerConfig]) -> ConfigChange:
+    """Return the difference between the servers of two configs.
+
+    Two settings are the same when their canonical forms are, whatever dialect, order of keys or file they are in.
+    """
+    kept = [name for name in after if name in before]
+    return ConfigChange(
+        added=tuple(name for name in after if name not in before),
+        changed=tuple(name for name in kept if after[name] != before[name]),
+        removed=tuple(name for name in before if name not in after),
+        unchanged=tuple(name for name in kept if after[name] == before[name]),
+    )
+
+
+async def when_changed(
+    paths: Sequence[Path], known: Sequence[FileStamp], then: Callable[[], Awaitable[object]]
+) -> None:
+    """Call `then` each time a file has changed since it was `known` and stayed as it is for a second, until cancelled.
+
+    Files are looked at once a second, not watched: that also sees mounted config maps, whose links change and not they
+    themselves, network drives and editors that put a new file in the place of the old one.
+    """
+    seen = acted = tuple(known)
+    while True:
+        await anyio.sleep(_POLL_SECONDS)
+        now = await anyio.to_thread.run_sync(file_stamps, paths)
+        if now == seen and now != acted:
+            acted = now
+            await then()
+        seen = now
+
+
+def file_stamps(paths: Sequence[Path]) -> tuple[FileStamp, ...]:
+    """Return what shows that a file has changed."""
+    return tuple(map(_stamp, paths))
+
+
+def _stamp(path: Path) -> FileStamp:
+    try:
+        found = path.stat()
+    except OSError:
+        return None  # it is away for the moment; what is there then counts
+    return found.st_mtime_ns, found.st_size, found.st_ino

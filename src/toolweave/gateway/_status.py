@@ -1,0 +1,150 @@
+"""The state of a gateway and its servers as values: for the admin API, the command and the checks of readiness.
+
+Pure functions of a hub and a config. No value holds a secret; texts of servers are escaped where they are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from toolweave.connect import ConnectionState
+from toolweave.hub import Hub
+
+__all__ = ["GatewayStatus", "Readiness", "UpstreamStatus", "VirtualStatus", "readiness", "upstream_statuses"]
+
+_READY = frozenset({ConnectionState.READY})
+
+
+class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one upstream.
+
+    Attributes:
+        name: Its name.
+        state: Its state, as `ConnectionState` names them.
+        transport: Its transport.
+        endpoint: Its command line or URL, secrets masked.
+        added: Whether it was added at run time, and is in no config file.
+        required: Whether the gateway is not ready without it.
+        tools: The number of its tools.
+        protocol: Its protocol revision, or None.
+        restarts: The number of its reconnections.
+        error: Its last error, or None.
+        pending: What is being done about it: `"starting"`, `"replacing"` by another config, or None.
+    """
+
+    name: str
+    state: str
+    transport: str
+    endpoint: str
+    added: bool
+    required: bool
+    tools: int
+    protocol: str | None
+    restarts: int
+    error: str | None
+    pending: str | None
+
+
+class VirtualStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A virtual server.
+
+    Attributes:
+        name: Its name.
+        path: Its path.
+        title: Its name for people, or None.
+        tools: The number of its tools.
+    """
+
+    name: str
+    path: str
+    title: str | None
+    tools: int
+
+
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a gateway is ready to be sent requests.
+
+    Attributes:
+        ready: Whether it is.
+        draining: Whether it is about to end.
+        config: `"loaded"`, or `"kept"` when the last change of the file was refused.
+        generation: The number of the config in use; it grows with each change.
+        missing: The state of each required upstream that is not ready.
+    """
+
+    ready: bool
+    draining: bool
+    config: str
+    generation: int
+    missing: Mapping[str, str]
+
+
+class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a gateway.
+
+    Attributes:
+        name: Its name.
+        ready: Whether it is ready.
+        draining: Whether it is about to end.
+        generation: The number of the config in use.
+        problem: The reason why the last change of the config was refused, or None.
+        warnings: Remarks about the config, names that were taken and what differs from the pins.
+        requests: The number of requests under way.
+        retiring: The number of removed upstreams that still answer requests.
+        upstreams: The upstreams.
+        virtual: The virtual servers.
+    """
+
+    name: str
+    ready: bool
+    draining: bool
+    generation: int
+    problem: str | None
+    warnings: tuple[str, ...]
+    requests: int
+    retiring: int
+    upstreams: tuple[UpstreamStatus, ...]
+    virtual: tuple[VirtualStatus, ...]
+
+
+def readiness(
+    hub: Hub, required: tuple[str, ...], *, draining: bool, problem: str | None, generation: int
+) -> Readiness:
+    """Return whether a gateway is ready: each required upstream has shaken hands, and its tools are known."""
+    states = hub.states()
+    missing = {
+        name: states[name].value if name in states else "absent" for name in required if states.get(name) not in _READY
+    }
+    config = "loaded" if problem is None else "kept"
+    ready = not missing and not draining
+    return Readiness(ready=ready, draining=draining, config=config, generation=generation, missing=missing)
+
+
+def upstream_statuses(
+    hub: Hub, *, added: frozenset[str], required: tuple[str, ...], pending: Mapping[str, str]
+) -> tuple[UpstreamStatus, ...]:
+    """Return the states of all upstreams, those that failed included."""
+    found: list[UpstreamStatus] = []
+    states = hub.states()
+    for name in dict.fromkeys([*states, *pending]):
+        client = hub.clients.get(name)
+        error = hub.errors.get(name) or (None if client is None else client.error)
+        state = states.get(name, ConnectionState.IDLE)
+        found.append(
+            UpstreamStatus(
+                name=name,
+                state=state.value,
+                transport="" if client is None else client.config.transport,
+                endpoint="" if client is None else client.config.endpoint,
+                added=name in added,
+                required=name in required,
+                tools=0 if client is None else len(client.snapshot()),
+                protocol=None if client is None else client.protocol_version,
+                restarts=0 if client is None else client.restarts,
+                error=None if error is None else str(error),
+                pending=pending.get(name),
+            )
+        )
+    return tuple(found)

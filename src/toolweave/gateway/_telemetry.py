@@ -1,0 +1,64 @@
+"""Names that metrics and spans share: the upstream that a request is about, and the outcome of an answer. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from toolweave.errors import RequestError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from toolweave.protocol.input_required import INPUT_REQUIRED
+from toolweave.serve._request import Request
+
+__all__ = ["KNOWN_METHODS", "RequestSubject", "outcome_of_error", "outcome_of_result", "subject_of"]
+
+KNOWN_METHODS = frozenset(value for name, value in vars(methods).items() if name.isupper() and isinstance(value, str))
+"""The methods that may be labels; whatever else a client makes up is none."""
+
+_OUTCOMES = {
+    INVALID_PARAMS: "invalid",
+    INVALID_REQUEST: "invalid",
+    METHOD_NOT_FOUND: "not_found",
+    INTERNAL_ERROR: "internal",
+}
+
+
+class RequestSubject(NamedTuple):
+    """The subject of a request.
+
+    Attributes:
+        upstream: The server that it goes to; "" for what the gateway answers itself, and where it is not known.
+        tool: The tool's own name, or None.
+    """
+
+    upstream: str
+    tool: str | None
+
+
+def subject_of(request: Request) -> RequestSubject:
+    """Return what a request is about, as the endpoint will find it."""
+    server = request.server
+    if server is None:
+        return RequestSubject("", None)
+    name = request.params.get("name")
+    if request.method == methods.TOOLS_CALL:
+        spec = server.find_tool(name) if isinstance(name, str) else None
+        return RequestSubject("", None) if spec is None else RequestSubject(spec.server or "", spec.original_name)
+    owners = (offer.server for offer in server.offers_of(request.method, request.params))
+    return RequestSubject(next((owner for owner in owners if owner is not None), ""), None)
+
+
+def outcome_of_result(result: Mapping[str, Any]) -> str:
+    """Return `ok`, `tool_error` for a failed tool, or the type of a result that is not complete."""
+    kind = result.get("resultType", "complete")
+    if kind != "complete":
+        return kind if kind in (INPUT_REQUIRED, "task") else "other"
+    return "tool_error" if result.get("isError") is True else "ok"
+
+
+def outcome_of_error(error: BaseException) -> str:
+    """Return a word for an error: few, as they are labels."""
+    if isinstance(error, RequestError):
+        return _OUTCOMES.get(error.code, "error")
+    return "internal" if isinstance(error, Exception) else "cancelled"

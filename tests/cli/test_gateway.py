@@ -1,0 +1,111 @@
+"""`toolweave gateway`: one that runs, and the commands that show and change it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.cli.command import Done, toolweave, write_config
+from tests.cli.conftest import Cli
+from tests.gateway.running import gateway, upstream, write_gateway_config
+from toolweave import connect_mcp
+
+pytestmark = pytest.mark.anyio
+
+BOUND = 90
+NUMBERS = [sys.executable, "-m", "toolweave.cli.demo.numbers"]
+
+
+async def test_a_config_is_served_over_stdio(folder: Path) -> None:
+    config = write_config(folder, {"numbers": NUMBERS})
+    entry = {"command": sys.executable, "args": ["-m", "toolweave", "gateway", "--config", str(config)]}
+    with anyio.fail_after(BOUND):
+        async with connect_mcp(entry, name="g") as connection:
+            assert (await connection.call_tool("numbers_add", {"values": [1, 2]})).structured_content == {"sum": 3}
+            assert connection.server_info["name"] == "toolweave"
+
+
+def test_servers_are_added_listed_and_removed_by_command(folder: Path) -> None:
+    config = write_gateway_config(folder, {"a": upstream(folder, "a")}, {"virtual": {"v": {"title": "Viewed"}}})
+    with gateway(folder, config) as running:
+
+        def run(*words: object) -> Done:
+            command, *rest = words
+            return toolweave("gateway", command, "--url", running.base, *rest, env=running.env)
+
+        added = run("add", "b", "--", *NUMBERS)
+        assert (added.code, added.out) == (0, "server 'b' is ready, with 3 tools\n")
+        entry = run("add", "c", "--json", "--entry", json.dumps({"command": NUMBERS[0], "args": NUMBERS[1:]}))
+        assert (entry.json["name"], entry.json["tools"]) == ("c", 3)
+        listed = run("list")
+        assert [line.split()[:2] for line in listed.out.splitlines() if " ready " in line] == [
+            ["a", "ready"],
+            ["b", "ready"],
+            ["c", "ready"],
+        ]
+        assert [one["added"] for one in run("list", "--json").json["servers"]] == [False, True, True]
+        assert run("remove", "c").code == 0
+        gone = run("remove", "c", "--json")
+        assert (gone.code, gone.json["error"]["kind"]) == (2, "invalid_input")
+
+        shown = run("status")
+        assert shown.code == 0
+        assert "/mcp/v" in shown.out
+        assert "Viewed" in shown.out
+        assert run("status", "--json").json["ready"] is True
+
+        failed = run("add", "x", "--", "toolweave-test-no-such-command")
+        assert (failed.code, "server 'x'" in failed.err) == (3, True)
+
+        write_gateway_config(folder, {"d": upstream(folder, "d")})
+        changed = run("reload")
+        assert (changed.code, changed.out.splitlines()) in (
+            (0, ["added: d", "removed: a", "unchanged: 1"]),
+            (0, ["unchanged: 2"]),  # it had seen the change itself
+        )
+        config.write_text("{")
+        refused = run("reload", "--json")
+        assert (refused.code, str(config) in refused.json["error"]) == (2, True)
+        assert run("reload").code == 2
+
+
+def test_a_gateway_that_is_not_ready_shows_in_the_exit_code(folder: Path) -> None:
+    servers = {"gone": {"command": "toolweave-test-no-such-command"}}
+    config = write_gateway_config(folder, servers, {"required": ["gone"]})
+    with gateway(folder, config) as running:
+        done = toolweave("gateway", "status", "--url", running.base, env=running.env)
+
+        assert done.code == 3
+        assert "not ready" in done.out
+        assert "no such command" in done.out or "not found" in done.out or "failed" in done.out
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--http", "8000"], "a config is expected"),
+        (["--config", "c.json", "--metrics"], "--metrics goes with --http"),
+        (["--config", "c.json", "--json"], "standard output carries the protocol"),
+        (["--config", "c.json", "--http", "here:there"], "expected a port or HOST:PORT"),
+        (["--config", "missing.json", "--http", "0"], "there is no such file"),
+        (["--config", "c.json", "--http", "0", "--admin-token-env", "TOOLWEAVE_TEST_UNSET"], "is not set"),
+        (["--config", "empty.json"], "no server to serve"),
+        (["add", "x"], "one of --server-url"),
+        (["add", "x", "--entry", "{"], "is no JSON"),
+        (["add", "x", "--entry", "[]"], "must be an object"),
+        (["list", "--url", "nowhere"], "no address of a gateway"),
+    ],
+)
+def test_wrong_usage_is_told_and_exits_with_2(cli: Cli, folder: Path, words: list[Any], message: str) -> None:
+    write_config(folder, {"numbers": NUMBERS}, "c.json")
+    write_config(folder, {}, "empty.json")
+
+    done = cli("gateway", *words)
+
+    assert done.code == 2
+    assert message in done.err

@@ -1,0 +1,91 @@
+"""A gateway that is asked to end loses no request that a client was let send."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.gateway.running import RunningGateway, gateway, until, upstream, write_gateway_config
+from tests.serve.exchanges import call_body, modern_headers
+
+SECONDS = 60
+
+
+def call(connection: http.client.HTTPConnection, tool: str, arguments: dict[str, Any]) -> tuple[Any, bool]:
+    """Call a tool on a connection; return the result, and whether the connection stays."""
+    connection.request("POST", "/mcp", call_body(tool, arguments), modern_headers(tool))
+    answer = connection.getresponse()
+    body = json.loads(answer.read())
+    return body["result"], answer.getheader("connection") != "close"
+
+
+def client_of(running: RunningGateway) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(running.base.partition("://")[2], timeout=SECONDS)
+
+
+def test_every_request_on_a_kept_connection_is_answered_until_it_is_closed(tmp_path: Path) -> None:
+    config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
+    answered, failed = [0] * 8, list[BaseException]()
+
+    def load(number: int, running: RunningGateway) -> None:
+        connection = client_of(running)
+        try:
+            while True:
+                result, stays = call(connection, "a_add", {"a": 1, "b": number})
+                assert result["structuredContent"] == {"sum": 1 + number}
+                answered[number] += 1
+                if not stays:  # a client that was told does not use the connection again
+                    return
+        except BaseException as error:
+            failed.append(error)
+
+    with gateway(tmp_path, config, drain=3) as running:
+        threads = [threading.Thread(target=load, args=(number, running)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        until(lambda: min(answered) > 3, "the load")
+        running.terminate()
+        for thread in threads:
+            thread.join(SECONDS)
+        assert running.process.wait(SECONDS) == 0
+
+    assert failed == []
+
+
+def test_while_it_drains_it_takes_new_connections_and_says_that_it_is_not_ready(tmp_path: Path) -> None:
+    config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
+    with gateway(tmp_path, config, drain=30) as running:
+        idle = client_of(running)
+        assert call(idle, "a_add", {"a": 1, "b": 2})[1]
+        running.terminate()
+        until(lambda: running.spoken("GET", "/readyz").status == 503, "draining")
+
+        assert running.spoken("GET", "/readyz").json["draining"] is True
+        assert running.spoken("GET", "/healthz").status == 200
+        result, stays = call(idle, "a_add", {"a": 1, "b": 2})
+        assert (result["structuredContent"], stays) == ({"sum": 3}, False)
+        running.terminate()  # a second signal does not wait any longer
+        assert running.process.wait(SECONDS) == 0
+
+
+def test_a_call_that_runs_is_answered_before_the_end(tmp_path: Path) -> None:
+    config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
+    results: list[Any] = []
+    with gateway(tmp_path, config, drain=0) as running:
+        thread = threading.Thread(
+            target=lambda: results.append(call(client_of(running), "a_hold", {"name": "x"})), daemon=True
+        )
+        thread.start()
+        until((tmp_path / "x.running").exists, "the call")
+        running.terminate()
+        time.sleep(0.3)
+        assert running.process.poll() is None
+        (tmp_path / "x.release").touch()
+        thread.join(SECONDS)
+        assert running.process.wait(SECONDS) == 0
+
+    assert results[0][0]["content"][0]["text"] == "held by version 1"
