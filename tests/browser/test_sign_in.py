@@ -91,10 +91,14 @@ def begun(folder: Path) -> Generator[tuple[Tmux, str, Path]]:
 
 
 def test_a_person_signs_in_with_a_real_browser_and_the_server_knows_who_calls(chromium: Any, tmp_path: Path) -> None:
-    errors: list[Any] = []
+    errors: list[str] = []
+
+    def note(error: object) -> None:
+        errors.append(str(error))
+
     with begun(tmp_path) as (terminal, address, config):
         page = chromium.new_page(viewport={"width": 900, "height": 420})
-        page.on("pageerror", errors.append)
+        page.on("pageerror", note)
         page.goto(address)
         page.get_by_placeholder("Enter any login").fill("ada")
         page.get_by_placeholder("and password").fill("any")
