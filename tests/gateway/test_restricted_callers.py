@@ -40,8 +40,8 @@ def restricted(version: str) -> Peer:
     """Return a caller that may use what is of `mine`."""
     peer = Peer(version=version, principal="me")
 
-    def may(kind: str, name: str, scopes: Iterable[str]) -> bool:
-        return name.startswith("mine")
+    def may(kind: str, name: str, scopes: Iterable[str], server: str | None = None) -> bool:
+        return name.startswith("mine") and server in (None, "mine")
 
     peer.client = replace(peer.client, may=may)
     return peer

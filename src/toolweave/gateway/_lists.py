@@ -103,12 +103,13 @@ class Lists:
         """Return what a caller sees of the list whose changes a notification announces, to be compared."""
         may = request.client.may
         if notification == methods.NOTIFICATIONS_TOOLS_LIST_CHANGED:
-            return [spec for spec in self._tools.snapshot() if may is None or may("tools", spec.name, spec.scopes)]
+            specs = self._tools.snapshot()
+            return [one for one in specs if may is None or may("tools", one.name, one.scopes, one.server)]
         kinds: tuple[HubListKind, ...] = ("prompts",)
         if notification == methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED:
             kinds = ("resources", "resourceTemplates")
         entries = [(kind, one) for kind in kinds for one in self._seen.get(kind, ())]
-        return [one for kind, one in entries if may is None or may(_CAPABILITIES[kind], one.name, ())]
+        return [one for kind, one in entries if may is None or may(_CAPABILITIES[kind], one.name, (), one.server)]
 
     async def watch(self) -> None:
         """Notify of changed lists of prompts, resources and templates, until cancelled.

@@ -29,8 +29,12 @@ class ResourceUpdates:
             RequestError: No upstream announces its updates, or this caller may not use it.
         """
         may = request.client.may
+
+        def allowed(server: str) -> bool:
+            return may is None or may("resources", uri, (), server)
+
         try:
-            end = await self._offers.subscribe(uri, updated) if may is None or may("resources", uri, ()) else None
+            end = await self._offers.subscribe(uri, updated, allowed=allowed)
         except ProtocolError as error:
             raise RequestError(error.message, code=_code(request, error.code), data=error.data) from None
         except ServerError as error:

@@ -150,7 +150,9 @@ class HubOffers:
         """Return the exposed URI of a server's own: the same, unless it was listed and another server's was taken."""
         return self.qualified.get((server, uri), uri)
 
-    async def subscribe(self, uri: str, listener: Callable[[str], object]) -> Unsubscribe | None:
+    async def subscribe(
+        self, uri: str, listener: Callable[[str], object], *, allowed: Callable[[str], bool] = lambda server: True
+    ) -> Unsubscribe | None:
         """Subscribe to a resource at its owning server, else at every server that agrees; None when there is none.
 
         Servers accept URIs that they do not have, so that of an unlisted one only its updates show the owner.
@@ -158,6 +160,7 @@ class HubOffers:
         Args:
             uri: The exposed URI.
             listener: Called with the exposed URI after each update of the resource or of a part of it.
+            allowed: Whether a server may be asked, by its name.
 
         Raises:
             ServerError: Every server that was asked refused.
@@ -184,7 +187,7 @@ class HubOffers:
         try:
             async with anyio.create_task_group() as tasks:
                 for connection, own in self.owners(uri):
-                    if _subscribes(connection):
+                    if _subscribes(connection) and allowed(connection.name):
                         tasks.start_soon(one, connection, own)
         except BaseException:
             unsubscribe()
