@@ -106,6 +106,25 @@ async def test_every_kind_of_object_is_served_over_stdio(
             assert (await connection.list_tools()).names == tools
 
 
+async def test_a_gateway_of_a_file_is_served_like_any_server(folder: Path) -> None:
+    file = small(
+        folder,
+        """
+        from toolweave.gateway import create_gateway
+
+        @tool
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        gateway = create_gateway({"numbers": {"server": create_mcp_server("numbers", tools=[add])}}, name="everything")
+        """,
+    )
+    with anyio.fail_after(BOUND):
+        async with connect_mcp(serve_entry(str(file)), name="s") as connection:
+            assert connection.server_info["name"] == "everything"
+            assert (await connection.call_tool("numbers_add", {"a": 1, "b": 2})).text == "3"
+
+
 @pytest.mark.requirement("R85", "C22")
 async def test_an_agent_is_served_as_a_tool_beside_functions(code: Path) -> None:
     with anyio.fail_after(BOUND):

@@ -57,7 +57,7 @@ class ServedObject:
     """
 
     place: ObjectPath
-    server: Any = None  # an McpServer; the commands are imported before serve is
+    server: Any = None  # an McpServer or a Gateway; the commands are imported before serve is
     tools: tuple[Any, ...] = ()
     agents: tuple[Any, ...] = ()
     version: str = "0"
@@ -178,9 +178,9 @@ def _attribute(module: ModuleType, place: ObjectPath) -> Any:
 
 
 def _only_server(module: ModuleType, place: ObjectPath) -> Any:
-    from toolweave.serve import McpServer  # --help imports this module
+    from toolweave.serve._runners import ServerRunners  # --help imports this module
 
-    named = {name: value for name, value in vars(module).items() if isinstance(value, McpServer)}
+    named = {name: value for name, value in vars(module).items() if isinstance(value, ServerRunners)}
     different = {id(value): value for value in named.values()}
     if len(different) < 2:
         return next(iter(different.values()), None)
@@ -201,10 +201,10 @@ def _own_tools(module: ModuleType) -> Iterator[Any]:
 
 def _served(place: ObjectPath, value: Any, name: str) -> ServedObject:
     from toolweave.errors import ToolweaveError  # as above
-    from toolweave.serve import McpServer
+    from toolweave.serve._runners import ServerRunners
     from toolweave.tools import as_toolset
 
-    if isinstance(value, McpServer):
+    if isinstance(value, ServerRunners):
         return ServedObject(place=place, server=value)
     items = _items(value)
     agents = tuple(item for item in items if is_agent(item))
