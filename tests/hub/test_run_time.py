@@ -307,6 +307,7 @@ async def test_a_server_is_replaced_in_one_step_and_the_old_connection_is_handed
 
         old = await hub.replace("one", echo(exclude=["echo"]))
 
+        assert old is not None
         assert old is before
         assert old.state is ConnectionState.READY
         assert hub.clients["one"] is not old
