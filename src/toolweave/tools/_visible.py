@@ -25,7 +25,7 @@ _ESCAPED = re.compile(rb"\\(?:u00|[bf])")
 
 def is_plain_json(data: bytes) -> bool:
     """Whether no text in encoded JSON surely has a hidden character; quick, and false where it has to be read."""
-    if b"\x7f" in data or _ESCAPED.search(data) is not None:
+    if b"\x7f" in data or (b"\\" in data and _ESCAPED.search(data) is not None):
         return False
     return data.isascii() or is_plain(data.decode())
 

@@ -111,13 +111,14 @@ class ServerGuard:
         self.verdict = PinVerdict()
         self._config = config
         self._lock: LockFileReader | None = None
-        self._scanned: dict[str, tuple[ToolSpec, tuple[Finding, ...]]] = {}
+        self._scanned: dict[str, ToolSpec] = {}
+        self._in_definitions: dict[str, tuple[Finding, ...]] = {}
         self._in_results: dict[tuple[str, str], Finding] = {}
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The findings in the definitions and results so far."""
-        return (*(one for _, found in self._scanned.values() for one in found), *self._in_results.values())
+        return (*(one for found in self._in_definitions.values() for one in found), *self._in_results.values())
 
     @property
     def result_problems(self) -> tuple[str, ...]:
@@ -161,13 +162,14 @@ class ServerGuard:
     def _scan(self, specs: Iterable[ToolSpec]) -> Iterable[Finding]:
         if not self._config.scan:
             return ()
-        before = self._scanned
-        self._scanned = {}
-        for spec in specs:
-            known = before.get(spec.original_name)
-            found = known[1] if known is not None and known[0] is spec else scan_tool(spec)
-            self._scanned[spec.original_name] = (spec, found)
-        return [one for _, found in self._scanned.values() for one in found]
+        before, found_before = self._scanned, self._in_definitions
+        self._scanned = {spec.original_name: spec for spec in specs}
+        self._in_definitions = {}
+        for name, spec in self._scanned.items():
+            found = found_before.get(name, ()) if before.get(name) is spec else scan_tool(spec)
+            if found:
+                self._in_definitions[name] = found
+        return [one for found in self._in_definitions.values() for one in found]
 
     def _compared(self, specs: Sequence[ToolSpec]) -> PinVerdict:
         config = self._config
