@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,18 @@ import anyio
 import pytest
 
 from tests.tools.doubles import Scripted, spec
-from toolweave import Agent, CallContext, ErrorKind, ToolCall, ToolError, ToolResult, ToolSpec, tool
+from toolweave import (
+    Agent,
+    CallContext,
+    ErrorKind,
+    ToolCall,
+    ToolError,
+    ToolRegistry,
+    ToolResult,
+    Toolset,
+    ToolSpec,
+    tool,
+)
 from toolweave.agent import AgentTools, ClientTool, Limits, ToolFinished, ToolStarted
 from toolweave.errors import ToolExecutionError
 from toolweave.models import (
@@ -396,3 +408,41 @@ async def test_events_of_a_call_say_which_tool_ran_and_what_came_of_it() -> None
     assert (started.call.id, started.tool.server, started.step) == ("c", "files", 1)
     assert isinstance(finished, ToolFinished)
     assert finished.result.text == "read ran"
+
+
+def toolsets_above() -> list[str]:
+    """Return the toolsets whose `call` is under way around the caller, the outermost first."""
+    frame, found = sys._getframe(1), dict[int, str]()
+    while frame is not None:
+        toolset = frame.f_locals.get("self")
+        if frame.f_code.co_name == "call" and isinstance(toolset, Toolset):
+            found[id(toolset)] = type(toolset).__name__
+        frame = frame.f_back
+    return [*reversed(found.values())]
+
+
+@pytest.mark.parametrize("beside", ["nothing", "a server", "a wrapped registry", "a search", "tools of the run"])
+async def test_a_local_tool_is_reached_through_at_most_two_toolsets(beside: str) -> None:
+    met = list[str]()
+
+    @tool
+    async def look() -> str:
+        """Look around."""
+        met.extend(toolsets_above())
+        return "seen"
+
+    given: dict[str, Any] = {
+        "nothing": [look],
+        "a server": [look, Server("read")],
+        "a wrapped registry": [ToolRegistry([look]).filtered(["look"]).renamed({}).combined(Server("read"))],
+        "a search": [look, Server(*(f"read_{number}" for number in range(50)))],
+        "tools of the run": [Server("read")],
+    }
+    agent = Agent(
+        ScriptedModel([tool_call("look"), "done"]), tools=given[beside], defer_tools=1 if beside == "a search" else None
+    )
+    async with agent:
+        result = await agent.send("go", tools=[look] if beside == "tools of the run" else None)
+
+    assert answers(result) == [("look", False, "seen")]
+    assert 1 <= len(met) <= 2, met

@@ -20,7 +20,7 @@ from toolweave.tools._registry import ToolRegistry, no_tools
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Listeners, Tool, ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
-from toolweave.tools._wrappers import BaseToolset, combined, joined, prefixed
+from toolweave.tools._wrappers import BaseToolset, RoutingToolset, combined, joined, prefixed, route_of
 
 __all__ = ["AgentTools", "ClientTool", "CombinedToolset", "Opener", "ToolLike"]
 
@@ -66,7 +66,7 @@ ToolLike: TypeAlias = Toolset | Tool | ClientTool | ProviderTool | SyncWrapped |
 """A tool, or a source of tools, for an agent; servers only where configs are known, as in `toolweave.Agent`."""
 
 
-class AgentTools(BaseToolset):
+class AgentTools(RoutingToolset):
     """The tools of an agent (`agent.tools`), or of one run.
 
     Entering it opens nothing: the agent opens its toolsets, and closes those that it opened.
@@ -170,9 +170,9 @@ class AgentTools(BaseToolset):
             self._view = ToolSnapshot(inner, version=max(inner.version, self._view.version + 1))
         return self._view
 
-    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
-        """Run a tool."""
-        return await self._whole.call(call, ctx)
+    def route(self, name: str) -> tuple[Toolset, str] | None:
+        """Return where a call by this name ends; see `RoutingToolset.route`."""
+        return route_of(self._whole, name)
 
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
         """Call `listener` after every change."""
@@ -219,7 +219,7 @@ class AgentTools(BaseToolset):
         self._listeners.emit(ToolsChanged.between(before, self._told))
 
 
-class CombinedToolset(BaseToolset):
+class CombinedToolset(RoutingToolset):
     """Several toolsets as one; as long as all but the first are empty, it has exactly the snapshot of the first.
 
     The snapshot then is the same object from run to run, so that models can cache their form of it.
@@ -234,9 +234,9 @@ class CombinedToolset(BaseToolset):
         """Return the tools of all of them."""
         return self._now().snapshot()
 
-    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
-        """Run a tool of any of them."""
-        return await self._now().call(call, ctx)
+    def route(self, name: str) -> tuple[Toolset, str] | None:
+        """Return where a call by this name ends; see `RoutingToolset.route`."""
+        return route_of(self._now(), name)
 
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
         """Call `listener` after every change of any of them."""

@@ -22,7 +22,7 @@ from toolweave.tools._result import ToolResult, invalid_input
 from toolweave.tools._search import ToolIndex
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
-from toolweave.tools._wrappers import WrapperToolset
+from toolweave.tools._wrappers import RoutingToolset, WrapperToolset, route_of
 
 __all__ = ["BUDGET_TOKENS", "RequestTools", "ToolSearchToolset", "estimated_tokens"]
 
@@ -100,7 +100,7 @@ def _validator() -> Validator:
     return Validator(_INPUT_SCHEMA)
 
 
-class ToolSearchToolset(WrapperToolset):
+class ToolSearchToolset(WrapperToolset, RoutingToolset):
     """A `Toolset` that shows `search_tools` and the loaded tools instead of all tools, if these exceed a budget.
 
     Below the budget it shows the wrapped toolset. A tool that was found or called stays loaded for the conversation.
@@ -208,10 +208,17 @@ class ToolSearchToolset(WrapperToolset):
         self.snapshot()
         if self._search is not None and call.name == self._search.name:
             return self._searched(call.arguments)
-        name = self._named(call.name)
-        if self._inner.snapshot().find(name) is not None:
-            self.load(name)
-        return await self._inner.call(call, ctx)
+        return await super().call(call, ctx)
+
+    def route(self, name: str) -> tuple[Toolset, str] | None:
+        """Return where a call by this name ends, and load the tool; see `RoutingToolset.route`."""
+        self.snapshot()
+        if self._search is not None and name == self._search.name:
+            return self, name
+        own = self._named(name)
+        if self._inner.snapshot().find(own) is not None:
+            self.load(own)
+        return route_of(self._inner, name) or (self._inner, name)  # which says what there is
 
     def _feeds(self) -> Iterable[Callable[[Callable[[ToolsChanged], None]], Unsubscribe]]:
         return [*super()._feeds(), self._listeners.subscribe]

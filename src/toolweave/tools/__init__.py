@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     )
     from toolweave.tools._wrappers import (
         BaseToolset,
+        RoutingToolset,
         WrapperToolset,
         combined,
         enhanced,
@@ -92,6 +93,7 @@ __all__ = [
     "ResourceLink",
     "Root",
     "Roots",
+    "RoutingToolset",
     "Sampling",
     "SamplingMessage",
     "SamplingResult",
@@ -195,6 +197,7 @@ __getattr__, __dir__ = lazy_exports(
         ),
         "_wrappers": (
             "BaseToolset",
+            "RoutingToolset",
             "WrapperToolset",
             "combined",
             "enhanced",

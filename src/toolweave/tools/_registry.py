@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal, TypeAlias
 
-from toolweave.errors import DuplicateToolError, ErrorKind, SchemaError, as_tool_error
-from toolweave.tools._call import CallContext, ToolCall
+from toolweave.errors import DuplicateToolError, SchemaError
 from toolweave.tools._function import check_schemas, is_derived, is_unbound
 from toolweave.tools._function import tool as function_tool
 from toolweave.tools._names import free_name, unknown_tool
-from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import Listeners, Tool, ToolList, ToolsChanged, ToolSnapshot, Unsubscribe
-from toolweave.tools._wrappers import BaseToolset
+from toolweave.tools._toolset import Listeners, Tool, ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
+from toolweave.tools._wrappers import RoutingToolset, route_of
 
 __all__ = ["Alias", "OnConflict", "ToolRegistry", "no_tools"]
 
@@ -49,13 +47,11 @@ class Alias:
     uses: int = 0
 
 
-class ToolRegistry(BaseToolset):
+class ToolRegistry(RoutingToolset):
     """A `Toolset` of functions and tools that are added and removed at run time.
 
     Entering it opens nothing: a connection is opened and closed by its owner.
     """
-
-    knows_aliases = True  # it counts how often an old name is used
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = (), *, on_conflict: OnConflict = "error") -> None:
         self._on_conflict: OnConflict = on_conflict
@@ -143,23 +139,17 @@ class ToolRegistry(BaseToolset):
         """The aliases by name, with the number of their uses."""
         return dict(self._aliases)
 
-    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
-        """Run a tool; an unknown name and every fault come back as an error result."""
-        name = call.name
+    def route(self, name: str) -> tuple[Toolset, str] | None:
+        """Return where a call by this name ends; see `RoutingToolset.route`. It counts how often an alias is used."""
         if name not in self._tools:
             spec = self.snapshot().find(name)
             if spec is None:
-                return ToolResult.failure(unknown_tool(name, self._tools), kind=ErrorKind.NOT_FOUND)
+                return None
             if name in self._aliases:
                 self._count(self._aliases[name])
             name = spec.name
         tool = self._tools[name][1]
-        if call.name != tool.spec.name:
-            call = call.replace(name=tool.spec.name)
-        try:
-            return await tool.toolset.call(call, ctx)
-        except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns
-            return ToolResult.failure(as_tool_error(exc))
+        return route_of(tool.toolset, tool.spec.name)
 
     def snapshot(self) -> ToolSnapshot:
         """Return the definitions in the order they were added."""

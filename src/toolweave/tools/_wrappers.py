@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from toolweave.errors import DuplicateToolError, ErrorKind, as_tool_error
 from toolweave.tools._call import NO_CONTEXT, CallContext, ToolCall
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BaseToolset",
+    "RoutingToolset",
     "WrapperToolset",
     "combined",
     "enhanced",
@@ -33,6 +34,7 @@ __all__ = [
     "joined",
     "prefixed",
     "renamed",
+    "route_of",
     "traced",
     "transformed",
 ]
@@ -51,9 +53,6 @@ class BaseToolset(ABC):
     """
 
     __slots__ = ()
-
-    knows_aliases: ClassVar[bool] = False
-    """Whether `call` accepts aliases and resolves them itself."""
 
     @abstractmethod
     def snapshot(self) -> ToolSnapshot:
@@ -122,6 +121,35 @@ class BaseToolset(ABC):
     def combined(self, *others: Toolset, on_conflict: Literal["rename", "skip", "error"] = "rename") -> BaseToolset:
         """Return this toolset and others as one; see `combined`."""
         return combined(self, *others, on_conflict=on_conflict)
+
+
+class RoutingToolset(BaseToolset):
+    """A toolset that runs no tool itself: a call goes straight to the toolset that does, however many are between."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def route(self, name: str) -> tuple[Toolset, str] | None:
+        """Return the toolset that runs a call by this name or alias, and the tool's name in it; None if there is none.
+
+        Asked once for each call, which an alias may count.
+        """
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        """Run one tool; see `Toolset.call`."""
+        found = self.route(call.name)
+        if found is None:
+            return ToolResult.failure(unknown_tool(call.name, self.snapshot().by_name), kind=ErrorKind.NOT_FOUND)
+        toolset, name = found
+        try:
+            return await toolset.call(call if call.name == name else call.replace(name=name), ctx)
+        except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns
+            return ToolResult.failure(as_tool_error(exc))
+
+
+def route_of(toolset: Toolset, name: str) -> tuple[Toolset, str] | None:
+    """Return where a call to this toolset ends, as `RoutingToolset.route`; any other toolset runs what it is called."""
+    return toolset.route(name) if isinstance(toolset, RoutingToolset) else (toolset, name)
 
 
 class WrapperToolset(BaseToolset):
@@ -327,15 +355,13 @@ class _OfferedPart:
             self.inner[spec.name] = inner.name
 
 
-class _ForwardingToolset(WrapperToolset):
+class _ForwardingToolset(WrapperToolset, RoutingToolset):
     """Base class of the wrappers of this module: a cached view of the wrapped snapshots, and the forwarding of calls.
 
     An unchanged definition stays the same object, so a change costs no more than finding it.
     """
 
     __slots__ = ("_parts", "_run", "_view")
-
-    knows_aliases = True
 
     def __init__(self, toolsets: tuple[Toolset, ...], run: _Run | None = None) -> None:
         super().__init__(*toolsets)
@@ -375,22 +401,31 @@ class _ForwardingToolset(WrapperToolset):
         self._forget(index, snapshot.by_name)
         return part
 
+    def route(self, name: str) -> tuple[Toolset, str] | None:
+        spec = self.snapshot().find(name)
+        if spec is None or self._run is not None:
+            return None if spec is None else (self, name)
+        return route_of(*self._inside(spec, name))
+
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
-        view = self.snapshot()
-        spec = view.find(call.name)
-        if spec is None:
-            return ToolResult.failure(unknown_tool(call.name, view.by_name), kind=ErrorKind.NOT_FOUND)
-        index = next(index for index, part in enumerate(self._parts) if spec.name in part.specs)
-        toolset, name = self._toolsets[index], self._parts[index].inner.get(spec.name, spec.name)
-        if call.name != spec.name and isinstance(toolset, BaseToolset) and toolset.knows_aliases:
-            inside = toolset.snapshot()
-            if inside.find(call.name) is inside.by_name.get(name):
-                name = call.name
-        inner = call if call.name == name else call.replace(name=name)
+        spec = None if self._run is None else self.snapshot().find(call.name)
+        if self._run is None or spec is None:
+            return await super().call(call, ctx)
+        toolset, name = self._inside(spec, call.name)
         try:
-            return await (toolset.call(inner, ctx) if self._run is None else self._run(toolset, inner, ctx, spec))
+            return await self._run(toolset, call if call.name == name else call.replace(name=name), ctx, spec)
         except Exception as exc:  # boundary: user code, and third-party toolsets that raise
             return ToolResult.failure(as_tool_error(exc))
+
+    def _inside(self, spec: ToolSpec, called: str) -> tuple[Toolset, str]:
+        """Return the wrapped toolset of an offered definition, and the name to call there, an alias if it knows it."""
+        index = next(index for index, part in enumerate(self._parts) if spec.name in part.specs)
+        toolset, name = self._toolsets[index], self._parts[index].inner.get(spec.name, spec.name)
+        if called != spec.name and isinstance(toolset, RoutingToolset):
+            inside = toolset.snapshot()
+            if inside.find(called) is inside.by_name.get(name):
+                name = called
+        return toolset, name
 
 
 class _MappedToolset(_ForwardingToolset):
