@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._serve.editor_config import read_object, with_member
-from toolweave.config._jsonc import parse_json
 
 PATH = ("mcpServers", "mine")
 ENTRY = {"command": "py", "args": ["-m"]}
@@ -83,8 +82,8 @@ def test_a_member_that_is_there_is_replaced_in_its_place() -> None:
 def test_whatever_the_form_only_the_member_is_added(text: str) -> None:
     made = with_member(text, PATH, ENTRY, "f")
 
-    before: dict[str, Any] = parse_json(text) if text.strip() else {}
-    assert parse_json(made) == {**before, "mcpServers": {**before.get("mcpServers", {}), "mine": ENTRY}}
+    before: dict[str, Any] = read_object(text, "f")
+    assert read_object(made, "f") == {**before, "mcpServers": {**before.get("mcpServers", {}), "mine": ENTRY}}
     assert with_member(made, PATH, ENTRY, "f") == made
     assert ("\r\n" in made) == ("\r\n" in text)
     assert made.count("\n") == made.count("\r\n") or "\r\n" not in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ import pytest
 
 from tests.cli.command import Done, toolweave, write_config
 from tests.servers.fixtures import echo_command
-from toolweave.agent._journal import RunStart
-from toolweave.agent._records import create
-from toolweave.models import UserMessage
+from toolweave import Agent
+from toolweave.jobs import Backend
+from toolweave.models import ScriptedModel
 from toolweave.state import SqliteStore
 
 Cli = Callable[..., Done]
@@ -44,6 +45,13 @@ def spawned(folder: Path, *words: object) -> str:
     done = toolweave("runs", "spawn", *words, cwd=folder)
     assert done.code == 0, done.err
     return done.out.strip()
+
+
+async def submitted(store: Path, count: int) -> list[str]:
+    """Record runs that no worker takes; return their ids."""
+    async with SqliteStore(store) as opened:
+        agent = Agent(ScriptedModel(["said"]), name="chat", backend=Backend("memory://", store=opened))
+        return [(await agent.submit("hello")).id for _ in range(count)]
 
 
 @pytest.fixture
@@ -118,19 +126,14 @@ def test_what_cannot_begin_is_told_at_once_and_not_recorded(folder: Path, words:
 def test_what_keeps_a_spawned_run_from_beginning_is_in_its_record(folder: Path) -> None:
     store = folder / "store.db"
 
-    async def pend() -> None:
-        start = RunStart(run_id="r1", agent="chat", messages=(UserMessage.of("hello"),), sent=1)
-        async with SqliteStore(store) as opened:
-            await create(opened, start, status="pending", now=1.0, ttl=1e6)
+    (run_id,) = anyio.run(submitted, store, 1)
 
-    anyio.run(pend)
+    toolweave("chat", "--run-id", run_id, "--store", store, "--model", "command", "--config", "absent.json", cwd=folder)
 
-    toolweave("chat", "--run-id", "r1", "--store", store, "--model", "command", "--config", "absent.json", cwd=folder)
-
-    run = toolweave("runs", "show", "r1", "--store", store, "--json").json
+    run = toolweave("runs", "show", run_id, "--store", store, "--json").json
     assert run["status"] == "failed"
     assert "absent.json" in run["error"]
-    assert "error: " in toolweave("runs", "show", "r1", "--store", store).err
+    assert "error: " in toolweave("runs", "show", run_id, "--store", store).err
 
 
 def test_the_runs_of_a_conversation_are_listed_too(cli: Cli, folder: Path) -> None:
@@ -155,17 +158,11 @@ def test_a_run_that_is_not_there_is_wrong_usage(cli: Cli, folder: Path) -> None:
 
 def test_a_beginning_that_several_runs_have_is_not_enough(cli: Cli, folder: Path) -> None:
     store = folder / "store.db"
+    run_ids = anyio.run(submitted, store, 17)  # of which two begin with the same of sixteen digits
+    digit, count = Counter(run_id[0] for run_id in run_ids).most_common(1)[0]
 
-    async def record() -> None:
-        async with SqliteStore(store) as opened:
-            for run_id in ("aa1", "aa2"):
-                start = RunStart(run_id=run_id, agent="chat", messages=(UserMessage.of("x"),), sent=1)
-                await create(opened, start, status="pending", now=1.0, ttl=1e6)
-
-    anyio.run(record)
-
-    assert "2 runs begin with 'aa'" in cli("runs", "show", "aa", "--store", store).err
-    assert cli("runs", "show", "aa1", "--store", store, "--json").json["run_id"] == "aa1"
+    assert f"{count} runs begin with {digit!r}" in cli("runs", "show", digit, "--store", store).err
+    assert cli("runs", "show", run_ids[0], "--store", store, "--json").json["run_id"] == run_ids[0]
 
 
 @pytest.mark.parametrize("verb", ["spawn", "list", "show", "cancel"])

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolweave import ProtocolError, ToolResult
+from tests.json_strategies import JSON, OBJECTS
 from toolweave.connect._feed.list_reader import read_entries, read_tools
 from toolweave.connect._http_errors import HttpFault
 from toolweave.connect._sdk_http import HttpFaults
@@ -30,22 +30,6 @@ from toolweave.protocol.server_features import (
     read_resource_contents,
     read_template,
 )
-from toolweave.tools._mcp import tool_result
-
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
-NAMES = (
-    "type text data mimeType uri name resource blob content structuredContent isError resultType _meta annotations "
-    "inputSchema outputSchema properties title description icons size role messages contents values arguments "
-    "uriTemplate completion total hasMore"
-)
-WORDS = st.sampled_from(NAMES.split(" "))
-TYPES = st.sampled_from(["text", "image", "audio", "resource_link", "resource", "object", "complete"])
-JSON = st.recursive(
-    SCALARS | TYPES,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS | st.text(max_size=4), inner, max_size=6),
-    max_leaves=25,
-)
-OBJECTS = st.dictionaries(WORDS, JSON | TYPES, max_size=8)
 
 
 @given(JSON)
@@ -54,18 +38,6 @@ def test_any_json_value_is_a_content_block_that_can_be_shown(value: Any) -> None
     assert isinstance(block.render(), str)
     if isinstance(value, dict):
         assert block.raw == value
-
-
-@given(OBJECTS)
-def test_any_json_object_is_a_tool_result_or_a_protocol_error(value: dict[str, Any]) -> None:
-    try:
-        result = tool_result(value, server="any")
-    except ProtocolError:
-        return
-    assert isinstance(result, ToolResult)
-    assert isinstance(result.text, str)
-    assert result.is_error == (result.error is not None)
-    assert result.raw == value
 
 
 @given(st.lists(JSON | OBJECTS, max_size=8))

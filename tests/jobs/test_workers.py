@@ -17,8 +17,7 @@ import anyio
 import pytest
 
 from toolweave import Agent
-from toolweave.agent import RunStatuses, SubmittedRun
-from toolweave.agent._records import JOURNAL, RunRecord
+from toolweave.agent import RunRecord, RunStatuses, SubmittedRun
 from toolweave.jobs import Backend
 from toolweave.models import AssistantMessage, ScriptedModel
 from toolweave.state import iter_documents
@@ -77,7 +76,7 @@ async def test_a_run_whose_worker_is_killed_goes_on_on_another(redis_url: str, t
             assert agent.durable is not None
             spoken = await agent.durable.conversations.load("s")
             journal = [
-                found.key.split("/", 1)[1] async for found in iter_documents(backend.store, JOURNAL, f"{run.id}/")
+                found.key.split("/", 1)[1] async for found in iter_documents(backend.store, "run-journal", f"{run.id}/")
             ]
         dead = [process.poll() for process in (one, other)]
     assert sorted(map(str, dead)) == ["-9", "None"]

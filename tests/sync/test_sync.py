@@ -22,14 +22,12 @@ from toolweave import (
     ConnectionClosedError,
     ScriptedModel,
     ToolList,
-    create_mcp_server,
     sync,
     tool_call,
 )
 from toolweave.agent import ApprovalRequested, RunFinished, TextDelta, ToolFinished
 from toolweave.connect import ConnectionState
 from toolweave.testing import MemoryServer
-from toolweave.tools._portal import PORTAL
 
 NUMBERS = {"command": sys.executable, "args": ["-m", "toolweave.cli.demo.numbers"]}
 
@@ -287,11 +285,3 @@ def test_a_forked_process_begins_with_a_thread_of_its_own(server: sync.SyncConne
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-
-
-def test_the_portal_is_closed_with_what_is_open_and_begins_anew() -> None:
-    left = sync.connect_mcp(create_mcp_server(name="s", version="1", tools=[add]))
-    PORTAL.close()
-    assert left.state is ConnectionState.CLOSED
-    with sync.connect_mcp(memory()) as again:
-        assert again.call_tool("add", {"a": 1, "b": 2}).text == "3"

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from toolweave.models._openai import OPENAI_URL, OpenAICompatibleModel
-from toolweave.models._openai_chat import chat_form
 from toolweave.tools import ToolSnapshot, ToolSpec
 from toolweave.tools._wire_tools import ToolWriter, WireTool
 
@@ -19,6 +17,12 @@ BAD = {"type": "array"}
 def tools(count: int) -> list[ToolSpec]:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     return [ToolSpec(name=f"server.tool-{number}", input_schema=schema) for number in range(count)]
+
+
+def function_form(tool: WireTool) -> dict[str, Any]:
+    """Return a tool as OpenAI's chat completions have it."""
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
+    return {"type": "function", "function": function}
 
 
 class Counting:
@@ -33,7 +37,7 @@ class Counting:
 
 
 def test_names_are_legal_and_lead_back() -> None:
-    wire = ToolWriter("openai", chat_form).of([ToolSpec(name="a/b"), ToolSpec(name="a b")])
+    wire = ToolWriter("openai", function_form).of([ToolSpec(name="a/b"), ToolSpec(name="a b")])
 
     names = [one["function"]["name"] for one in wire.definitions]
     assert len(set(names)) == 2
@@ -43,7 +47,7 @@ def test_names_are_legal_and_lead_back() -> None:
 
 def test_a_tool_that_cannot_be_said_is_left_out_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    writer = ToolWriter("openai", chat_form)
+    writer = ToolWriter("openai", function_form)
     given = [ToolSpec(name="good"), ToolSpec(name="bad", input_schema=BAD)]
 
     wire = writer.of(given)
@@ -58,7 +62,7 @@ def test_a_tool_that_cannot_be_said_is_left_out_with_its_reason(caplog: pytest.L
 def test_what_was_changed_is_told_by_tool() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "int"}}}
 
-    wire = ToolWriter("openai", chat_form).of([ToolSpec(name="t", input_schema=schema), ToolSpec(name="u")])
+    wire = ToolWriter("openai", function_form).of([ToolSpec(name="t", input_schema=schema), ToolSpec(name="u")])
 
     assert wire.changes == {"t": ("/properties/a: type 'int' is read as 'integer'",)}
 
@@ -77,7 +81,7 @@ def test_the_same_tools_are_written_once_whatever_sequence_holds_them() -> None:
 
 
 def test_a_list_that_changes_in_place_is_noticed() -> None:
-    writer = ToolWriter("openai", chat_form)
+    writer = ToolWriter("openai", function_form)
     given = tools(3)
     assert len(writer.of(given).definitions) == 3
 
@@ -112,24 +116,8 @@ def test_the_lists_that_are_remembered_are_bounded() -> None:
     assert form.names.count("first") == 2
 
 
-def test_a_long_description_goes_on_where_there_is_room() -> None:
-    text = "".join(f"{number} " for number in range(600))
-    schema: dict[str, Any] = {"type": "object", "properties": {}, "description": "Own."}
-    spec = ToolSpec(name="t", description=text, input_schema=schema)
-
-    (written,) = OpenAICompatibleModel(OPENAI_URL, model="m").wire_tools([spec]).definitions
-    (elsewhere,) = OpenAICompatibleModel("http://host/v1", model="m").wire_tools([spec]).definitions
-
-    function = written["function"]
-    head = function["description"].partition("...")[0]
-    rest, _, own = function["parameters"]["description"].partition("\n")
-    assert len(function["description"]) <= 1024
-    assert (head + rest, own) == (text, "Own.")
-    assert elsewhere["function"]["description"] == text
-
-
 def test_the_encoded_definitions_are_the_definitions() -> None:
-    wire = ToolWriter("openai", chat_form).of([*tools(2), ToolSpec(name="odd", description="half \ud83d")])
+    wire = ToolWriter("openai", function_form).of([*tools(2), ToolSpec(name="odd", description="half \ud83d")])
 
     assert [json.loads(bytes(one)) for one in wire.encoded][:2] == list(wire.definitions)[:2]
     assert json.loads(bytes(wire.encoded[2]))["function"]["description"] == r"half \ud83d"
@@ -137,9 +125,4 @@ def test_the_encoded_definitions_are_the_definitions() -> None:
 
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="unique"):
-        ToolWriter("openai", chat_form).of([ToolSpec(name="t", server="a"), ToolSpec(name="t", server="b")])
-
-
-def test_openai_takes_128_tools_and_of_other_servers_nothing_is_known() -> None:
-    assert OpenAICompatibleModel(OPENAI_URL, model="m").max_tools == 128
-    assert OpenAICompatibleModel("http://host/v1", model="m").max_tools is None
+        ToolWriter("openai", function_form).of([ToolSpec(name="t", server="a"), ToolSpec(name="t", server="b")])

@@ -1,0 +1,23 @@
+"""Results of servers: any JSON object is one, or is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+
+from tests.json_strategies import OBJECTS
+from toolweave import ProtocolError, ToolResult
+from toolweave.tools._mcp import tool_result
+
+
+@given(OBJECTS)
+def test_any_json_object_is_a_tool_result_or_a_protocol_error(value: dict[str, Any]) -> None:
+    try:
+        result = tool_result(value, server="any")
+    except ProtocolError:
+        return
+    assert isinstance(result, ToolResult)
+    assert isinstance(result.text, str)
+    assert result.is_error == (result.error is not None)
+    assert result.raw == value
