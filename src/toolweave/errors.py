@@ -466,7 +466,7 @@ def _process_data(exc: ServerError) -> dict[str, Any] | None:
 
 _SAID_LINES = 3
 _SAID_CHARACTERS = 300
-_CAUSE = re.compile(r"error|exception|fatal|panic|fail|cannot|can't|denied|refused|not found|no such", re.IGNORECASE)
+_CAUSE = r"(?i)error|exception|fatal|panic|fail|cannot|can't|denied|refused|not found|no such"
 
 
 def _with_process(message: str, exit_code: int | None, stderr: str, hint: str = "") -> str:
@@ -481,7 +481,7 @@ def _with_process(message: str, exit_code: int | None, stderr: str, hint: str = 
     if not said:
         return f"{message}; {hint}" if hint else message
     last = said[-_SAID_LINES:]
-    cause = next((line for line in reversed(last) if _CAUSE.search(line)), last[-1])
+    cause = next((line for line in reversed(last) if re.search(_CAUSE, line)), last[-1])
     last.remove(cause)
     return "\n".join(
         (f"{message}; its last words on standard error: {cause.strip()}", *last, *((hint,) if hint else ()))

@@ -32,7 +32,7 @@ __all__ = [
     "read_arguments",
 ]
 
-_PAIR = re.compile(r"(?P<key>[^=]*?)(?P<sign>:=|=)(?P<value>.*)", re.DOTALL)
+_PAIR = r"(?s)(?P<key>[^=]*?)(?P<sign>:=|=)(?P<value>.*)"
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
@@ -175,7 +175,7 @@ def property_schema(schema: Mapping[str, Any], name: str, root: Mapping[str, Any
 
 
 def _read_pair(token: str, words: dict[str, str], values: dict[str, Any]) -> None:
-    pair = _PAIR.fullmatch(token)
+    pair = re.fullmatch(_PAIR, token)
     if pair is None or not pair["key"]:
         raise CommandError(
             f"argument {token!r} is not understood",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -42,6 +41,8 @@ def group_help(path: str, text: str, commands: Mapping[str, str], options: Seque
 
 
 def _page(usage: str, text: str, lists: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
+    import textwrap  # its patterns are dear, and a command that runs shows no help
+
     width = _width()
     yield from textwrap.wrap(f"Usage: {usage}", width, subsequent_indent=" " * len("Usage: "), break_on_hyphens=False)
     for paragraph in text.strip().split("\n\n"):
@@ -69,6 +70,8 @@ def _list(rows: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
 
 
 def _filled(text: str, width: int, indent: int) -> list[str]:
+    import textwrap  # as in _page
+
     margin = " " * indent
     return textwrap.wrap(
         text, width, initial_indent=margin, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False

@@ -8,9 +8,7 @@ from toolweave.errors import AuthRequiredError, ConfigError, ConnectError
 
 __all__ = ["hint_for"]
 
-_OLD_SDK = re.compile(
-    r"'(?:Fast)?(?:MCP|Server)' object has no attribute|No module named 'mcp[.']|cannot import name .+ from 'mcp"
-)
+_OLD_SDK = r"'(?:Fast)?(?:MCP|Server)' object has no attribute|No module named 'mcp[.']|cannot import name .+ from 'mcp"
 _FETCHERS = ("npx", "bunx", "uvx", "uv", "pipx", "docker")
 
 
@@ -29,7 +27,7 @@ def hint_for(error: Exception, *, program: str = "") -> str | None:
             f'sign in: toolweave auth login {error.server}, with "auth": "oauth" in its entry; or set a token: `auth` '
             "or `headers` in the config, or --bearer-env VAR beside --url"
         )
-    if _OLD_SDK.search(text):
+    if re.search(_OLD_SDK, text):
         how = f"run it with {program} --with 'mcp<2'" if program in ("uvx", "uv") else "install 'mcp<2' beside it"
         return f"it was written for another version of the `mcp` package: {how}"
     if isinstance(error, TimeoutError):

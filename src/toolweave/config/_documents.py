@@ -84,7 +84,7 @@ def parse_document(text: str, *, path: str) -> ConfigDocument:
         return _parse(text, path, "YAML", _yaml)
     if suffix in (".json", ".jsonc", ".json5", ".code-workspace"):
         return _parse(text, path, "JSON", _json)
-    if _LIKE_TOML.match(text):
+    if re.match(_LIKE_TOML, text):
         return _parse(text, path, "TOML", _toml)
     if text.lstrip()[:1] in ("", "{", "[", "/"):
         return _parse(text, path, "JSON", _json)
@@ -151,10 +151,10 @@ def _toml(text: str, path: str) -> ConfigDocument:
     return ConfigDocument(value=value, path=path, lines=_toml_lines(text))
 
 
-_LIKE_TOML = re.compile(r"""\s*(?:\#[^\n]*\n\s*)*(\[\[?[A-Za-z"'][^\]\n,{:]*\]\]?\s*(\#.*)?(\n|$)|[\w."'-]+\s*=)""")
+_LIKE_TOML = r"""\s*(?:\#[^\n]*\n\s*)*(\[\[?[A-Za-z"'][^\]\n,{:]*\]\]?\s*(\#.*)?(\n|$)|[\w."'-]+\s*=)"""
 
 
-_TOML_KEY = re.compile(r"""\s*(?:"([^"\\]*)"|'([^']*)'|([\w-]+))\s*(\.)?""")
+_TOML_KEY = r"""\s*(?:"([^"\\]*)"|'([^']*)'|([\w-]+))\s*(\.)?"""
 
 
 def _toml_lines(text: str) -> dict[KeyPath, list[int]]:
@@ -180,7 +180,7 @@ def _toml_lines(text: str) -> dict[KeyPath, list[int]]:
 
 def _dotted(line: str, start: int) -> KeyPath:
     keys: list[str] = []
-    while match := _TOML_KEY.match(line, start):
+    while match := re.compile(_TOML_KEY).match(line, start):
         keys.append(next(part for part in match.groups()[:3] if part is not None))
         start = match.end()
         if not match[4]:
@@ -263,7 +263,7 @@ def _excerpt(text: str, line: int | None, column: int | None) -> str:
     return f"\n{line:5} | {row[start : place + 60]}{caret}"
 
 
-_HIDDEN = re.compile(
+_HIDDEN = (
     r"""(?P<key>[\w.$-]{1,80})(?P<sep>["']?\s*[:=]\s*|["']\s*,\s*)"""
     r"""(?P<value>"(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s"',{}\[\]][^"',{}\[\]]*)"""
     r"""|(?P<long>[\w+/.=-]{16,})"""
@@ -275,7 +275,7 @@ def _without_values(row: str, place: int) -> tuple[str, int]:
     out: list[str] = []
     end = 0
     moved = place
-    for match in _HIDDEN.finditer(row):
+    for match in re.finditer(_HIDDEN, row):
         hidden = _hidden_word(match["long"]) if match["long"] else _hidden_pair(match)
         if hidden is None:
             continue

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _MAX_BYTES = 1_000_000
-_LINE = re.compile(
+_LINE = (
     r"""\s*(?:export\s+)?(?P<name>[A-Za-z_][\w.]*)\s*=\s*"""
     r"""(?:'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)"|(?P<plain>[^#\n]*?))\s*(?:\#.*)?"""
 )
@@ -61,7 +61,7 @@ def read_env_file(path: Path) -> dict[str, str]:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        match = _LINE.fullmatch(line)
+        match = re.fullmatch(_LINE, line)
         if match is None:
             raise ConfigError(f"line {number} of 'env_file' {str(path)!r} is no NAME=value", field="env_file")
         out[match["name"]] = _value(match)
@@ -348,7 +348,7 @@ def _expanded(expander: Expander, value: Any, key: str, dialect: Dialect, notes:
     return expander.value(value, key)
 
 
-_DOLLAR = re.compile(r"(?<![\$\\])\$([A-Za-z_]\w*)")
+_DOLLAR = r"(?<![\$\\])\$([A-Za-z_]\w*)"
 
 
 def _with_braces(text: str, key: str, expander: Expander, notes: list[str], *, strict: bool) -> str:
@@ -362,7 +362,7 @@ def _with_braces(text: str, key: str, expander: Expander, notes: list[str], *, s
 
     if strict and "$(" in text:
         notes.append(f"{key!r} has a shell command in $(...), which is not run: it stays as it is")
-    return _DOLLAR.sub(one, text)
+    return re.sub(_DOLLAR, one, text)
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:

@@ -32,8 +32,8 @@ from toolweave.errors import ConfigError
 
 __all__ = ["Expander", "Scope", "home_directory"]
 
-_VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?:(:-)(.*))?", re.DOTALL)
-_EDITOR_ONLY = re.compile(r"(command|config):[\w.-]+")
+_VARIABLE = r"(?s)(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?:(:-)(.*))?"
+_EDITOR_ONLY = r"(command|config):[\w.-]+"
 _MAX_DEPTH = 20
 _MAX_FILE_BYTES = 1_000_000
 
@@ -157,9 +157,9 @@ class Expander:
         kind, colon, rest = body.partition(":")
         if colon and kind in ("input", "file", "secret"):
             return {"input": self._input, "file": self._file, "secret": self._secret}[kind](rest.strip(), field)
-        if _EDITOR_ONLY.fullmatch(body):
+        if re.fullmatch(_EDITOR_ONLY, body):
             raise ConfigError(f"{field!r} uses ${{{body}}}, which only an editor can resolve", field=field)
-        match = _VARIABLE.fullmatch(body)
+        match = re.fullmatch(_VARIABLE, body)
         if match is None:
             return None
         name, has_default, default = match.groups()

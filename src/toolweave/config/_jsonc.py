@@ -15,9 +15,9 @@ KeyPath = tuple[str | int, ...]
 """The keys and indexes that lead to a value."""
 
 _STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"?'  # also an unterminated one, to the end of its line
-_COMMENT_OR_STRING = re.compile(rf"{_STRING}|//[^\n]*|/\*")
-_COMMA_OR_STRING = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
-_TOKEN = re.compile(rf"{_STRING}|[{{}}\[\],:]")
+_COMMENT_OR_STRING = rf"{_STRING}|//[^\n]*|/\*"
+_COMMA_OR_STRING = rf"{_STRING}|,(?=\s*[}}\]])"
+_TOKEN = rf"{_STRING}|[{{}}\[\],:]"
 _MAX_DEPTH = 8  # deeper than any server's entry lies
 
 
@@ -25,7 +25,7 @@ def strip_comments(text: str) -> str:
     """Return the text with comments and trailing commas replaced by spaces; strings and line ends stay."""
     out: list[str] = []
     start = 0
-    while match := _COMMENT_OR_STRING.search(text, start):
+    while match := re.compile(_COMMENT_OR_STRING).search(text, start):
         part, end = match[0], match.end()
         out.append(text[start : match.start()])
         if part == "/*":
@@ -35,7 +35,7 @@ def strip_comments(text: str) -> str:
         out.append(part if part.startswith('"') else _blank(part))
         start = end
     clean = "".join([*out, text[start:]])
-    return _COMMA_OR_STRING.sub(lambda found: " " if found[0] == "," else found[0], clean)
+    return re.sub(_COMMA_OR_STRING, lambda found: " " if found[0] == "," else found[0], clean)
 
 
 def parse_json(text: str) -> Any:  # Any: a JSON value
@@ -60,7 +60,7 @@ def key_offsets(text: str) -> dict[KeyPath, list[int]]:
     found: dict[KeyPath, list[int]] = {}
     path: list[str | int | None] = []  # the current key or index in each open object or list
     expecting = True  # the next string in an object is a key
-    for match in _TOKEN.finditer(strip_comments(text)):
+    for match in re.finditer(_TOKEN, strip_comments(text)):
         part = match[0]
         inside = path[-1] if path else None
         if isinstance(inside, int) and expecting and part not in "]},:":

@@ -68,9 +68,9 @@ _TAKES_VALUE = frozenset(
 """Options of the runners whose value is the next argument."""
 
 _TAKES_VALUE_TOO = {"uvx": ("-c",), "node": ("-r", "--require", "--import", "--loader")}
-_VERSION = re.compile(r"(?<=.)(@[^/@]*|[=<>~!]=?.*|\[[^\]]*\].*)$")
-_ASKED = re.compile(r"(@?[^@=<>~!\[]+)(?:\[[^\]]*\])?(?:@|={1,3})([^@=]+)")
-_SUFFIX = re.compile(r"\.(py|pyz|js|mjs|cjs|ts|mts|jar|rb|sh|exe|cmd|bat)$", re.IGNORECASE)
+_VERSION = r"(?<=.)(@[^/@]*|[=<>~!]=?.*|\[[^\]]*\].*)$"
+_ASKED = r"(@?[^@=<>~!\[]+)(?:\[[^\]]*\])?(?:@|={1,3})([^@=]+)"
+_SUFFIX = r"(?i)\.(py|pyz|js|mjs|cjs|ts|mts|jar|rb|sh|exe|cmd|bat)$"
 
 
 def program_name(command: str) -> str:
@@ -102,11 +102,11 @@ def name_from_command(command: str, args: Sequence[str]) -> str:
     program = program_name(command)
     subject = _subject(program, list(args))
     if subject is None:
-        return _SUFFIX.sub("", program) or "server"
+        return re.sub(_SUFFIX, "", program) or "server"
     base = PureWindowsPath(subject).name if "\\" in subject else PurePosixPath(subject).name
     if program in _CONTAINERS:
         base = base.partition(":")[0]
-    return _SUFFIX.sub("", _VERSION.sub("", base)) or "server"
+    return re.sub(_SUFFIX, "", re.sub(_VERSION, "", base)) or "server"
 
 
 def package_of(command: str, args: Sequence[str]) -> tuple[str, str]:
@@ -122,10 +122,10 @@ def package_of(command: str, args: Sequence[str]) -> tuple[str, str]:
     if program in _CONTAINERS:
         image, colon, tag = subject.rpartition(":")
         return (image, tag) if colon and "/" not in tag else (subject, "")
-    found = _ASKED.fullmatch(subject)
+    found = re.fullmatch(_ASKED, subject)
     if found is not None:
         return found[1], found[2]
-    is_path = "\\" in subject or subject.startswith((".", "/", "~")) or _SUFFIX.search(subject)
+    is_path = "\\" in subject or subject.startswith((".", "/", "~")) or re.search(_SUFFIX, subject)
     return (PureWindowsPath(subject).name if is_path else subject), ""
 
 

@@ -25,7 +25,7 @@ OAuthSecret = Secret | Callable[[], Any]
 ALGORITHMS = ("ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "EdDSA")
 _TIMEOUT = 300.0
 _MOST_SECONDS = 3600.0
-_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+_SCOPE = r"[\x21\x23-\x5b\x5d-\x7e]+"
 _GRANTS = {
     "authorization_code": "authorization_code",
     "code": "authorization_code",
@@ -215,7 +215,7 @@ def _port_of(value: Any) -> int | None:
 def _scopes(value: Any, field: str) -> tuple[str, ...]:
     scopes = tuple(value.split()) if isinstance(value, str) else check_texts(value, field)
     for scope in scopes:
-        if not _SCOPE.fullmatch(scope):
+        if not re.fullmatch(_SCOPE, scope):
             raise ConfigError(f"{field!r} holds {scope!r}, which is no scope (RFC 6749 3.3)", field=field)
     return tuple(dict.fromkeys(scopes))
 

@@ -26,14 +26,13 @@ __all__ = [
 MASK = "***"
 """The text shown in place of a secret."""
 
-_SECRET_NAME = re.compile(
-    r"key|token|secret|pass|credential|auth|bearer|cookie|signature|(^|_)(pat|pw|sig|dsn|otp)(_|$)|_pwd(_|$)",
-    re.IGNORECASE,
+_SENSITIVE_NAME = (
+    r"(?i)key|token|secret|pass|credential|auth|bearer|cookie|signature|(^|_)(pat|pw|sig|dsn|otp)(_|$)|_pwd(_|$)"
 )
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_USER_INFO = re.compile(r"(?<=://)[^/\s@]*@")
-_FLAG = re.compile(r"(?s)(--?[A-Za-z][\w.-]*)(=?)(.*)")
-_HEADER_ARGUMENT = re.compile(r"(?s)([A-Za-z][\w-]*): *(.+)")
+_URL = r"[A-Za-z][A-Za-z0-9+.-]*://"
+_USER_INFO = r"(?<=://)[^/\s@]*@"
+_FLAG = r"(?s)(--?[A-Za-z][\w.-]*)(=?)(.*)"
+_HEADER_ARGUMENT = r"(?s)([A-Za-z][\w-]*): *(.+)"
 
 Hide = Callable[[str], str]
 """Returns the replacement for a secret."""
@@ -92,7 +91,7 @@ def wrap(value: str | Secret) -> Secret:
 
 def looks_secret(name: str) -> bool:
     """Return whether a variable, flag, header or query parameter of this name usually holds a secret."""
-    return _SECRET_NAME.search(name.replace("-", "_")) is not None
+    return re.search(_SENSITIVE_NAME, name.replace("-", "_")) is not None
 
 
 def mask_values(text: str, values: Iterable[str]) -> str:
@@ -132,7 +131,7 @@ def mask_url(url: str, hide: Hide = _masked) -> str:
 
 def without_user_info(text: str) -> str:
     """Return a text with the user info taken out of the URLs in it."""
-    return _USER_INFO.sub("", text)
+    return re.sub(_USER_INFO, "", text)
 
 
 def secrets_in(args: Sequence[str]) -> tuple[str, ...]:
@@ -158,7 +157,7 @@ def mask_args(args: Sequence[str], hide: Hide = _masked) -> tuple[str, ...]:
     shown: list[str] = []
     hide_next = False
     for arg in args:
-        flag = _FLAG.fullmatch(arg)
+        flag = re.fullmatch(_FLAG, arg)
         if hide_next and not flag:
             shown.append(hide(arg))
             hide_next = False
@@ -169,15 +168,15 @@ def mask_args(args: Sequence[str], hide: Hide = _masked) -> tuple[str, ...]:
 
 
 def _mask_argument(arg: str, hide: Hide) -> str:
-    if _URL.match(arg):
+    if re.match(_URL, arg):
         return mask_url(arg, hide)
-    header = _HEADER_ARGUMENT.fullmatch(arg.lstrip("-"))
+    header = re.fullmatch(_HEADER_ARGUMENT, arg.lstrip("-"))
     if header and looks_secret(header[1]):
         return f"{arg[: -len(header[2])]}{hide(header[2])}"
     name, equals, value = arg.partition("=")
     if equals and value:
         return f"{name}={hide(value) if looks_secret(name) else _mask_argument(value, hide)}"
-    return _USER_INFO.sub(lambda found: f"{hide(found[0][:-1])}@", arg)
+    return re.sub(_USER_INFO, lambda found: f"{hide(found[0][:-1])}@", arg)
 
 
 def split_user_info(url: str) -> tuple[str, str | None]:

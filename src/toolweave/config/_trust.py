@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
@@ -109,6 +108,8 @@ def write_privately(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     Raises:
         OSError: It cannot be written; the previous file is unchanged.
     """
+    import tempfile  # it loads every codec of archives, and hardly any run writes a file
+
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as stream:

@@ -27,8 +27,8 @@ __all__ = [
     "kind_of",
 ]
 
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_CONTROL = r"[\x00-\x08\x0a-\x1f\x7f]"
 _KINDS: dict[Any, str] = {
     bool: "true or false",
     int: "a number",
@@ -56,7 +56,7 @@ def check_text(value: Any, field: str, *, controls: bool = True) -> str:  # Any:
         raise ConfigError(f"{field!r} must be a string, not {kind_of(text)}", field=field)
     if "\0" in text:
         raise ConfigError(f"{field!r} holds a NUL character", field=field)
-    if not controls and _CONTROL.search(text):
+    if not controls and re.search(_CONTROL, text):
         raise ConfigError(f"{field!r} holds a line break or another control character", field=field)
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
         raise ConfigError(f"{field!r} holds half of a surrogate pair, which is no character", field=field)
@@ -111,7 +111,7 @@ def check_headers(value: Any, field: str = "headers") -> dict[str, Secret]:  # A
         raise ConfigError(f"{field!r} must be an object of strings, not {kind_of(value)}", field=field)
     out: dict[str, Secret] = {}
     for name, item in cast("Mapping[Any, Any]", value).items():
-        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+        if not isinstance(name, str) or not re.fullmatch(_HEADER_NAME, name):
             raise ConfigError(f"{field!r} has a name that no HTTP header can have: {name!r}", field=field)
         out[name] = wrap(check_text(item, f"{field}.{name}", controls=False))
     return out

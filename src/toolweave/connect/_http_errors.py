@@ -46,7 +46,7 @@ MAX_CONNECTIONS = 100
 """The default maximum of open connections to one server."""
 _EXCERPT = 300
 _KEEPING_THE_METHOD = (307, 308)
-_LOST_SESSION = re.compile(
+_LOST_SESSION = (
     r"(?i)not initialized|(?:no valid|invalid|unknown|expired|no such|not found).{0,40}session"
     r"|session.{0,80}(?:invalid|unknown|expired|not found|not exist|terminated|closed)"
 )
@@ -173,7 +173,7 @@ def answer_fault(
         status=status,
         text=f"HTTP {_phrase(status, reason)}{f': {said}' if said else ''}",
         # some servers say 400 for a session they do not know, the official TypeScript SDK's among them
-        session_gone=in_session and (status == 404 or (status == 400 and _LOST_SESSION.search(said) is not None)),
+        session_gone=in_session and (status == 404 or (status == 400 and re.search(_LOST_SESSION, said) is not None)),
         retry_after=headers.get("retry-after"),
         challenge=headers.get("www-authenticate"),
         nonce=headers.get("dpop-nonce"),

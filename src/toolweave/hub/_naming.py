@@ -18,7 +18,7 @@ from toolweave.tools._toolset import ToolSnapshot
 
 __all__ = ["NameConflict", "NamedServer", "name_others", "name_server", "without_server"]
 
-_NOT_IN_SCHEMES = re.compile(r"[^A-Za-z0-9.-]")
+_NOT_IN_SCHEMES = r"[^A-Za-z0-9.-]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ def without_server(uri: str, server: str) -> str | None:
 
 def _scheme(server: str) -> str:
     """Return a server's key as a valid URI scheme."""
-    letters = _NOT_IN_SCHEMES.sub("-", server)
+    letters = re.sub(_NOT_IN_SCHEMES, "-", server)
     return letters if letters[:1].isalpha() else f"s{letters}"
 
 

@@ -7,10 +7,10 @@ requires; the caller decides which error that becomes.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from secrets import token_hex
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from toolweave.errors import RequestError, SchemaError
@@ -174,7 +174,7 @@ def form_params(message: str, schema: Mapping[str, Any]) -> _Json:
 def page_params(message: str, url: str, *, modern: bool) -> _Json:
     """Return the parameters of a request to visit a page; only 2025-11-25 has an id of the visit."""
     page: _Json = {"mode": "url", "message": message, "url": url}
-    return page if modern else page | {"elicitationId": token_hex(16)}
+    return page if modern else page | {"elicitationId": uuid.uuid4().hex}
 
 
 def elicitation_request(params: Mapping[str, Any], *, server: str) -> ElicitationRequest:

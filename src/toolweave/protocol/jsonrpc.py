@@ -63,11 +63,9 @@ ForeignId: TypeAlias = int | str | float
 ValueT = TypeVar("ValueT")
 
 # A string matches to its end or to that of the text: one that never ends must not be read again from each quote in it.
-_BRACKETS = re.compile(rb'(?s)"(?:[^"\\]++|\\.)*+"?|[\[\]{}]')
-_BEGIN_OF_OBJECT = re.compile(rb'\{\s*+"')
-_LEADING_ID = re.compile(
-    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(?:(\d{1,18})|"([\x20-\x21\x23-\x7e]{1,80})")\s*,'
-)
+_BRACKETS = rb'(?s)"(?:[^"\\]++|\\.)*+"?|[\[\]{}]'
+_BEGIN_OF_OBJECT = rb'\{\s*+"'
+_LEADING_ID = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(?:(\d{1,18})|"([\x20-\x21\x23-\x7e]{1,80})")\s*,'
 _MAX_DIGITS = 19
 _ENTRY_DEPTH = 4  # of `{"result": {"tools": [{`
 _LARGE = 2 * MAX_CONTAINERS  # bytes; an array or an object has two brackets, so a smaller message holds fewer of them
@@ -231,7 +229,7 @@ def without_deep_entries(text: bytes, *, levels: int = MAX_DEPTH) -> bytes:
         return text
     kept: list[bytes] = []
     copied = depth = deepest = start = 0
-    for found in _BRACKETS.finditer(text):
+    for found in re.finditer(_BRACKETS, text):
         token = found.group()
         if token in b"{[":
             depth += 1
@@ -248,7 +246,7 @@ def without_deep_entries(text: bytes, *, levels: int = MAX_DEPTH) -> bytes:
 
 def answer_id(text: bytes) -> RequestId | None:
     """Return the id at the head of an answer that cannot be read as a whole, or None."""
-    found = _LEADING_ID.match(text)
+    found = re.match(_LEADING_ID, text)
     if found is None:
         return None
     number, name = found.groups()
@@ -264,7 +262,7 @@ def objects_in(text: bytes) -> list[bytes]:
         return [text]
     parts: list[bytes] = []
     start = depth = 0
-    for found in _BRACKETS.finditer(text):
+    for found in re.finditer(_BRACKETS, text):
         token = found.group()
         if depth == 0 and (token != b"{" or text[start : found.start()].strip()):
             return [text]
@@ -284,7 +282,7 @@ def _holds_too_many_tokens(text: bytes) -> bool:
 
 def depth_change(text: bytes) -> int:
     """Return the change of nesting depth over a part of a JSON text."""
-    return sum((token in b"{[") - (token in b"}]") for token in _BRACKETS.findall(text))
+    return sum((token in b"{[") - (token in b"}]") for token in re.findall(_BRACKETS, text))
 
 
 def answer_behind(text: bytes) -> LenientMessage | None:
@@ -292,7 +290,7 @@ def answer_behind(text: bytes) -> LenientMessage | None:
 
     Never a request or a notification: a message that a server logs was not sent.
     """
-    found = _BEGIN_OF_OBJECT.search(text)
+    found = re.search(_BEGIN_OF_OBJECT, text)
     if found is None:
         return None
     try:
@@ -395,7 +393,7 @@ def _is_deeper(text: bytes, levels: int) -> bool:
     if text.count(b"{") + text.count(b"[") <= levels:
         return False
     depth = 0
-    for found in _BRACKETS.finditer(text):
+    for found in re.finditer(_BRACKETS, text):
         token = found.group()
         if token in b"{[":
             depth += 1

@@ -27,8 +27,8 @@ _MOST_COMPARED = 500
 _MOST_BRANCHES = 200  # alternatives that are looked at for what they want
 _LONGEST_PATH = 200
 _LONGEST_MESSAGE = 1_000
-_SECRET = re.compile(r"passw|secret|token|api[-_]?key|credential|authori[sz]ation|private[-_]?key", re.IGNORECASE)
-_IDENTIFIER = re.compile(r"[^\W\d][\w$-]*")
+_SENSITIVE = r"(?i)passw|secret|token|api[-_]?key|credential|authori[sz]ation|private[-_]?key"
+_IDENTIFIER = r"[^\W\d][\w$-]*"
 
 _PROPERTIES = ("additionalProperties", "unevaluatedProperties")
 
@@ -82,7 +82,7 @@ def path_text(parts: Iterable[str | int]) -> str:
     for part in parts:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif _IDENTIFIER.fullmatch(part):
+        elif re.fullmatch(_IDENTIFIER, part):
             text += f".{part}" if text else part
         else:
             text += f"[{_quoted(part)}]"
@@ -245,7 +245,7 @@ def _shown(error: Any) -> str:
     name = _type_name(value)
     if value is None or isinstance(value, (dict, list)):
         return name
-    if any(isinstance(part, str) and _SECRET.search(part) for part in error.instance_path):
+    if any(isinstance(part, str) and re.search(_SENSITIVE, part) for part in error.instance_path):
         return name
     return f"{name} {_glimpse(value)}"
 

@@ -26,22 +26,20 @@ class Instruction:
         passages: Passages of which one is in every such text, in lower case.
         before: Characters before a passage that the pattern reads.
         after: Characters behind it.
-        pattern: The whole of it.
+        pattern: The whole of it, compiled when it is first needed: hardly any definition is suspected.
     """
 
     needs: tuple[frozenset[bytes], ...]
     passages: tuple[str, ...]
     before: int
     after: int
-    pattern: re.Pattern[str]
+    pattern: str
 
 
 def _instruction(*needs: str, passages: tuple[str, ...] = (), before: int, after: int, pattern: str) -> Instruction:
     """Make one; each of `needs` is words between spaces, and `passages` are by default the first of these."""
     words = tuple(frozenset(group.encode().split()) for group in needs)
-    return Instruction(
-        words, passages or tuple(needs[0].split()), before, after, re.compile(pattern, re.IGNORECASE | re.VERBOSE)
-    )
+    return Instruction(words, passages or tuple(needs[0].split()), before, after, f"(?ix){pattern}")
 
 
 _INSTRUCTIONS = (
@@ -150,9 +148,9 @@ _CUT = bytes(_LOWER[code] if chr(code).isalnum() or chr(code) in "_<" else 0x20 
 )
 """For `bytes.translate`: letters in lower case, everything that is in no word a space."""
 
-_URL = re.compile(r"https?://[^\s\"'<>\\`)\]}]+")
-_ORDINARY = re.compile(r"https?://(?:[a-z0-9-]+\.)*[a-z][a-z0-9-]*(?::\d+)?(?:[/?#]|$)")
-_SCRIPT = re.compile(r"(?:^|[\s\"'(<=])((?:javascript|vbscript):[^\s]+|data:text/html[^\s]*)", re.IGNORECASE)
+_URL = r"https?://[^\s\"'<>\\`)\]}]+"
+_ORDINARY = r"https?://(?:[a-z0-9-]+\.)*[a-z][a-z0-9-]*(?::\d+)?(?:[/?#]|$)"
+_SCRIPT = r"(?i)(?:^|[\s\"'(<=])((?:javascript|vbscript):[^\s]+|data:text/html[^\s]*)"
 _CATCHERS = (
     *("webhook.site", "requestbin.com", "requestbin.net", "pipedream.net", "ngrok.io", "ngrok-free.app", "ngrok.app"),
     *("burpcollaborator.net", "oastify.com", "oast.fun", "oast.pro", "interact.sh", "beeceptor.com", "hookbin.com"),
@@ -179,7 +177,9 @@ def instructions_in(text: str, instructions: Sequence[Instruction]) -> str | Non
         for passage in one.passages:
             place, tries = lower.find(passage), 0
             while place >= 0 and tries < _MOST_PLACES:
-                found = one.pattern.search(text, max(0, place - one.before), place + len(passage) + one.after)
+                found = re.compile(one.pattern).search(
+                    text, max(0, place - one.before), place + len(passage) + one.after
+                )
                 if found is not None:
                     return found[0]
                 place, tries = lower.find(passage, place + 1), tries + 1
@@ -199,10 +199,10 @@ def odd_urls_in(text: str) -> Iterator[tuple[str, str]]:
     """Yield the addresses that nobody has a good reason to put into a definition, each with the reason."""
     lower = text.lower()
     if "script:" in lower or "data:text/html" in lower:
-        for found in _SCRIPT.finditer(text):
+        for found in re.finditer(_SCRIPT, text):
             yield found[1], "which is a program"
     if "://" in lower:
-        for found in _URL.finditer(lower):
+        for found in re.finditer(_URL, lower):
             why = _odd(found[0].rstrip(".,;:"))
             if why is not None:
                 yield found[0], why
@@ -210,7 +210,7 @@ def odd_urls_in(text: str) -> Iterator[tuple[str, str]]:
 
 def _odd(url: str) -> str | None:
     """Return why an address in lower case is odd, or None."""
-    if _ORDINARY.match(url) and "xn--" not in url and not any(host in url for host in _CATCHERS):
+    if re.match(_ORDINARY, url) and "xn--" not in url and not any(host in url for host in _CATCHERS):
         return None  # nearly every one
     try:
         parts = urlsplit(url)

@@ -58,7 +58,7 @@ _INHERITED = frozenset(
     ]
 )
 _INHERITED_PREFIXES = ("LC_", "XDG_", "UV_", "PIP_", "NPM_CONFIG_", "npm_config_", "NVM_", "PYENV_", "VOLTA_")
-_SECRET = re.compile(r"TOKEN|SECRET|PASS|CREDENTIAL|AUTH|API_?KEY|PRIVATE|(^|_)(OTP|KEY|PWD)($|_)", re.IGNORECASE)
+_SENSITIVE = r"(?i)TOKEN|SECRET|PASS|CREDENTIAL|AUTH|API_?KEY|PRIVATE|(^|_)(OTP|KEY|PWD)($|_)"
 
 _INSTALL_HINTS = {
     "npx": "install Node.js, which brings npx",
@@ -81,7 +81,7 @@ def inherited_environment(environ: Mapping[str, str] | None = None) -> dict[str,
     return {
         name: without_user_info(value)
         for name, value in source.items()
-        if name in _INHERITED or (name.startswith(_INHERITED_PREFIXES) and not _SECRET.search(name))
+        if name in _INHERITED or (name.startswith(_INHERITED_PREFIXES) and not re.search(_SENSITIVE, name))
     }
 
 

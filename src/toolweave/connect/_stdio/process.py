@@ -36,7 +36,7 @@ _STDERR_BYTES = 16 * 1024
 _HIGH_WATER = 8 * 1024 * 1024
 _EOF_SHARE, _TERM_SHARE, _KILL_SHARE = 0.4, 0.4, 0.2
 _POLL_SECONDS, _SLOWEST_POLL_SECONDS = 0.005, 0.1
-_CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROLS = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
 
 class ServerProcess(asyncio.SubprocessProtocol):
@@ -391,7 +391,7 @@ class _StdoutProtocol(asyncio.Protocol):
 
 
 def _last_lines(text: bytes, lines: int) -> str:
-    return "\n".join(_CONTROLS.sub("", text.decode("utf-8", "replace")).split("\n")[-lines - 1 :]).strip()
+    return "\n".join(re.sub(_CONTROLS, "", text.decode("utf-8", "replace")).split("\n")[-lines - 1 :]).strip()
 
 
 @asynccontextmanager
