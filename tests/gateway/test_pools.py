@@ -15,7 +15,7 @@ from toolweave.config import server_config
 from toolweave.errors import RequestError
 from toolweave.gateway import create_gateway
 from toolweave.gateway._connections import AskingConnections
-from toolweave.gateway._parking import LiveCall, Parking, ParkingFull
+from toolweave.gateway._parking import LiveCall, ParkedRound, Parking, ParkingFull
 from toolweave.testing import MemoryServer
 
 pytestmark = pytest.mark.anyio
@@ -118,8 +118,8 @@ async def test_a_round_is_answered_by_one_request_at_a_time() -> None:
             parking.take(handle)
             with pytest.raises(RequestError, match="another request"):
                 parking.take(handle)
-            parking.keep(handle, {"content": []})
-            assert parking.take(handle) == {"content": []}
+            parking.keep(handle, ParkedRound(result={"content": []}))
+            assert parking.take(handle) == ParkedRound(result={"content": []})
 
 
 @pytest.mark.parametrize(

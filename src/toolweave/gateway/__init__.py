@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from toolweave.gateway._gateway import Gateway, create_gateway
     from toolweave.gateway._manager import GatewayManager, GatewayOptions
     from toolweave.gateway._reload import ConfigChange
+    from toolweave.gateway._replicas import Replicas, shared_redis
     from toolweave.gateway._status import GatewayStatus, Readiness, UpstreamStatus, VirtualStatus
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "GatewayOptions",
     "GatewayStatus",
     "Readiness",
+    "Replicas",
     "UpstreamStatus",
     "VirtualServer",
     "VirtualStatus",
@@ -32,6 +34,7 @@ __all__ = [
     "kept_token",
     "load_gateway_config",
     "new_token",
+    "shared_redis",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -57,6 +60,10 @@ __getattr__, __dir__ = lazy_exports(
             "GatewayOptions",
         ),
         "_reload": ("ConfigChange",),
+        "_replicas": (
+            "Replicas",
+            "shared_redis",
+        ),
         "_status": (
             "GatewayStatus",
             "Readiness",

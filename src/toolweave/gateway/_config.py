@@ -23,8 +23,10 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from toolweave.config import LoadedConfig, load_config, merge_loaded
+from toolweave.config import LoadedConfig, Secret, load_config, merge_loaded
 from toolweave.config._documents import ConfigDocument, read_document
+from toolweave.config._expand import Expander, Scope
+from toolweave.config._load import project_of
 from toolweave.config._validation import check_flag, check_object, check_text, check_texts, kind_of
 from toolweave.errors import ConfigError
 
@@ -77,6 +79,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
         rest: Whether tools are offered over REST, too.
         virtual: The virtual servers by name.
         middleware: The list `middleware`: rules, limits and the like.
+        redis: The URL of the Redis or Valkey that its replicas share.
     """
 
     servers: LoadedConfig
@@ -87,6 +90,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     rest: bool | None = None
     virtual: Mapping[str, VirtualServer] = {}
     middleware: tuple[Any, ...] = ()
+    redis: Secret | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -134,7 +138,7 @@ def load_gateway_config(source: GatewaySource, *, names: Iterable[str] = ()) -> 
         return GatewayConfig(servers=servers)
     document, section = sections[0]
     try:
-        return _read(section, servers)
+        return _read(section, servers, _scope_of(document))
     except ConfigError as error:
         field = error.field or SECTION
         line = document.line(tuple(field.split("."))) or document.line((SECTION,))
@@ -146,7 +150,15 @@ def _section(document: ConfigDocument) -> Any:
     return cast("Mapping[str, Any]", value).get(SECTION) if isinstance(value, Mapping) else None
 
 
-def _read(value: Any, servers: LoadedConfig) -> GatewayConfig:
+def _scope_of(document: ConfigDocument) -> Scope:
+    """Return the variables of a document: the environment, and files beside it."""
+    if not document.path:
+        return Scope()
+    path = Path(document.path)
+    return Scope(workspace=str(project_of(path)), directory=str(path.absolute().parent))
+
+
+def _read(value: Any, servers: LoadedConfig, scope: Scope) -> GatewayConfig:
     section = _known(value, SECTION, GatewayConfig, but=("servers",))
     found: dict[str, Any] = dict(_texts(section, SECTION, ("name", "title", "instructions")))
     if "required" in section:
@@ -161,6 +173,9 @@ def _read(value: Any, servers: LoadedConfig) -> GatewayConfig:
         found["rest"] = check_flag(section["rest"], f"{SECTION}.rest")
     if "middleware" in section:
         found["middleware"] = _list(section["middleware"], f"{SECTION}.middleware")
+    if "redis" in section:
+        where = f"{SECTION}.redis"
+        found["redis"] = Secret(Expander(scope).text(check_text(section["redis"], where), where))
     virtual = check_object(section.get("virtual", {}), f"{SECTION}.virtual")
     if len(virtual) > _MOST_VIRTUAL:
         raise ConfigError(f"'{SECTION}.virtual' has more than {_MOST_VIRTUAL} entries", field=f"{SECTION}.virtual")

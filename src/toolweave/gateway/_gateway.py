@@ -5,9 +5,10 @@ Puts the relay, the lists and the transports together; each feature is a file be
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 import anyio.abc
@@ -17,10 +18,13 @@ from toolweave.gateway._capabilities import UpstreamCapabilities
 from toolweave.gateway._connections import AskingConnections
 from toolweave.gateway._lists import Lists
 from toolweave.gateway._logs import UpstreamLogs
+from toolweave.gateway._parked_calls import ParkedCalls
 from toolweave.gateway._parking import Parking
 from toolweave.gateway._relay import Relay
+from toolweave.gateway._replicas import Replicas
 from toolweave.gateway._routes import Routes
 from toolweave.gateway._sealed_state import StateCipher
+from toolweave.gateway._shared_sessions import SealedSessions
 from toolweave.gateway._tasks import TaskNames, UpstreamTasks
 from toolweave.gateway._updates import ResourceUpdates
 from toolweave.hub import Hub
@@ -41,7 +45,10 @@ from toolweave.serve._tools import Tools
 from toolweave.tools import Toolset, ToolSpec
 from toolweave.version import VERSION
 
-__all__ = ["Gateway", "create_gateway"]
+if TYPE_CHECKING:
+    from toolweave.serve._http.app import ServedEndpoint
+
+__all__ = ["Gateway", "GatewaySecrets", "create_gateway"]
 
 
 def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its own
@@ -57,6 +64,7 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
     patience: float = TTL_SECONDS,
     idle_seconds: float = 300.0,
     middleware: Sequence[Middleware] = (),
+    replicas: Replicas | None = None,
 ) -> Gateway:
     """Return a gateway: one MCP server in front of many, in every revision on either side.
 
@@ -71,23 +79,30 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
         instructions: Its instructions for models; by default those of the upstreams.
         tools: The tools that callers see: a view of the hub, such as `hub.filtered([...])`; by default all.
         state_keys: Secrets of at least 32 bytes that seal the state passed through callers while an upstream waits for
-            their input, and sign the ids of tasks, the newest first; by default made for this process, so replicas must
-            share some.
+            their input, make the sessions of older clients known to every replica, and sign the ids of tasks, the
+            newest first; by default made for this process, so replicas must share some.
         page_size: Entries on a page of a list; None puts all on one.
         patience: Seconds for which an upstream's question waits for its caller; then the call is given up.
         idle_seconds: Seconds without a call after which a caller's own connection to a server is closed.
         middleware: Functions `async def middleware(request, call_next)` around every request, the first outermost, as
             those of `toolweave.middleware`.
+        replicas: What this replica shares with others beside the keys: parked calls, what sessions remember.
 
     Raises:
         TypeError: Something is no middleware.
         ValueError: A setting is invalid.
     """
+    if replicas is not None and state_keys is None:
+        raise ValueError("replicas share their state_keys, too")
     if page_size is not None and page_size < 1:
         raise ValueError(f"page_size must be 1 or more, or None for one page, not {page_size!r}")
     info: Json = {"name": name, "version": version} | ({} if title is None else {"title": title})
     hub = source if isinstance(source, Hub) else Hub(source)
-    secrets = GatewaySecrets(StateCipher(state_keys, ttl=patience), TaskNames(state_keys))
+    secrets = GatewaySecrets(
+        StateCipher(state_keys, ttl=patience),
+        TaskNames(state_keys),
+        None if state_keys is None else SealedSessions(state_keys, replicas),
+    )
     connections = AskingConnections(idle_seconds=idle_seconds)
     gateway = Gateway(
         info,
@@ -97,6 +112,7 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
         secrets=secrets,
         connections=connections,
         page_size=page_size,
+        replicas=replicas,
     )
     gateway.endpoint.use(middleware, gateway)
     return gateway
@@ -108,10 +124,12 @@ class GatewaySecrets(NamedTuple):
     Attributes:
         cipher: Seals the state of rounds of input.
         tasks: Signs the ids of tasks.
+        sessions: Makes the sessions of legacy clients known to all replicas; None keeps them in this process.
     """
 
     cipher: StateCipher
     tasks: TaskNames
+    sessions: SealedSessions | None = None
 
 
 class Gateway(ServerRunners):
@@ -142,6 +160,7 @@ class Gateway(ServerRunners):
         secrets: GatewaySecrets | None = None,
         connections: AskingConnections | None = None,
         page_size: int | None = 100,
+        replicas: Replicas | None = None,
     ) -> None:
         super().__init__()
         self.name = str(info["name"])
@@ -151,7 +170,10 @@ class Gateway(ServerRunners):
         self._groups = ServingGroups("calls to upstreams run")
         self._connections = AskingConnections() if connections is None else connections
         self._served = 0
-        cipher, names = GatewaySecrets(StateCipher(), TaskNames()) if secrets is None else secrets
+        cipher, names, self._sessions = GatewaySecrets(StateCipher(), TaskNames()) if secrets is None else secrets
+        self._replicas = replicas
+        self._parked = ParkedCalls(Parking(seconds=cipher.ttl), self._groups, replicas)
+        self._unheard: list[Callable[[], object]] = []
         logs, offers = Logs(enabled=True), HubOffers(hub)
         self.routes = Routes(hub, self.tools, offers)
         self.relay = Relay(
@@ -159,8 +181,7 @@ class Gateway(ServerRunners):
             logs=logs,
             cipher=cipher,
             connections=self._connections,
-            parking=Parking(seconds=cipher.ttl),
-            groups=self._groups,
+            parked=self._parked,
         )
         handlers = HandlerRunner(logs=logs)
         local = Tools(self.tools, rounds=handlers)
@@ -200,18 +221,28 @@ class Gateway(ServerRunners):
             await stack.enter_async_context(self.hub)
             await stack.enter_async_context(self.tools)
             self._served += 1
+            if self._served == 1:
+                self._unheard = [one.listen() for one in (self._parked, self._sessions) if one is not None]
             stack.push_async_callback(self._left)
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
             stack.enter_context(self._groups.within(tasks))
             tasks.start_soon(self._connections.sweep)
             tasks.start_soon(self._lists.watch)
+            if self._replicas is not None:
+                tasks.start_soon(self._replicas.run)
             yield tasks
 
     async def _left(self) -> None:
         self._served -= 1
         if not self._served:
+            for end in self._unheard:
+                end()
             await self._connections.close()
+
+    def http_endpoint(self) -> ServedEndpoint:
+        """Return the gateway as `HttpApp.mounted` takes it, with the sessions that its replicas share."""
+        return replace(super().http_endpoint(), peers=self._sessions)
 
     def offers_of(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
         """Return the offers that a request is about, for each upstream that may have them."""

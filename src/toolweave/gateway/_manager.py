@@ -22,11 +22,12 @@ import msgspec
 
 from toolweave.config import LoadedConfig, ServerConfig, server_config
 from toolweave.connect import ConnectionState, McpConnection
-from toolweave.errors import ConfigError, DuplicateToolError, ToolweaveError
+from toolweave.errors import ConfigError, DuplicateToolError, StoreError, ToolweaveError
 from toolweave.gateway._config import GatewayConfig, GatewaySource, VirtualServer, load_gateway_config
 from toolweave.gateway._gateway import Gateway, create_gateway
 from toolweave.gateway._in_flight import InFlightRequests
 from toolweave.gateway._reload import ConfigChange, compare, file_stamps, when_changed
+from toolweave.gateway._replicas import Replicas, shared_redis
 from toolweave.gateway._status import (
     GatewayStatus,
     Readiness,
@@ -36,13 +37,14 @@ from toolweave.gateway._status import (
     upstream_statuses,
 )
 from toolweave.gateway._views import ViewMiddleware, virtual_tools
+from toolweave.gateway._workers import WorkerChanges
 from toolweave.hub import Hub
 from toolweave.middleware import middleware_from_config
 from toolweave.serve._request import Middleware
 from toolweave.tools import Toolset
 
 if TYPE_CHECKING:
-    from toolweave.gateway._metrics import PrometheusMetrics
+    from toolweave.gateway._metrics import MetricsPage, PrometheusMetrics
     from toolweave.serve import HttpOptions
     from toolweave.serve._http.app import HttpApp
 
@@ -67,7 +69,10 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
         metrics: Whether to count and measure requests for Prometheus, at `/metrics`; needs the extra `metrics`.
         tracing: Whether to make OpenTelemetry spans; needs the extra `otel`.
         watch: Whether to look at the config files for changes; `reload` reads them again in any case.
-        state_keys: Secrets that replicas share, for questions to callers; by default made for this process.
+        state_keys: Secrets that replicas share, for questions to callers and sessions of older clients; by default made
+            for this process.
+        replicas: What this replica shares with others beside the keys; by default over the config's Redis, if it has
+            one. Those of one group follow each other's changes.
     """
 
     names: tuple[str, ...] = ()
@@ -78,6 +83,7 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
     tracing: bool = False
     watch: bool = True
     state_keys: tuple[str | bytes, ...] | None = None
+    replicas: Replicas | None = None
 
 
 class _Mount:
@@ -125,6 +131,9 @@ class GatewayManager:
         self.problem: str | None = None
         self.hub = Hub(self.config.servers, wait="alive" if options.wait is None else options.wait)
         self.in_flight = InFlightRequests()
+        self._replicas = _replicas(self.config, options)
+        grouped = self._replicas is not None and self._replicas.group
+        self._workers = WorkerChanges(self, self._replicas) if self._replicas is not None and grouped else None
         self.name = options.name or self.config.name or "toolweave"
         self._rules = self._rules_of(self.config)
         self.server = self._made(self.name, title=self.config.title, instructions=self.config.instructions)
@@ -135,6 +144,7 @@ class GatewayManager:
         self._mounts: dict[str, _Mount] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         self._app: HttpApp | None = None
+        self._page: MetricsPage | None = None
         self._wanted_reload = anyio.Event()
         self._reading = anyio.Lock()
         for warning in self.config.warnings[len(self.config.servers.warnings) :]:
@@ -156,6 +166,7 @@ class GatewayManager:
             title=title,
             instructions=instructions,
             state_keys=self._options.state_keys,
+            replicas=self._replicas,
         )
         server.endpoint.use(self._chain(view), server)
         return server
@@ -169,6 +180,7 @@ class GatewayManager:
             ConfigError: Some of it is wrong.
         """
         wanted = {"": config.middleware, **{name: view.middleware for name, view in config.virtual.items()}}
+        store = None if self._replicas is None else self._replicas.store
         found: dict[str, tuple[tuple[Any, ...], tuple[Middleware, ...]]] = {}
         for name, entries in wanted.items():
             known = self._rules.get(name)
@@ -176,7 +188,7 @@ class GatewayManager:
                 found[name] = known
             elif entries:
                 where = f"gateway.virtual.{name}.middleware" if name else "gateway.middleware"
-                made = middleware_from_config(entries, where=where, state_keys=self._options.state_keys)
+                made = middleware_from_config(entries, where=where, state_keys=self._options.state_keys, store=store)
                 found[name] = entries, made
         return found
 
@@ -224,7 +236,8 @@ class GatewayManager:
         if self._metrics is not None:
             from toolweave.gateway._metrics import MetricsPage
 
-            app.route("/metrics", MetricsPage(self, app, self._metrics))
+            self._page = MetricsPage(self, app, self._metrics)
+            app.route("/metrics", self._page)
         return app
 
     @asynccontextmanager
@@ -237,12 +250,19 @@ class GatewayManager:
         async with self.server.running(), anyio.create_task_group() as tasks:
             self._tasks, self._app = tasks, app
             tasks.start_soon(self._reload_when_asked)
+            if self._page is not None:
+                tasks.start_soon(self._page.keep_fresh)
+            unheard = None if self._workers is None else self._workers.listen()
+            if self._workers is not None:
+                tasks.start_soon(self._workers.catch_up)
             if self._options.watch and self._paths:
-                tasks.start_soon(when_changed, self._paths, self._known, self.reload)
+                tasks.start_soon(when_changed, self._paths, self._known, self._reload_here)
             try:
                 await self._remount(self.config)
                 yield tasks
             finally:
+                if unheard is not None:
+                    unheard()
                 self._tasks = self._app = None
                 for mount in self._mounts.values():
                     mount.ended.set()
@@ -264,8 +284,13 @@ class GatewayManager:
         """Read the config again and change to it; return what changed, once new servers are connected or have failed.
 
         A config with an error anywhere is refused: `error` and `problem` say why, and all stays as it is. Servers that
-        had failed are tried again.
+        had failed are tried again. Workers of the same gateway read it, too.
         """
+        if self._workers is not None:
+            await self._workers.reload()
+        return await self._reload_here()
+
+    async def _reload_here(self) -> ConfigChange:
         async with self._reading:  # two readings that overtake each other could end with the older one
             try:
                 config = await anyio.to_thread.run_sync(
@@ -296,7 +321,7 @@ class GatewayManager:
     async def add(self, name: str, config: Any) -> UpstreamStatus:
         """Add a server, or give one that was added before other settings; returns once it is connected.
 
-        It stays through reloads, until it is removed or the process ends.
+        It stays through reloads, until it is removed or the process ends. Workers of the same gateway add it, too.
 
         Args:
             name: Its name.
@@ -305,6 +330,18 @@ class GatewayManager:
         Raises:
             ConfigError: The config cannot be right, or the name is that of a server in the config file.
             ServerError: It cannot be reached; it is not added.
+        """
+        found = await self.add_here(name, config)
+        if self._workers is not None:
+            await self._workers.added(name, config)
+        return found
+
+    async def add_here(self, name: str, config: Any) -> UpstreamStatus:
+        """Add a server in this process alone; see `add`.
+
+        Raises:
+            ConfigError: As `add`.
+            ServerError: As `add`.
         """
         wanted = server_config(config, name=name)
         if name in self.config.servers.servers and name in self._wanted and name not in self._added:
@@ -326,6 +363,16 @@ class GatewayManager:
         """Remove a server: its tools are gone at once, its requests may finish.
 
         One that is in a config file comes back when that is read again and still has it.
+
+        Raises:
+            KeyError: There is no such server.
+        """
+        await self.remove_here(name)
+        if self._workers is not None:
+            await self._workers.removed(name)
+
+    async def remove_here(self, name: str) -> None:
+        """Remove a server in this process alone; see `remove`.
 
         Raises:
             KeyError: There is no such server.
@@ -365,7 +412,7 @@ class GatewayManager:
             draining=ready.draining,
             generation=self.generation,
             problem=self.problem,
-            warnings=(*self.config.warnings, *self.hub.warnings),
+            warnings=(*self.config.warnings, *self.hub.warnings, *self._away),
             requests=self.in_flight.count,
             retiring=len(self._retiring),
             upstreams=upstream_statuses(
@@ -387,9 +434,15 @@ class GatewayManager:
             draining=self._app is not None and self._app.draining,
             problem=self.problem,
             generation=self.generation,
+            shared=None if self._replicas is None else "ready" if self._replicas.away is None else "away",
         )
 
     # inside
+
+    @property
+    def _away(self) -> tuple[str, ...]:
+        away = None if self._replicas is None else self._replicas.away
+        return () if away is None else (away,)
 
     @property
     def _paths(self) -> tuple[Path, ...]:
@@ -410,7 +463,7 @@ class GatewayManager:
         while True:
             await self._wanted_reload.wait()
             self._wanted_reload = anyio.Event()
-            await self.reload()
+            await self._reload_here()
 
     async def _apply(self, change: ConfigChange, retried: Sequence[str]) -> dict[str, Exception]:
         """Bring the hub to what is wanted; return the servers that could not be connected, each with the reason."""
@@ -499,6 +552,23 @@ class GatewayManager:
         async with app.mounted(f"{app.path}/{mount.view.name}", mount.server.http_endpoint()):
             task_status.started()
             await mount.ended.wait()
+
+
+def _replicas(config: GatewayConfig, options: GatewayOptions) -> Replicas | None:
+    """Return what the options or the config share with other replicas.
+
+    Raises:
+        ConfigError: There are no keys that replicas share.
+    """
+    if options.replicas is not None or config.redis is None:
+        return options.replicas
+    if options.state_keys is None:
+        text = "replicas that share a Redis need the same state keys, such as by --state-keys-env"
+        raise ConfigError(text, field="gateway.redis")
+    try:
+        return Replicas(shared_redis(config.redis.reveal()), options.state_keys)
+    except (StoreError, ValueError) as error:
+        raise ConfigError(str(error), field="gateway.redis") from None
 
 
 def _metrics() -> PrometheusMetrics:

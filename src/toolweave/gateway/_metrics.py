@@ -3,15 +3,21 @@
 Labels are methods, names of upstreams and tools from the catalogue, and a few words; never ids, URIs, arguments or
 principals, and nothing that a caller can make up. Durations are by upstream and method, not by tool: a histogram of a
 thousand tools would be megabytes.
+
+Workers of one gateway keep their figures in files of one folder, `PROMETHEUS_MULTIPROC_DIR`, and the page of any of
+them shows those of all.
 """
 
 from __future__ import annotations
 
+import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
+import anyio
 import anyio.to_thread
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from toolweave.gateway._telemetry import KNOWN_METHODS, outcome_of_error, outcome_of_result, subject_of
 from toolweave.serve._http.asgi import Receive, Scope, Send, respond
@@ -27,6 +33,11 @@ BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30
 """Upper bounds in seconds: those of the OpenTelemetry conventions for MCP, and finer ones below 10 ms."""
 
 _TEXT = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+_WORKERS = "PROMETHEUS_MULTIPROC_DIR"
+_FRESH_SECONDS = 5.0
+
+Joined: TypeAlias = 'Literal["livesum", "livemin", "livemax"]'
+"""The way in which the states of several workers become one number."""
 
 
 class PrometheusMetrics:
@@ -90,19 +101,33 @@ class MetricsPage:
         self._manager = manager
         self._app = app
         self._registry = metrics.registry
-        self._state = self._gauge("toolweave_upstream_state", "1 for the state of an upstream.", "upstream", "state")
+        self._workers = bool(os.environ.get(_WORKERS))
+        self._shown: set[tuple[str, str]] = set()
+        self._state = self._gauge(
+            "toolweave_upstream_state", "The workers in which an upstream is in a state.", "upstream", "state"
+        )
         self._restarts = self._gauge("toolweave_upstream_restarts", "Reconnections of an upstream.", "upstream")
-        self._tools = self._gauge("toolweave_upstream_tools", "Tools of an upstream.", "upstream")
+        self._tools = self._gauge("toolweave_upstream_tools", "Tools of an upstream.", "upstream", joined="livemax")
         self._in_flight = self._gauge("toolweave_requests_in_progress", "Requests under way.")
         self._sessions = self._gauge("toolweave_sessions", "Open sessions of clients of older revisions.")
         self._streams = self._gauge("toolweave_open_streams", "Open streams of notifications.")
         self._retiring = self._gauge("toolweave_upstreams_retiring", "Removed upstreams that still answer requests.")
-        self._generation = self._gauge("toolweave_config_generation", "The number of the config in use.")
-        self._refused = self._gauge("toolweave_config_refused", "1 while the last change of the config is refused.")
-        self._ready = self._gauge("toolweave_ready", "1 while the gateway is ready.")
+        self._generation = self._gauge(
+            "toolweave_config_generation", "The number of the config in use.", joined="livemax"
+        )
+        self._refused = self._gauge(
+            "toolweave_config_refused", "1 while the last change of the config is refused.", joined="livemax"
+        )
+        self._ready = self._gauge("toolweave_ready", "1 while the gateway is ready.", joined="livemin")
 
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(name, text, labels, registry=self._registry)
+    def _gauge(self, name: str, text: str, *labels: str, joined: Joined = "livesum") -> Gauge:
+        return Gauge(name, text, labels, registry=self._registry, multiprocess_mode=joined)
+
+    async def keep_fresh(self) -> None:
+        """Take over what is counted elsewhere every few seconds: another worker may be asked for the page."""
+        while self._workers:
+            self._read()
+            await anyio.sleep(_FRESH_SECONDS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -110,16 +135,29 @@ class MetricsPage:
             await respond(send, 405, "Method Not Allowed", [(b"allow", b"GET, HEAD")])
             return
         self._read()
-        body = await anyio.to_thread.run_sync(generate_latest, self._registry)  # many milliseconds for many tools
+        body = await anyio.to_thread.run_sync(self._rendered)  # many milliseconds for many tools
         headers = [_TEXT, (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
+    def _rendered(self) -> bytes:
+        if not self._workers:
+            return generate_latest(self._registry)
+        joined = CollectorRegistry()
+        MultiProcessCollector(joined)
+        return generate_latest(joined)
+
     def _read(self) -> None:
-        """Take over what is counted elsewhere; upstreams that are gone are no longer shown."""
+        """Take over what is counted elsewhere; upstreams that are gone are no longer shown, or are in no worker."""
         status = self._manager.status()
-        for gauge in (self._state, self._restarts, self._tools):
-            gauge.clear()
+        now = {(one.name, one.state) for one in status.upstreams}
+        if self._workers:  # labels cannot be removed from files
+            for name, state in self._shown - now:
+                self._state.labels(name, state).set(0)
+            self._shown |= now
+        else:
+            for gauge in (self._state, self._restarts, self._tools):
+                gauge.clear()
         for one in status.upstreams:
             self._state.labels(one.name, one.state).set(1)
             self._restarts.labels(one.name).set(one.restarts)

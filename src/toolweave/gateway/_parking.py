@@ -16,13 +16,13 @@ import anyio
 import anyio.abc
 import msgspec
 
-from toolweave.errors import RequestError, ToolweaveError
+from toolweave.errors import ErrorKind, RequestError, ToolError, ToolweaveError
 from toolweave.gateway._caller_stream import CallerStream
 from toolweave.protocol.client_requests import refused_by_expiry
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.serve._request import Json
 
-__all__ = ["LiveCall", "Parking", "ParkingFull"]
+__all__ = ["LiveCall", "ParkedRound", "Parking", "ParkingFull"]
 
 _log = logging.getLogger("toolweave.gateway")
 _TOGETHER_SECONDS = 0.01
@@ -161,8 +161,25 @@ class LiveCall:
         event.set()
 
 
-class ParkingFull(Exception):
+class ParkingFull(ToolError):
     """Too many calls wait for their callers; the text says of whom."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, kind=ErrorKind.EXECUTION_FAILED, retryable=True)
+
+
+class ParkedRound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to one round of a call: its end, or what it asks.
+
+    Attributes:
+        result: The result of a call that is over.
+        questions: The questions of one that is not, by key.
+        handle: The handle by which that call is found again.
+    """
+
+    result: dict[str, Any] | None = None
+    questions: dict[str, Any] | None = None
+    handle: str | None = None
 
 
 class _Parked(msgspec.Struct, eq=False):
@@ -193,7 +210,7 @@ class Parking:
         self._kept_seconds = kept_seconds
         self._parked: dict[str, _Parked] = {}
         self._of_caller: Counter[str] = Counter()
-        self._kept: dict[str, tuple[float, Json | None]] = {}
+        self._kept: dict[str, tuple[float, ParkedRound | None]] = {}
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -216,7 +233,18 @@ class Parking:
         tasks.start_soon(self._watch, handle, parked)
         return handle
 
-    def take(self, handle: str) -> LiveCall | Json:
+    def knows(self, handle: str) -> bool:
+        """Whether a handle is that of a call here, or of a round that was answered here."""
+        return handle in self._parked or handle in self._kept
+
+    def give_up(self, handle: str) -> None:
+        """End a parked call."""
+        parked = self._parked.pop(handle, None)
+        if parked is not None:
+            self._leave(parked)
+            parked.call.scope.cancel()
+
+    def take(self, handle: str) -> LiveCall | ParkedRound:
         """Return a parked call, which is parked no more; or the answer that its round was given before.
 
         Raises:
@@ -233,11 +261,11 @@ class Parking:
         text = "is answered by another request" if until >= anyio.current_time() else "is not waiting any more"
         raise RequestError(f"the call that asked for this input {text}; make the request anew", code=INVALID_PARAMS)
 
-    def keep(self, handle: str, answer: Json) -> None:
+    def keep(self, handle: str, answer: ParkedRound) -> None:
         """Remember the answer to a round, for a request that is repeated because its answer was lost."""
         self._remember(handle, answer)
 
-    def _remember(self, handle: str, answer: Json | None) -> None:
+    def _remember(self, handle: str, answer: ParkedRound | None) -> None:
         now = anyio.current_time()
         self._kept.pop(handle, None)
         self._kept[handle] = (now + self._kept_seconds, answer)

@@ -28,7 +28,8 @@ from toolweave.errors import (
 )
 from toolweave.gateway._caller_stream import CallerStream
 from toolweave.gateway._connections import AskingConnection, AskingConnections
-from toolweave.gateway._parking import LiveCall, Parking, ParkingFull
+from toolweave.gateway._parked_calls import CallIsGone, ParkedCalls
+from toolweave.gateway._parking import LiveCall, ParkedRound
 from toolweave.gateway._routes import Route
 from toolweave.gateway._sealed_state import SealedRound, StateCipher
 from toolweave.hub import Hub
@@ -51,21 +52,13 @@ from toolweave.protocol.eras import (
     passed_capabilities,
     question_for,
 )
-from toolweave.protocol.input_required import (
-    INPUT_REQUIRED,
-    INPUT_RESPONSES,
-    REQUEST_STATE,
-    input_request,
-    input_required,
-)
+from toolweave.protocol.input_required import INPUT_REQUIRED, INPUT_RESPONSES, REQUEST_STATE, input_required
 from toolweave.protocol.json_types import as_object
 from toolweave.protocol.meta import RELATED_TASK, SUBSCRIPTION_ID
 from toolweave.protocol.tasks import declares_tasks, is_task
-from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve._logs import Logs
 from toolweave.serve._request import Json, Request
 from toolweave.serve._request_context import forwarded_meta
-from toolweave.serve._task_spawner import ServingGroups
 from toolweave.tools._mcp import call_result
 from toolweave.tools._result import ToolResult
 
@@ -109,6 +102,14 @@ class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return 1 if self.resumed is None else self.resumed.number + 1
 
     @property
+    def repeatable(self) -> bool:
+        """Whether it may be made twice: it calls no tool, or one that says that this does no harm."""
+        spec = self.route.spec
+        if self.method != methods.TOOLS_CALL or spec is None:
+            return self.method != methods.TOOLS_CALL
+        return spec.hint("readOnlyHint") is True or spec.hint("idempotentHint") is True
+
+    @property
     def answers(self) -> Json:
         """The answers that came with the request, by key.
 
@@ -148,8 +149,7 @@ class Relay:
         logs: Knows which log messages a caller wants.
         cipher: Seals the state of rounds of input.
         connections: The connections to legacy upstreams that may ask.
-        parking: The calls that wait for their callers.
-        groups: The task groups of calls that outlive a request.
+        parked: The calls that wait for their callers.
     """
 
     def __init__(
@@ -159,15 +159,13 @@ class Relay:
         logs: Logs,
         cipher: StateCipher,
         connections: AskingConnections,
-        parking: Parking,
-        groups: ServingGroups,
+        parked: ParkedCalls,
     ) -> None:
         self._hub = hub
         self._logs = logs
         self._cipher = cipher
         self._connections = connections
-        self._parking = parking
-        self._groups = groups
+        self._parked = parked
 
     def resumed(self, request: Request) -> SealedRound | None:
         """Return the round of input that a request continues, or None when it begins.
@@ -328,23 +326,35 @@ class Relay:
 
     async def _kept(self, call: RelayedCall, lease: Lease, able: Json) -> Json:
         """Begin a call that may be parked, or go on with one."""
-        resumed, answers = call.resumed, call.answers
-        if resumed is not None and resumed.handle is not None:
-            taken = self._parking.take(resumed.handle)
-            if isinstance(taken, dict):
-                return taken
-            live = taken
-            live.stream = call.stream
-            live.answer(answers)
-            result = await self._next_round(call, live)
-            self._parking.keep(resumed.handle, result)
-            return result
+        resumed, answers, caller = call.resumed, call.answers, call.request.client.key
         if resumed is not None and resumed.pages and not _visited(resumed.pages, answers):
             raise ToolError("the user did not consent to visit the page that this request needs", kind=ErrorKind.DENIED)
-        live = LiveCall()
-        live.stream = call.stream
-        self._groups.current().start_soon(live.run, partial(self._live, call, lease, able))
-        return await self._next_round(call, live)
+        try:
+            round_ = None
+            if resumed is not None and resumed.handle is not None:
+                round_ = await self._resumed(call, resumed.handle, answers)
+            if round_ is None:
+                round_ = await self._parked.begin(partial(self._live, call, lease, able), call.stream, caller)
+        except ProtocolError as exc:
+            return self._to_visit(call, exc)
+        return self._shown(call, round_)
+
+    async def _resumed(self, call: RelayedCall, handle: str, answers: Json) -> ParkedRound | None:
+        """Go on with a parked call; None for one that has died and may be made anew.
+
+        Raises:
+            RequestError: It has died, and nobody knows what it did (-32603).
+        """
+        try:
+            return await self._parked.resume(handle, answers, call.stream, call.request.client.key)
+        except CallIsGone:
+            if call.repeatable:
+                return None
+            raise RequestError(
+                f"the process of the gateway in which this request waited has ended, and nobody knows what server "
+                f"{call.route.server!r} did for it: the outcome is unknown",
+                code=INTERNAL_ERROR,
+            ) from None
 
     async def _live(self, call: RelayedCall, lease: Lease, able: Json, live: LiveCall) -> Json:
         async with lease() as asking:
@@ -359,31 +369,15 @@ class Relay:
             forwarded = call.forwarded(None, sole=True, on_progress=progress, on_news=live.news)
             return await asking.connection.forward(forwarded)
 
-    async def _next_round(self, call: RelayedCall, live: LiveCall) -> Json:
-        """Wait until the call has ended, or asks; then it is parked and the questions are the result."""
+    def _shown(self, call: RelayedCall, round_: ParkedRound) -> Json:
+        """Return a round as the result of the request."""
+        if round_.handle is None:
+            return round_.result or {}
+        state = SealedRound(server=call.route.server, number=call.number, handle=round_.handle)
         try:
-            await live.settled()
-            return live.outcome() if live.over else self._park(call, live)
-        except ProtocolError as exc:
-            return self._to_visit(call, exc)
-        except BaseException:  # the caller broke the request off: a call that nobody can come back to
-            live.scope.cancel()
-            raise
-
-    def _park(self, call: RelayedCall, live: LiveCall) -> Json:
-        questions = {
-            key: input_request(question.method, question_for(question.method, question.params, MODERN_VERSION))
-            for key, question in live.questions.items()
-        }
-        try:
-            handle = self._parking.park(live, call.request.client.key, self._groups.current())
-        except ParkingFull as exc:
-            raise ToolError(str(exc), kind=ErrorKind.EXECUTION_FAILED, retryable=True) from None
-        round_ = SealedRound(server=call.route.server, number=call.number, handle=handle)
-        try:
-            return input_required(questions, self._cipher.seal(call.request, round_))
+            return input_required(round_.questions or {}, self._cipher.seal(call.request, state))
         except RequestError:
-            self._parking.take(handle)
+            self._parked.give_up(round_.handle)
             raise
 
     def _to_visit(self, call: RelayedCall, exc: ProtocolError) -> Json:

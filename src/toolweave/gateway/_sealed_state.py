@@ -1,6 +1,6 @@
 """State of upstreams on its way through callers: encrypted, and bound to the request that it belongs to.
 
-A token is `g1.KEY.` and AES-256-GCM, in base64url, over the upstream's name, its own state, and where its call waits.
+A token is sealed (`_sealing.py`) over the upstream's name, its own state, and where its call waits.
 The method, the name and the arguments of the request, its caller and the view of the gateway are authenticated with it:
 a state that comes back with anything else does not open. It is not single use; what must be, such as a parked call, is
 so by its handle (specification 2026-07-28, basic/utilities/mrtr: `requestState` is attacker-controlled).
@@ -8,24 +8,17 @@ so by its handle (specification 2026-07-28, basic/utilities/mrtr: `requestState`
 
 from __future__ import annotations
 
-import binascii
-import secrets
 import time
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from toolweave.errors import RequestError
+from toolweave.gateway._sealing import SealingKeys
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.input_required import REQUEST_STATE
 from toolweave.serve._request import Request
 from toolweave.serve._request_state import TTL_SECONDS, request_binding
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 __all__ = ["MOST_ROUNDS", "SealedRound", "StateCipher"]
 
@@ -33,8 +26,6 @@ MOST_ROUNDS = 20
 """Rounds of input of one request."""
 _MOST_STATE = 256 * 1024
 """The longest state of an upstream that is carried, in bytes."""
-_LEAST_KEY_BYTES = 32
-_NONCE_BYTES = 12
 _PREFIX = "g1"
 
 
@@ -80,14 +71,7 @@ class StateCipher:
         ttl: float = TTL_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        given = [secrets.token_bytes(_LEAST_KEY_BYTES)] if keys is None else keys
-        raw = [key.encode() if isinstance(key, str) else key for key in given]
-        if not raw or any(len(key) < _LEAST_KEY_BYTES for key in raw):
-            raise ValueError(f"state_keys wants secrets of at least {_LEAST_KEY_BYTES} bytes, the newest first")
-        derived = [sha256(b"toolweave gateway state\n" + key).digest() for key in raw]
-        self._keys: Mapping[str, bytes] = {sha256(key).hexdigest()[:8]: key for key in derived}
-        self._newest = next(iter(self._keys))
-        self._ciphers: dict[str, AESGCM] = {}
+        self._keys = SealingKeys(keys, "gateway state", _PREFIX)
         self._view = view
         self.ttl = ttl
         self._clock = clock
@@ -103,9 +87,7 @@ class StateCipher:
         if what.number > MOST_ROUNDS:
             raise _refused(f"server {what.server!r} still asks for input after {MOST_ROUNDS} rounds: given up")
         payload = msgspec.json.encode(msgspec.structs.replace(what, until=self._clock() + self.ttl))
-        nonce = secrets.token_bytes(_NONCE_BYTES)
-        sealed = nonce + self._cipher(self._newest).encrypt(nonce, payload, self._bound(request))
-        return f"{_PREFIX}.{self._newest}.{urlsafe_b64encode(sealed).rstrip(b'=').decode()}"
+        return self._keys.seal(payload, self._bound(request))
 
     def open(self, request: Request, token: object) -> SealedRound:
         """Return what a state holds.
@@ -114,38 +96,17 @@ class StateCipher:
             RequestError: It is none of this gateway, was changed, has expired, or belongs to another request, another
                 caller or another view (-32602).
         """
-        opened = self._opened(request, token)
-        if opened is None:
+        payload = self._keys.open(token, self._bound(request))
+        if payload is None:
             raise RequestError(
                 f"{REQUEST_STATE} is not of this request of this caller, or was changed, or sealed with a key that "
                 "this gateway does not have (replicas share their state_keys); make the request anew",
                 code=INVALID_PARAMS,
             )
+        opened = msgspec.json.decode(payload, type=SealedRound)
         if opened.until < self._clock():
             raise RequestError(f"{REQUEST_STATE} has expired; make the request anew", code=INVALID_PARAMS)
         return opened
-
-    def _opened(self, request: Request, token: object) -> SealedRound | None:
-        from cryptography.exceptions import InvalidTag  # a gateway that asks nothing does without it
-
-        prefix, _, rest = token.partition(".") if isinstance(token, str) else ("", "", "")
-        name, _, text = rest.partition(".")
-        if prefix != _PREFIX or name not in self._keys:
-            return None
-        try:
-            sealed = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-            payload = self._cipher(name).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], self._bound(request))
-        except (binascii.Error, ValueError, InvalidTag):
-            return None
-        return msgspec.json.decode(payload, type=SealedRound)
-
-    def _cipher(self, name: str) -> AESGCM:
-        cipher = self._ciphers.get(name)
-        if cipher is None:
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # as above
-
-            cipher = self._ciphers[name] = AESGCM(self._keys[name])
-        return cipher
 
     def _bound(self, request: Request) -> bytes:
         """Return what is authenticated with a state."""

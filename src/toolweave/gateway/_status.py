@@ -72,6 +72,8 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
         config: `"loaded"`, or `"kept"` when the last change of the file was refused.
         generation: The number of the config in use; it grows with each change.
         missing: The state of each required upstream that is not ready.
+        shared: `"ready"`, or `"away"` while what replicas share cannot be reached, without which calls and lists go
+            on; None where nothing is shared.
     """
 
     ready: bool
@@ -79,6 +81,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     config: str
     generation: int
     missing: Mapping[str, str]
+    shared: str | None = None
 
 
 class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +113,13 @@ class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def readiness(
-    hub: Hub, required: tuple[str, ...], *, draining: bool, problem: str | None, generation: int
+    hub: Hub,
+    required: tuple[str, ...],
+    *,
+    draining: bool,
+    problem: str | None,
+    generation: int,
+    shared: str | None = None,
 ) -> Readiness:
     """Return whether a gateway is ready: each required upstream has shaken hands, and its tools are known."""
     states = hub.states()
@@ -119,7 +128,9 @@ def readiness(
     }
     config = "loaded" if problem is None else "kept"
     ready = not missing and not draining
-    return Readiness(ready=ready, draining=draining, config=config, generation=generation, missing=missing)
+    return Readiness(
+        ready=ready, draining=draining, config=config, generation=generation, missing=missing, shared=shared
+    )
 
 
 def upstream_statuses(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolweave.middleware._redaction import Redaction
     from toolweave.middleware._selection import OfferSelection
     from toolweave.middleware._sizes import SizeLimits
+    from toolweave.middleware._store_limits import StoreLimits
     from toolweave.middleware._timing import Timing
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Redaction",
     "ResponseCache",
     "SizeLimits",
+    "StoreLimits",
     "Timing",
     "UserApproval",
     "middleware_from_config",
@@ -53,6 +55,7 @@ __getattr__, __dir__ = lazy_exports(
         "_redaction": ("Redaction",),
         "_selection": ("OfferSelection",),
         "_sizes": ("SizeLimits",),
+        "_store_limits": ("StoreLimits",),
         "_timing": ("Timing",),
     },
 )

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, cast, get_type_hints
+from typing import Any, NamedTuple, cast, get_type_hints
 
 import msgspec
 
 from toolweave.config._validation import check_object, check_text, kind_of
 from toolweave.errors import ConfigError
+from toolweave.middleware._store_limits import StoreLimits
 from toolweave.protocol.value import Value
 from toolweave.serve._request import Middleware
+from toolweave.state import Store
 
 __all__ = ["middleware_from_config"]
 
@@ -34,6 +36,7 @@ def middleware_from_config(
     *,
     where: str = "gateway.middleware",
     state_keys: Sequence[str | bytes] | None = None,
+    store: Store | None = None,
 ) -> tuple[Middleware, ...]:
     """Return the middleware of a list in a config file, outermost first.
 
@@ -45,6 +48,7 @@ def middleware_from_config(
         entries: The list as the file has it.
         where: The place of the list in the file, for errors.
         state_keys: Secrets that sign the state of approvals, the newest first, shared by all replicas.
+        store: Where rates and budgets are counted together with other processes; by default in this one.
 
     Raises:
         ConfigError: A name or an option is unknown, or a value is wrong; `field` is the place.
@@ -52,10 +56,26 @@ def middleware_from_config(
     if not isinstance(entries, list | tuple):
         raise ConfigError(f"{where!r} must be a list of middleware, not {kind_of(entries)}", field=where)
     listed = cast("Sequence[Any]", entries)
-    return tuple(_made(entry, f"{where}[{place}]", state_keys) for place, entry in enumerate(listed))
+    shared = _Shared(state_keys, store)
+    return tuple(_made(entry, f"{where}[{place}]", shared) for place, entry in enumerate(listed))
 
 
-def _made(entry: Any, where: str, state_keys: Sequence[str | bytes] | None) -> Middleware:
+class _Shared(NamedTuple):
+    """The part of middleware that replicas share."""
+
+    state_keys: Sequence[str | bytes] | None
+    store: Store | None
+
+    def ports(self, name: str, where: str) -> Mapping[str, Any]:
+        """Return what middleware of a name is given beside its options."""
+        if name == "approval" and self.state_keys is not None:
+            return {"state_keys": tuple(self.state_keys)}
+        if name in ("budget", "rate_limit") and self.store is not None:
+            return {"store": StoreLimits(self.store, name=where)}
+        return {}
+
+
+def _made(entry: Any, where: str, shared: _Shared) -> Middleware:
     options = dict(check_object(entry, where))
     if "name" not in options:
         raise ConfigError(f"{where!r} needs a 'name', one of {', '.join(_KINDS)}", field=where)
@@ -68,8 +88,7 @@ def _made(entry: Any, where: str, state_keys: Sequence[str | bytes] | None) -> M
         raise ConfigError(f"'{where}.name': no middleware is called {name!r}; {meant}", field=f"{where}.name")
     module, kind_name = _KINDS[name]
     kind: type[Value] = getattr(import_module(f"toolweave.middleware.{module}"), kind_name)
-    ports = {"state_keys": tuple(state_keys)} if name == "approval" and state_keys is not None else {}
-    return _built(kind, options, ports, where=f"{where} ({name})")
+    return _built(kind, options, shared.ports(name, where), where=f"{where} ({name})")
 
 
 def _built(kind: type[Value], options: Mapping[Any, Any], ports: Mapping[str, Any], *, where: str) -> Any:

@@ -27,11 +27,15 @@ _COURTESY_SECONDS = 1.0
 
 
 class PendingRequests:
-    """Sends requests to one client and matches its answers, by ids that are unique for the client."""
+    """Sends requests to one client and matches its answers, by ids that are unique for the client.
 
-    def __init__(self) -> None:
+    Args:
+        first: The first id.
+    """
+
+    def __init__(self, first: int = 1) -> None:
         self._answers: dict[int, asyncio.Future[Json]] = {}
-        self._ids = itertools.count(1)
+        self._ids = itertools.count(first)
         self._over = False
 
     async def ask(self, method: str, params: Mapping[str, Any], send: Callable[[bytes], Awaitable[None]]) -> Json:
@@ -55,6 +59,10 @@ class PendingRequests:
             raise
         finally:
             del self._answers[key]
+
+    def waits_for(self, message: StrictMessage) -> bool:
+        """Whether an answer is that to a request of this process."""
+        return isinstance(message.id, int) and message.id in self._answers
 
     def take(self, message: StrictMessage) -> None:
         """Hand an answer of the client to the request it belongs to; one that nobody waits for is dropped."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,9 +16,13 @@ from toolweave.cli._screen import answer, answer_json, note, show
 from toolweave.cli._serve.listen import LOOPBACK, listening, secret_in, state_keys_in, token_auth
 
 if TYPE_CHECKING:
+    from toolweave.cli._serve.workers import WorkerSettings
     from toolweave.gateway import GatewayAdmin, GatewayManager, UpstreamStatus
 
 __all__ = ["COMMAND", "AdminTarget", "add", "list_servers", "reload", "remove", "run_gateway", "status"]
+
+HTTP_END_SECONDS = 30.0
+"""Seconds that calls have to finish when a gateway ends."""
 
 _HELP = """Serve a config as one gateway that follows it while it runs.
 
@@ -90,6 +94,14 @@ class GatewayRunOptions:
         str | None,
         Option("--state-keys-env", metavar="VAR", help="The variable with the keys that replicas share."),
     ] = None
+    workers: Annotated[
+        int, Option("--workers", metavar="NUMBER", minimum=1, help="How many processes serve the port.")
+    ] = 1
+    redis_env: Annotated[
+        str | None,
+        Option("--redis-env", metavar="VAR", help="The variable with the URL of the Redis that replicas share."),
+    ] = None
+    as_worker: Annotated[bool, Option("--as-worker", hidden=True)] = False
     allow_host: Annotated[
         tuple[str, ...],
         Option("--allow-host", metavar="HOST", help="A name the gateway is reached by; may be repeated."),
@@ -123,6 +135,14 @@ def run_gateway(options: GatewayRunOptions) -> ExitCode:
     from toolweave.cli._log import log_to_screen  # imports are late: --help imports this module
 
     with log_to_screen(verbose=options.verbose, failures=True):
+        if options.as_worker:
+            from toolweave.cli._serve.workers import take_settings
+
+            settings = take_settings()
+            _serve_http(_manager(options, settings), options, str(options.http), settings)
+            return ExitCode.OK
+        if options.workers > 1:
+            return _serve_with_workers(options, str(options.http))
         manager = _manager(options)
         if options.http is None:
             from toolweave.serve._runners import run_blocking
@@ -141,6 +161,9 @@ def _check(options: GatewayRunOptions) -> None:
         "--token-env": options.token_env is not None,
         "--admin-token-env": options.admin_token_env is not None,
         "--state-keys-env": options.state_keys_env is not None,
+        "--redis-env": options.redis_env is not None,
+        "--workers": options.workers > 1,
+        "--as-worker": options.as_worker,
         "--allow-host": bool(options.allow_host),
         "--rest": options.rest,
         "--metrics": options.metrics,
@@ -150,14 +173,28 @@ def _check(options: GatewayRunOptions) -> None:
     for name, given in only_http.items():
         if given and not over_http:
             raise CommandError(f"{name} goes with --http")
+    if options.redis_env is not None and options.state_keys_env is None:
+        raise CommandError("replicas that share a Redis need the same state keys: --state-keys-env VAR")
     if options.as_json and not over_http:
         raise CommandError("over stdio, standard output carries the protocol; --json goes with --http")
 
 
-def _manager(options: GatewayRunOptions) -> GatewayManager:
+def _replicas(options: GatewayRunOptions, keys: tuple[str, ...] | None, worker: WorkerSettings | None) -> Any:
+    """Return what this process shares with others; None where that is nothing, or what the config names."""
+    if keys is None or (worker is None and options.redis_env is None):
+        return None
+    from toolweave.cli._serve.gateway_workers import replicas_of  # late, as above
+
+    redis = None if options.redis_env is None else secret_in(options.redis_env, "--redis-env")
+    return replicas_of(keys, redis=redis, worker=worker, config=options.config)
+
+
+def _manager(options: GatewayRunOptions, worker: WorkerSettings | None = None) -> GatewayManager:
     from toolweave.gateway import GatewayManager, GatewayOptions  # late, as above
 
     keys = None if options.state_keys_env is None else tuple(state_keys_in(options.state_keys_env))
+    if worker is not None:
+        keys = tuple(worker.state_keys)
     manager = GatewayManager(
         options.config,
         GatewayOptions(
@@ -168,6 +205,7 @@ def _manager(options: GatewayRunOptions) -> GatewayManager:
             tracing=options.trace,
             watch=not options.no_watch,
             state_keys=keys,
+            replicas=_replicas(options, keys, worker),
         ),
     )
     loaded = manager.config.servers
@@ -176,29 +214,32 @@ def _manager(options: GatewayRunOptions) -> GatewayManager:
     return manager
 
 
-def _serve_http(manager: GatewayManager, options: GatewayRunOptions, where: str) -> None:
-    from toolweave.gateway import keep_token, new_token  # late, as above
-    from toolweave.serve._http.uvicorn_server import serve_http
+def _serve_http(
+    manager: GatewayManager, options: GatewayRunOptions, where: str, worker: WorkerSettings | None = None
+) -> None:
+    from toolweave.serve._http.uvicorn_server import serve_http  # late, as above
     from toolweave.serve._runners import run_blocking
 
     host, port = listening(where)
-    own = options.admin_token_env is None and host in LOOPBACK
-    token = new_token() if own else None
-    if options.admin_token_env is not None:
-        token = secret_in(options.admin_token_env, "--admin-token-env")
+    own = worker is None and options.admin_token_env is None and host in LOOPBACK
+    token = _admin_token(options, host) if worker is None else worker.admin_token
+    port = port if worker is None else worker.port
     app = manager.asgi_app(host=host, admin_token=token, **_http_settings(options, host))
     with ExitStack() as stack:
 
         def started(base: str) -> None:
             if own and token is not None:
-                try:
-                    stack.enter_context(keep_token(int(base.rpartition(":")[2]), token))
-                except OSError as error:
-                    note(f"warning: the admin token cannot be kept for commands of this machine: {error}")
-            _tell(manager, base, as_json=options.as_json)
+                stack.enter_context(_kept(int(base.rpartition(":")[2]), token))
+            facts = _facts(manager, base)
+            if worker is None:
+                _tell(facts, as_json=options.as_json)
+            else:
+                from toolweave.cli._serve.workers import say_ready
+
+                say_ready(facts)
 
         async def serve() -> None:
-            await serve_http(app, host=host, port=port, on_started=started)
+            await serve_http(app, host=host, port=port, on_started=started, reuse_port=worker is not None)
 
         try:
             run_blocking(serve, name="run_http", instead="serve_http")
@@ -224,20 +265,71 @@ def _http_settings(options: GatewayRunOptions, host: str) -> dict[str, Any]:
     return settings
 
 
-def _tell(manager: GatewayManager, base: str, *, as_json: bool) -> None:
+def _admin_token(options: GatewayRunOptions, host: str) -> str | None:
+    """Return the token of the admin API: that of the variable, a new one on loopback, else none."""
+    from toolweave.gateway import new_token  # late, as above
+
+    if options.admin_token_env is not None:
+        return secret_in(options.admin_token_env, "--admin-token-env")
+    return new_token() if host in LOOPBACK else None
+
+
+def _facts(manager: GatewayManager, base: str) -> dict[str, Any]:
+    """Return what is told of a gateway that has started."""
+    paths = {one.name: base + one.path for one in manager.status().virtual}
+    tools = len(manager.hub.snapshot())
+    return {"url": f"{base}/mcp", "base": base, "name": manager.name, "tools": tools, "virtual": paths}
+
+
+def _tell(facts: Mapping[str, Any], *, as_json: bool, workers: int = 1) -> None:
     from toolweave.cli._screen import announce  # late, as above
 
-    tools, virtual = len(manager.hub.snapshot()), manager.status().virtual
     if as_json:
         from toolweave.cli._render.text import safe_json
 
-        paths = {one.name: base + one.path for one in virtual}
-        said = {"url": f"{base}/mcp", "base": base, "name": manager.name, "tools": tools, "virtual": paths}
-        answer(safe_json(said, indent=None))
+        answer(safe_json(facts, indent=None))
         return
+    tools, paths = facts["tools"], [url.removeprefix(facts["base"]) for url in facts["virtual"].values()]
     counted = f"{tools} tool{'s' * (tools != 1)}"
-    views = (f"virtual servers: {', '.join(one.path for one in virtual)}",) if virtual else ()
-    announce(manager.name, f"{base}/mcp", counted, *views, "Ctrl-C stops it")
+    views = (f"virtual servers: {', '.join(paths)}",) if paths else ()
+    several = (f"{workers} workers",) if workers > 1 else ()
+    announce(facts["name"], facts["url"], counted, *views, *several, "Ctrl-C stops it")
+
+
+def _serve_with_workers(options: GatewayRunOptions, where: str) -> ExitCode:
+    """Serve a port with several processes."""
+    from toolweave.cli._serve.gateway_workers import ServedByWorkers  # late, as above
+
+    host, _ = listening(where)
+    served = ServedByWorkers(
+        config=options.config,
+        names=options.server,
+        where=where,
+        workers=options.workers,
+        state_keys=None if options.state_keys_env is None else state_keys_in(options.state_keys_env),
+        redis=None if options.redis_env is None else secret_in(options.redis_env, "--redis-env"),
+        admin_token=_admin_token(options, host),
+        metrics=options.metrics,
+        end_seconds=options.drain + HTTP_END_SECONDS,
+    )
+    own = options.admin_token_env is None and served.admin_token is not None
+    return served.run(
+        keep=_kept if own else None,
+        tell=lambda facts: _tell(facts, as_json=options.as_json, workers=options.workers),
+    )
+
+
+@contextmanager
+def _kept(port: int, token: str) -> Generator[None]:
+    """Keep the admin token for commands of this machine, where that is possible."""
+    from toolweave.gateway import keep_token  # late, as above
+
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(keep_token(port, token))
+        except OSError as error:
+            note(f"warning: the admin token cannot be kept for commands of this machine: {error}")
+        yield
 
 
 # commands for a gateway that runs

@@ -23,6 +23,7 @@ import anyio.abc
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._runner import run
 from toolweave.cli._screen import note
+from toolweave.cli._serve.processes import own_command
 from toolweave.cli._serve.relay import ReloadRelay
 
 __all__ = ["Sources", "supervise"]
@@ -116,7 +117,7 @@ def _command(*, http: str | None = None) -> list[str]:
     if http is not None:
         place = next(number for number, word in enumerate(words) if word.partition("=")[0] == "--http")
         words[place : place + (1 if "=" in words[place] else 2)] = ["--http", http]
-    return [sys.executable, *(["-P"] if sys.flags.safe_path else []), "-m", "toolweave", *words]
+    return own_command(words)
 
 
 def _env() -> dict[str, str]:

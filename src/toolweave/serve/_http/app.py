@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -32,6 +32,7 @@ from toolweave.serve._http.guard import AppRoute, Guard, Paths
 from toolweave.serve._http.legacy import LegacyHttp
 from toolweave.serve._http.origins import Origins
 from toolweave.serve._http.response import ResponseLimits
+from toolweave.serve._http.session_peers import SessionPeers
 from toolweave.serve._http.sessions import HttpSessions
 from toolweave.serve._request import ChangeSubscriptions, FindOffers
 from toolweave.serve._task_spawner import SpawnsTasks, TaskSpawner
@@ -163,6 +164,7 @@ class ServedEndpoint:
         tool_schema: Returns a tool's input schema by name; used to find tools that mirror arguments into headers.
         on_drain: Called when the shutdown begins, to end idle streams; may be async.
         auth: The authorization of its server, which counts only where its app has it.
+        peers: The other processes that serve the same sessions of legacy clients, or None.
     """
 
     endpoint: Endpoint
@@ -172,6 +174,7 @@ class ServedEndpoint:
     tool_schema: Callable[[str], Mapping[str, Any] | None] | None = None
     on_drain: Sequence[Callable[[], object]] = ()
     auth: TokenAuth | None = None
+    peers: SessionPeers | None = None
 
 
 class HttpApp:
@@ -309,7 +312,7 @@ class HttpApp:
             if sessions is not None:
                 tasks.start_soon(sessions.end_idle)
             spawner = TaskSpawner(tasks)
-            dispatcher = build.dispatcher(served, sessions, spawner)
+            dispatcher = stack.enter_context(build.dispatcher(served, sessions, spawner, path))
             answering = (served, dispatcher, sessions)
             self._served.append(answering)
             base = "" if served is build.served else path
@@ -428,8 +431,11 @@ class _AppParts:
         store, retry = settings.event_store, settings.retry_interval
         return HttpSessions(limits.sessions, limits.session_idle_seconds, store=store, retry=retry)
 
-    def dispatcher(self, served: ServedEndpoint, sessions: HttpSessions | None, spawner: SpawnsTasks) -> HttpDispatcher:
-        """Make what answers the requests of both eras."""
+    @contextmanager
+    def dispatcher(
+        self, served: ServedEndpoint, sessions: HttpSessions | None, spawner: SpawnsTasks, path: str
+    ) -> Generator[HttpDispatcher]:
+        """Make what answers the requests of both eras at a path; for the block it hears of sessions elsewhere."""
         streams = not self.settings.json_response
         legacy = LegacyHttp(
             served.endpoint,
@@ -438,8 +444,10 @@ class _AppParts:
             bounds=self._bounds,
             conversations=served.conversations,
             streams=streams,
+            peers=served.peers,
+            path=path,
         )
-        return HttpDispatcher(
+        dispatcher = HttpDispatcher(
             served.endpoint,
             legacy,
             spawner,
@@ -448,6 +456,9 @@ class _AppParts:
             bounds=self._bounds,
             streams=streams,
         )
+        shared = served.peers if sessions is not None else None
+        with nullcontext() if shared is None else shared.serving(path, legacy.deliver):
+            yield dispatcher
 
     def rest(
         self, served: ServedEndpoint, dispatcher: HttpDispatcher, spawner: SpawnsTasks, base: str

@@ -7,8 +7,8 @@ otherwise, or whenever events are kept so that it can be resumed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from toolweave.serve._envelope import client_of_handshake
 from toolweave.serve._http.asgi import Receive, Scope, Send, VisibleHeaders, respond
 from toolweave.serve._http.events import EventStream, replay
 from toolweave.serve._http.response import EventResponse, PostResponse, ResponseLimits, respond_error, respond_json
+from toolweave.serve._http.session_peers import REMEMBERED, SessionPeers
 from toolweave.serve._http.sessions import HttpSession, HttpSessions
 from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request
 from toolweave.serve._task_spawner import SpawnsTasks
@@ -72,6 +73,8 @@ class LegacyHttp:
         bounds: The limits of a response.
         conversations: Notified of every session.
         streams: Whether responses may be event streams.
+        peers: The other processes that serve the same sessions, or None.
+        path: The path of the endpoint, for them.
     """
 
     def __init__(
@@ -83,6 +86,8 @@ class LegacyHttp:
         bounds: ResponseLimits,
         conversations: ChangeSubscriptions | None = None,
         streams: bool = True,
+        peers: SessionPeers | None = None,
+        path: str = "",
     ) -> None:
         self._endpoint = endpoint
         self._tasks = tasks
@@ -90,6 +95,8 @@ class LegacyHttp:
         self._bounds = bounds
         self._conversations = conversations
         self._streams = streams
+        self._peers = peers
+        self._path = path
         self._store = None if sessions is None else sessions.store
         self._retry = None if sessions is None else sessions.retry
         self._listening: set[anyio.CancelScope] = set()
@@ -107,7 +114,7 @@ class LegacyHttp:
         """Serve one message; its headers were checked."""
         try:
             if message.is_answer or (message.id is msgspec.UNSET and message.method is not msgspec.UNSET):
-                await self._take(message, self._session(scope), send)
+                await self._take(message, await self._session(scope), send)
             elif message.method is msgspec.UNSET or message.id is None or message.id is msgspec.UNSET:
                 what = "'id' must be a string or an integer" if message.id is None else "it has no 'method'"
                 key = None if message.id is msgspec.UNSET else message.id
@@ -116,28 +123,32 @@ class LegacyHttp:
                 await self._initialize(message.id, message.params or {}, scope, send)
             else:
                 request = _Post(message.id, message.method, message.params or {}, scope, receive, send, work)
-                await self._request(request, self._session(scope))
+                await self._request(request, await self._session(scope))
         except _Refused as exc:
             await respond_error(send, exc.status, None, exc.error)
 
     async def _take(self, message: StrictMessage, session: HttpSession | None, send: Send) -> None:
         """Acknowledge a notification or an answer, and act on it."""
+        if session is not None and self._peers is not None and not _is_for(session, message):
+            await self._to_peers(self._peers.forward(session.id, message))
         await respond(send, 202, headers=[] if session is None else [session.header])
-        if session is None:
-            return
+        if session is not None:
+            self._act(session, message)
+
+    def _act(self, session: HttpSession, message: StrictMessage) -> None:
+        """Act on a notification or an answer; what is for no request of this process does nothing."""
         if message.is_answer:
             session.pending.take(message)
         elif message.method == methods.NOTIFICATIONS_INITIALIZED:
             session.join(self._conversations)
         elif message.method == methods.NOTIFICATIONS_CANCELLED:
-            key: Any = (message.params or {}).get("requestId")
-            call = session.running.get(key) if isinstance(key, int | str) and not isinstance(key, bool) else None
+            call = _cancelled(session, message)
             if call is not None:
                 call.cancel()
 
     async def _initialize(self, key: RequestId, params: Mapping[str, Any], scope: Scope, send: Send) -> None:
         """Answer a handshake; a successful one begins a session, or the session anew that it names."""
-        session = self._new_session(scope)
+        session = await self._new_session(scope)
         client = Client(version="", principal=principal(scope), identity=identity_of(scope))
         request = Request(methods.INITIALIZE, params, client, _Mute(), key, VisibleHeaders(scope["headers"]))
         try:
@@ -152,7 +163,15 @@ class LegacyHttp:
             return
         headers: Sequence[tuple[bytes, bytes]] = ()
         if session is not None and self._sessions is not None:
-            session.client = client_of_handshake(params, result, conversation=session.name, principal=session.principal)
+            session.client = session.latest = client_of_handshake(
+                params, result, conversation=session.name, principal=session.principal
+            )
+            if self._peers is not None and _SESSION not in dict(scope["headers"]):
+                try:
+                    session.id = self._peers.issue(session.client, self._path)
+                except RequestError as exc:
+                    await respond_error(send, 200, key, exc)
+                    return
             self._sessions.add(session)
             headers = [session.header]
         await respond_json(send, 200, body, headers)
@@ -169,9 +188,7 @@ class LegacyHttp:
         elif post.id in session.running:
             raise _Refused(400, "Invalid request: a request with this id is still running")
         else:
-            client, identity = session.client, identity_of(post.scope)
-            if identity is not None:  # each request has a token of its own, and one may be enough for more
-                client = replace(client, may=may_of(post.scope), identity=identity)
+            client = _client(session, post.scope)
         with nullcontext() if session is None else session.used() as release:
             await self._run(post, client, session, release)
 
@@ -201,7 +218,7 @@ class LegacyHttp:
                     response.join(session, stream, release)
                     if stream is not None and client.version >= POLLING_VERSION:
                         await stream.prime(self._retry)
-                await response.fill(self._endpoint.answer(request))
+                await response.fill(self._answer(request, session))
             if call.cancelled_caught:
                 await response.cut_off(session is not None and session.ended)
         finally:
@@ -213,6 +230,14 @@ class LegacyHttp:
                 with anyio.move_on_after(_LAST_SECONDS, shield=True):
                     await response.broken_off()
 
+    async def _answer(self, request: Request, session: HttpSession | None) -> Json:
+        """Answer a request; other processes hear of what its session is to remember."""
+        result = await self._endpoint.answer(request)
+        if session is not None and self._peers is not None and request.method in REMEMBERED:
+            noted = StrictMessage("2.0", method=request.method, params=dict(request.params))
+            await self._peers.remember(session.id, noted)
+        return result
+
     # the streams of a session
 
     async def get(self, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope) -> None:
@@ -221,7 +246,7 @@ class LegacyHttp:
         try:
             if not _takes_events(headers.get(b"accept", b"")):
                 raise _Refused(406, "Not Acceptable: Client must accept text/event-stream")
-            session = self._session(scope)
+            session = await self._session(scope)
             after = "" if self._store is None else headers.get(_RESUME, b"").decode("latin-1")
             if session is not None and not after and session.notifications.carried:
                 raise _Refused(409, "Conflict: Only one SSE stream is allowed per session")
@@ -231,6 +256,7 @@ class LegacyHttp:
         if session is None:
             await respond(send, 405, "Method Not Allowed", _POST_ONLY)
             return
+        _client(session, scope)
         response = EventResponse(receive, send, work, self._bounds, [session.header])
         if not after:
             session.notifications.carry(response)  # before anything is awaited: a second request is refused from now on
@@ -271,7 +297,7 @@ class LegacyHttp:
     async def delete(self, scope: Scope, send: Send) -> None:
         """End a session."""
         try:
-            session = self._session(scope)
+            session = await self._session(scope)
         except _Refused as exc:
             await respond_error(send, exc.status, None, exc.error)
             return
@@ -279,11 +305,17 @@ class LegacyHttp:
             await respond(send, 405, "Method Not Allowed", _POST_ONLY)
             return
         self._sessions.remove(session)
+        if self._peers is not None:
+            try:
+                await self._to_peers(self._peers.end(session.id))
+            except _Refused as exc:
+                await respond_error(send, exc.status, None, exc.error)
+                return
         await respond(send, 200)
 
     # sessions
 
-    def _session(self, scope: Scope) -> HttpSession | None:
+    async def _session(self, scope: Scope) -> HttpSession | None:
         """Return the session that a request names; None on a stateless endpoint.
 
         Raises:
@@ -296,10 +328,12 @@ class LegacyHttp:
             raise _Refused(400, "Bad Request: Missing session ID")
         session = self._sessions.find(named.decode("latin-1"), principal(scope))
         if session is None:
+            session = await self._restored(self._sessions, named.decode("latin-1"), scope)
+        if session is None:
             raise _Refused(404, "Session not found")
         return session
 
-    def _new_session(self, scope: Scope) -> HttpSession | None:
+    async def _new_session(self, scope: Scope) -> HttpSession | None:
         """Return the session for a handshake; None on a stateless endpoint.
 
         Raises:
@@ -308,10 +342,83 @@ class LegacyHttp:
         if self._sessions is None:
             return None
         if _SESSION in dict(scope["headers"]):
-            return self._session(scope)
-        if self._sessions.full:
+            return await self._session(scope)
+        if not self._sessions.make_room(forget=self._peers is not None):
             raise _Refused(503, "Too many open sessions", code=INTERNAL_ERROR)
         return HttpSession(principal(scope), self._tasks, self._sessions.store)
+
+    # sessions of other processes
+
+    async def _restored(self, sessions: HttpSessions, session_id: str, scope: Scope) -> HttpSession | None:
+        """Return a session that began in another process, with what it remembers; None if there is none."""
+        owner = principal(scope)
+        found = None if self._peers is None else await self._peers.restore(session_id, owner, self._path)
+        there = sessions.find(session_id, owner)  # another of its requests may have been faster
+        if found is None or there is not None:
+            return there
+        stale = sessions.by_id(session_id)  # unused for too long, and not swept yet
+        if stale is not None:
+            sessions.remove(stale)
+        if not sessions.make_room(forget=True):
+            raise _Refused(503, "Too many open sessions", code=INTERNAL_ERROR)
+        session = HttpSession(owner, self._tasks, sessions.store)
+        session.become(session_id, found.client)
+        sessions.add(session)
+        session.join(self._conversations)
+        client = _client(session, scope)
+        for message in found.memory:
+            await self._recall(message, client)
+        return session
+
+    async def _recall(self, message: StrictMessage, client: Client) -> None:
+        """Remember here what a session remembers elsewhere."""
+        if isinstance(message.method, str):
+            with suppress(RequestError):  # an upstream that is away costs this, not the session
+                await self._endpoint.answer(Request(message.method, message.params or {}, client, _Mute(), 0))
+
+    async def deliver(self, session_id: str, message: StrictMessage | None) -> None:
+        """Act on what another process tells of a session; see `session_peers.Deliver`."""
+        session = None if self._sessions is None else self._sessions.by_id(session_id)
+        if session is None or self._sessions is None:
+            return
+        if message is None:
+            self._sessions.remove(session)
+        elif message.method in REMEMBERED:
+            await self._recall(message, session.latest)
+        else:
+            self._act(session, message)
+
+    async def _to_peers(self, telling: Awaitable[None]) -> None:
+        """Wait until other processes have been told of something.
+
+        Raises:
+            _Refused: They cannot be told now (503).
+        """
+        try:
+            await telling
+        except RequestError as exc:
+            raise _Refused(503, exc.message, code=exc.code) from None
+
+
+def _client(session: HttpSession, scope: Scope) -> Client:
+    """Return the client of a session as this request shows it: each has a token of its own, which may allow more."""
+    identity = identity_of(scope)
+    if identity is not None:
+        session.latest = replace(session.client, may=may_of(scope), identity=identity)
+    return session.latest
+
+
+def _cancelled(session: HttpSession, message: StrictMessage) -> anyio.CancelScope | None:
+    """Return the running request that a notification cancels, or None."""
+    key: Any = (message.params or {}).get("requestId")
+    return session.running.get(key) if isinstance(key, int | str) and not isinstance(key, bool) else None
+
+
+def _is_for(session: HttpSession, message: StrictMessage) -> bool:
+    """Whether an answer or a cancellation is for a request of this process, or a notification for all of them."""
+    if message.is_answer:
+        return session.pending.waits_for(message)
+    return message.method != methods.NOTIFICATIONS_CANCELLED or _cancelled(session, message) is not None
 
 
 def _takes_events(accept: bytes) -> bool:

@@ -35,6 +35,7 @@ class HttpSession:
         id: The id that the client sends; it cannot be guessed.
         name: Its name inside the server, which no client learns.
         client: The client, as it declared itself.
+        latest: The same, with the identity of its latest request.
         pending: The requests sent to the client.
         running: Its requests that run, by id.
         listening: The responses that carry one of its streams after a GET.
@@ -51,7 +52,7 @@ class HttpSession:
         self.id = uuid4().hex
         self.name = uuid4().hex
         self.principal = principal
-        self.client = Client(version="", principal=principal, conversation=self.name)
+        self.client = self.latest = Client(version="", principal=principal, conversation=self.name)
         self.pending = PendingRequests()
         self.running: dict[RequestId, anyio.CancelScope] = {}
         self.listening: set[anyio.CancelScope] = set()
@@ -63,6 +64,13 @@ class HttpSession:
         self.idle_since = time.monotonic()
         self.ended = False
         self._leave: Callable[[], None] | None = None
+
+    def become(self, session_id: str, client: Client) -> None:
+        """Stand for a session that began in another process, with its id and its client."""
+        self.id, self.name = session_id, client.conversation or self.name
+        self.client = self.latest = client
+        # the ids of what the client is asked are unique among all processes, and exact in every JSON
+        self.pending = PendingRequests((1 + secrets.randbits(20)) << 32)
 
     @property
     def header(self) -> tuple[bytes, bytes]:
@@ -129,10 +137,17 @@ class HttpSessions:
         self._idle_seconds = idle_seconds
         self._open: OrderedDict[str, HttpSession] = OrderedDict()
 
-    @property
-    def full(self) -> bool:
-        """Whether no other session can begin."""
-        return len(self._open) >= self._most
+    def make_room(self, *, forget: bool) -> bool:
+        """Return whether another session can begin.
+
+        Args:
+            forget: Whether an unused one may be ended for it, because it can come back.
+        """
+        if len(self._open) >= self._most and forget:
+            unused = next((one for one in self._open.values() if not one.in_flight), None)
+            if unused is not None:
+                self.remove(unused)
+        return len(self._open) < self._most
 
     def __len__(self) -> int:
         return len(self._open)
@@ -153,6 +168,10 @@ class HttpSessions:
             return None
         self._open.move_to_end(session_id)
         return session
+
+    def by_id(self, session_id: str) -> HttpSession | None:
+        """Return the open session of this id, whoever it belongs to, or None."""
+        return self._open.get(session_id)
 
     def remove(self, session: HttpSession) -> None:
         """End a session and forget it."""

@@ -23,7 +23,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from toolweave.serve._http.app import HttpApp, HttpLimits
 from toolweave.serve._signals import stop_signals
 
-__all__ = ["serve_http"]
+__all__ = ["bind", "serve_http"]
 
 _log = logging.getLogger("toolweave.serve._http.app")
 _GRACE = 1.0
@@ -36,6 +36,7 @@ async def serve_http(
     port: int = 8000,
     tls: tuple[str, str] | None = None,
     on_started: Callable[[str], object] | None = None,
+    reuse_port: bool = False,
 ) -> None:
     """Serve an app until SIGINT or SIGTERM, or until cancelled.
 
@@ -50,11 +51,13 @@ async def serve_http(
         port: The port, 0 for a free one.
         tls: The files of certificate and key; None for plain HTTP.
         on_started: Called with the address, such as `http://127.0.0.1:8000`, once requests are accepted.
+        reuse_port: Whether other processes of this user serve the same port (`SO_REUSEPORT`); the system spreads the
+            connections.
 
     Raises:
         OSError: The port cannot be bound.
     """
-    bound = _bind(host, port)
+    bound = bind(host, port, reuse_port=reuse_port)
     stopping = _ShutdownSignals()
     try:
         url = f"{'http' if tls is None else 'https'}://{_authority(host, bound)}"
@@ -132,13 +135,19 @@ def _config(app: HttpApp, tls: tuple[str, str] | None) -> uvicorn.Config:
     )
 
 
-def _bind(host: str, port: int) -> socket.socket:
-    """Return a bound socket that does not listen yet: until it does, connections are refused."""
+def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
+    """Return a bound socket that does not listen yet: until it does, connections are refused.
+
+    Raises:
+        OSError: The port cannot be bound.
+    """
     family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
     bound = socket.socket(family, kind, protocol)
     try:
         if sys.platform != "win32":
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuse_port:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio sets it only on its own sockets

@@ -1,0 +1,13 @@
+"""The command line of this process, for processes that it starts to do a part of its work. Starts nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+__all__ = ["own_command"]
+
+
+def own_command(words: Sequence[str]) -> list[str]:
+    """Return the command that runs this program with other words, by the same interpreter."""
+    return [sys.executable, *(["-P"] if sys.flags.safe_path else []), "-m", "toolweave", *words]

@@ -1,0 +1,366 @@
+"""The replicas of a gateway, and what they tell each other through a store that all of them share.
+
+Each replica shows that it lives, and has a mailbox: documents that a signal announces, taken by deleting them. What
+they say is encrypted with the keys that replicas share, so whoever can read the store learns nothing and can say
+nothing. While the store is away, everything that does without it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from typing import Any, TypeAlias, TypeVar
+
+import anyio
+import anyio.abc
+import msgspec
+
+from toolweave.errors import RequestError, StoreError
+from toolweave.gateway._sealing import SealingKeys
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.serve._request import Json
+from toolweave.state import Put, Store, iter_documents, listening
+from toolweave.state._redis_address import split_name
+
+__all__ = ["ReplicaGone", "Replicas", "UnknownToReplica", "shared_redis"]
+
+ActT = TypeVar("ActT")
+
+_log = logging.getLogger("toolweave.gateway")
+
+_LIVING, _MAIL = "gateway-replicas", "gateway-mail"
+_BEAT_SECONDS, _LIVING_SECONDS = 2.0, 6.0
+_CHECK_SECONDS, _GONE_SECONDS, _RETURN_SECONDS = 0.5, 1.0, 3.0
+_MAIL_SECONDS = 120.0
+_LISTEN_SECONDS, _POLL_SECONDS = 5.0, 0.2
+_PAUSE_SECONDS = 0.5
+_PATIENCE_SECONDS = 900.0
+_MOST_AWAY = 60
+"""So many checks without the store are waited for an answer."""
+_GOODBYE_SECONDS = 2.0
+_WAIT_SECONDS = 2.0
+
+Handler: TypeAlias = "Callable[[Json], Awaitable[Json | None]]"
+"""Acts on a message of another replica, and returns the answer; None when it is for another handler of the kind."""
+
+
+class ReplicaGone(Exception):
+    """The replica that was asked does not live any more."""
+
+
+class UnknownToReplica(Exception):
+    """The replica that was asked lives, and knows nothing of what it was asked about."""
+
+
+class _Letter(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message of one replica to another.
+
+    Attributes:
+        kind: The kind of message, by which it finds its handlers.
+        sender: The replica that sent it.
+        body: What it says.
+        key: The key of the question that it is or answers; empty for neither.
+        failed: Whether it says that the question could not be answered.
+    """
+
+    kind: str
+    sender: str
+    body: dict[str, Any]
+    key: str = ""
+    failed: bool = False
+
+
+class _OpenQuestion:
+    """A question to another replica that waits for its answer."""
+
+    def __init__(self) -> None:
+        self.answered = anyio.Event()
+        self.letter: _Letter | None = None
+
+
+class Replicas:
+    """One replica among those that share a store and keys.
+
+    Args:
+        store: The store: Redis or Valkey for several machines.
+        keys: The secrets that all replicas have, the newest first.
+        group: Names those that are changed together, such as the workers of one command; empty for none.
+
+    Attributes:
+        id: The name of this replica, new with every start.
+        store: The store.
+        group: The group of this replica.
+        away: Why the store cannot be used now, or None.
+
+    Raises:
+        ValueError: A key is too short, or there is none.
+    """
+
+    def __init__(self, store: Store, keys: Sequence[str | bytes], *, group: str = "") -> None:
+        self.id = secrets.token_hex(8)
+        self.store = store
+        self.group = group
+        self.away: str | None = None
+        self._sealing = SealingKeys(keys, "gateway replicas", "r1")
+        self._handlers: dict[str, list[Handler]] = {}
+        self._questions: dict[str, _OpenQuestion] = {}
+        self._answering: dict[str, anyio.CancelScope] = {}
+        self._back: list[Callable[[], Awaitable[None]]] = []
+        self._running = anyio.Lock()
+        self._back_since = -math.inf
+
+    # what others use
+
+    def on(self, kind: str, handler: Handler) -> Callable[[], None]:
+        """Act on messages of a kind from now on; return a function that ends that."""
+        return _added(self._handlers.setdefault(kind, []), handler)
+
+    def on_return(self, act: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+        """Act each time when the store is there again after it was away; return a function that ends that."""
+        return _added(self._back, act)
+
+    async def tell(self, kind: str, body: Json, *, group: bool = False) -> None:
+        """Tell all other replicas something.
+
+        Args:
+            kind: The kind of message.
+            body: What is said.
+            group: Tell those of the own group alone.
+
+        Raises:
+            RequestError: The store is away.
+        """
+        if self.away is not None:
+            raise self.unreachable()
+        try:
+            there = [one async for one in iter_documents(self.store, _LIVING) if one.key != self.id]
+            others = [one.key for one in there if not group or one.value.get("group") == self.group]
+            letters = [self._put(other, _Letter(kind, self.id, body)) for other in others]
+            if letters:
+                await self.store.write(letters, tell=_MAIL)
+        except StoreError as exc:
+            raise self._lost(exc) from None
+
+    async def ask(self, replica: str, kind: str, body: Json) -> Json:
+        """Ask another replica something and return the answer; a cancelled question is withdrawn there.
+
+        Raises:
+            ReplicaGone: It does not live any more.
+            UnknownToReplica: It does not know what it is asked about.
+            RequestError: The store is away, or the answer did not come.
+        """
+        if self.away is not None:
+            raise self.unreachable()
+        key, question = secrets.token_hex(8), _OpenQuestion()
+        self._questions[key] = question
+        try:
+            await self._send(replica, _Letter(kind, self.id, body, key))
+            return await self._answered(replica, question)
+        except asyncio.CancelledError:
+            with anyio.move_on_after(_GOODBYE_SECONDS, shield=True):
+                await self._try_send(replica, _Letter("withdrawn", self.id, {}, key))
+            raise
+        finally:
+            del self._questions[key]
+
+    def unreachable(self) -> RequestError:
+        """Return the error of what cannot be done while the store is away."""
+        return RequestError(
+            "this needs what the replicas of the gateway share, which cannot be reached now; try again",
+            code=INTERNAL_ERROR,
+            data={"retryable": True},
+        )
+
+    def sealed(self, value: object, bound: str) -> str:
+        """Return a JSON value for the store, which no one else can read, bound to its place."""
+        return self._sealing.seal(msgspec.json.encode(value), bound.encode())
+
+    def opened(self, text: object, bound: str) -> Any:
+        """Return the value of such a text; None for one that is not of these replicas or of another place."""
+        payload = self._sealing.open(text, bound.encode())
+        return None if payload is None else msgspec.json.decode(payload)
+
+    # the own life
+
+    async def run(self) -> None:
+        """Live and read the mail until cancelled; several may run it, of which one does."""
+        async with self._running, AsyncExitStack() as stack, anyio.create_task_group() as tasks:
+            with suppress(StoreError):  # which is found out again, and told, below
+                await stack.enter_async_context(self.store)
+            try:
+                tasks.start_soon(self._live)
+                await self._read(tasks)
+            finally:
+                tasks.cancel_scope.cancel()
+                with anyio.move_on_after(_GOODBYE_SECONDS, shield=True):
+                    await self._leave()
+
+    async def _leave(self) -> None:
+        try:
+            if self.away is None:
+                await self.store.delete(_LIVING, self.id)
+        except StoreError as exc:
+            _log.debug("a replica could not take its leave: %s", exc)
+
+    async def _live(self) -> None:
+        while True:
+            try:
+                await self.store.put(_LIVING, self.id, {"group": self.group}, ttl=_LIVING_SECONDS)
+            except StoreError as exc:
+                self._lost(exc)
+            else:
+                await self._found()
+            await anyio.sleep(_BEAT_SECONDS)
+
+    async def _found(self) -> None:
+        """Note that the store is there."""
+        if self.away is None:
+            return
+        self._back_since, self.away = anyio.current_time(), None
+        _log.warning("the store that the replicas of the gateway share is there again")
+        for act in list(self._back):
+            await act()
+
+    def _lost(self, error: StoreError) -> RequestError:
+        """Note that the store is away, and return the error of what needs it."""
+        if self.away is None:
+            _log.warning("%s; calls go on without what the replicas of the gateway share", error)
+        self.away = str(error)
+        return self.unreachable()
+
+    async def _read(self, tasks: anyio.abc.TaskGroup) -> None:
+        prefix = f"{self.id}/"
+        async with listening(self.store, _MAIL) as ear:
+            while True:
+                try:
+                    found = await self.store.scan(_MAIL, prefix=prefix)
+                    for one in found:
+                        if await self.store.delete(_MAIL, one.key):
+                            self._take(one.key, one.value, tasks)
+                except StoreError as exc:
+                    self._lost(exc)
+                    await anyio.sleep(_PAUSE_SECONDS)
+                    continue
+                if not found:
+                    await ear.wait(_LISTEN_SECONDS if ear.sure else _POLL_SECONDS)
+
+    def _take(self, key: str, text: object, tasks: anyio.abc.TaskGroup) -> None:
+        opened = self.opened(text, f"mail {key}")
+        if opened is None:
+            _log.warning("a message in the shared store was dropped: no replica with these keys wrote it")
+            return
+        letter = msgspec.convert(opened, _Letter)
+        if letter.kind == "answer":
+            question = self._questions.get(letter.key)
+            if question is not None:
+                question.letter = letter
+                question.answered.set()
+        elif letter.kind == "withdrawn":
+            scope = self._answering.get(letter.key)
+            if scope is not None:
+                scope.cancel()
+        else:
+            scope = anyio.CancelScope()
+            if letter.key:
+                self._answering[letter.key] = scope
+            tasks.start_soon(self._act, letter, scope)
+
+    async def _act(self, letter: _Letter, scope: anyio.CancelScope) -> None:
+        """Act on a message; a question is answered."""
+        answer: Json | None = None
+        with scope:
+            try:
+                for handler in list(self._handlers.get(letter.kind, ())):
+                    found = await handler(letter.body)
+                    answer = found if found is not None else answer
+            except RequestError as exc:
+                _log.info("a message of another replica was refused: %s", exc)
+            except Exception:  # boundary: one message must not end the mailbox
+                _log.exception("a message of another replica could not be acted on")
+            finally:
+                self._answering.pop(letter.key, None)
+        if letter.key and not scope.cancelled_caught:
+            told = _Letter("answer", self.id, answer or {}, letter.key, failed=answer is None)
+            await self._try_send(letter.sender, told)
+
+    # sending
+
+    def _put(self, replica: str, letter: _Letter) -> Put:
+        key = f"{replica}/{time.time_ns():020d}{secrets.token_hex(4)}"
+        return Put(collection=_MAIL, key=key, value=self.sealed(letter, f"mail {key}"), ttl=_MAIL_SECONDS)
+
+    async def _send(self, replica: str, letter: _Letter) -> None:
+        try:
+            await self.store.write([self._put(replica, letter)], tell=_MAIL)
+        except StoreError as exc:
+            raise self._lost(exc) from None
+
+    async def _try_send(self, replica: str, letter: _Letter) -> None:
+        """Send a message that must not fail: it is tried again while the store is away, as long as it would count."""
+        with anyio.move_on_after(_MAIL_SECONDS):
+            while True:
+                try:
+                    return await self._send(replica, letter)
+                except RequestError:
+                    await anyio.sleep(_PAUSE_SECONDS)
+
+    async def _answered(self, replica: str, question: _OpenQuestion) -> Json:
+        """Wait for the answer while the other replica lives."""
+        missing_since: float | None = None
+        away = 0
+        with anyio.move_on_after(_PATIENCE_SECONDS):
+            while away < _MOST_AWAY:
+                away = 0 if self.away is None else away + 1
+                with anyio.move_on_after(_CHECK_SECONDS):
+                    await question.answered.wait()
+                letter = question.letter
+                if letter is not None and letter.failed:
+                    raise UnknownToReplica
+                if letter is not None:
+                    return letter.body
+                now = anyio.current_time()
+                if await self._is_missing(replica):
+                    missing_since = now if missing_since is None else missing_since
+                else:
+                    missing_since = None
+                # after an absence of the store every replica needs a moment to show that it lives
+                settled = now - self._back_since >= _RETURN_SECONDS
+                if missing_since is not None and settled and now - missing_since >= _GONE_SECONDS:
+                    raise ReplicaGone
+        raise self.unreachable()
+
+    async def _is_missing(self, replica: str) -> bool:
+        if self.away is not None:
+            return False
+        try:
+            return await self.store.get(_LIVING, replica) is None
+        except StoreError as exc:
+            self._lost(exc)
+            return False
+
+
+def shared_redis(url: str) -> Store:
+    """Return the store at the URL of a Redis or Valkey, for what replicas share: a wait for it is short.
+
+    Raises:
+        StoreError: The URL is not understood.
+    """
+    from toolweave.state import RedisStore  # only where there is one
+
+    address, name = split_name(url)
+    return RedisStore(address, prefix=name or "toolweave", wait_seconds=_WAIT_SECONDS)
+
+
+def _added(there: list[ActT], act: ActT) -> Callable[[], None]:
+    there.append(act)
+
+    def remove() -> None:
+        if act in there:
+            there.remove(act)
+
+    return remove

@@ -1,0 +1,290 @@
+"""Sessions of legacy clients that any replica can go on with.
+
+An id holds what its client declared, encrypted with the keys that replicas share: calls and lists need nothing else.
+What a session remembers (its log level, its subscriptions, that it has ended) is a document of the shared store, and
+what belongs to a request that runs elsewhere is told to the other replicas.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from toolweave.errors import RequestError, StoreError
+from toolweave.gateway._replicas import Replicas
+from toolweave.gateway._sealing import SealingKeys
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS
+from toolweave.protocol.jsonrpc import StrictMessage
+from toolweave.serve._http.session_peers import Deliver, RestoredSession
+from toolweave.serve._request import Client, Json
+
+__all__ = ["SealedSessions"]
+
+_log = logging.getLogger("toolweave.gateway")
+
+_SESSIONS = "gateway-sessions"
+_NEWS = "session"
+_SESSION_SECONDS = 7 * 86_400.0
+"""Seconds for which an id is good; then its client shakes hands anew."""
+_MOST_ID = 6_000
+_MOST_ENDED = 100_000
+_MOST_MEMORY = 1_000
+_INFO = ("name", "title", "version")
+
+
+class _Declared(msgspec.Struct, frozen=True, array_like=True):
+    """The content of an id: the name of the conversation, and its client as it declared itself."""
+
+    name: str
+    since: int
+    version: str
+    capabilities: Mapping[str, Any]
+    info: Mapping[str, Any] | None
+
+
+class SealedSessions:
+    """The `SessionPeers` of a gateway.
+
+    Args:
+        keys: The secrets that all replicas have, the newest first.
+        replicas: The other replicas; None where they share keys alone, and so no memory of sessions.
+        clock: The time in seconds since the epoch, the same for all replicas.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[str | bytes],
+        replicas: Replicas | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._sealing = SealingKeys(keys, "gateway sessions", "s1")
+        self._replicas = replicas
+        self._clock = clock
+        self._served: list[Deliver] = []
+        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._unread: set[str] = set()
+
+    def listen(self) -> Callable[[], None]:
+        """Hear of sessions from other replicas from now on; return a function that ends that."""
+        if self._replicas is None:
+            return _nothing
+        ends = self._replicas.on(_NEWS, self._heard), self._replicas.on_return(self._read_again)
+
+        def end() -> None:
+            for one in ends:
+                one()
+
+        return end
+
+    # ids
+
+    def issue(self, client: Client, path: str) -> str:
+        """Return the id of a new session; see `SessionPeers`.
+
+        Raises:
+            RequestError: The client says more of itself than fits into a header (-32602).
+        """
+        whole = client.info or {}
+        brief = {name: whole[name] for name in _INFO if name in whole}
+        for info in (client.info, brief):
+            name = client.conversation or secrets.token_hex(16)
+            declared = _Declared(name, int(self._clock()), client.version, client.capabilities, info)
+            found = self._sealing.seal(msgspec.json.encode(declared), _bound(client.principal, path))
+            if len(found) <= _MOST_ID:
+                return found
+        raise RequestError(
+            "the client's capabilities and name are longer than a session id can carry", code=INVALID_PARAMS
+        )
+
+    async def restore(self, session_id: str, principal: str | None, path: str) -> RestoredSession | None:
+        """Return a session that is not known here; see `SessionPeers`."""
+        payload = self._sealing.open(session_id, _bound(principal, path))
+        if payload is None or session_id in self._ended:
+            return None
+        declared = msgspec.json.decode(payload, type=_Declared)
+        if declared.since + _SESSION_SECONDS < self._clock():
+            return None
+        client = Client(
+            version=declared.version,
+            capabilities=dict(declared.capabilities),
+            info=declared.info,
+            principal=principal,
+            conversation=declared.name,
+        )
+        try:
+            memory = await self._memory(session_id)
+        except StoreError as exc:
+            _log.info("a session goes on without what it remembers: %s", exc)
+            self._unread.add(session_id)
+            return RestoredSession(client)
+        return None if memory is None else RestoredSession(client, memory)
+
+    # what a session remembers
+
+    async def remember(self, session_id: str, request: StrictMessage) -> None:
+        """Note a request that has changed what a session remembers; see `SessionPeers`.
+
+        Raises:
+            RequestError: The shared store is away (-32603).
+        """
+        if self._replicas is None:
+            return
+        try:
+            await self._changed(session_id, lambda memory: _with(memory, request))
+        except StoreError:
+            raise self._replicas.unreachable() from None
+        await self._tell(session_id, request)
+
+    async def forward(self, session_id: str, message: StrictMessage) -> None:
+        """Tell the other replicas of an answer or a cancellation; see `SessionPeers`.
+
+        Raises:
+            RequestError: The shared store is away (-32603).
+        """
+        await self._tell(session_id, message)
+
+    async def end(self, session_id: str) -> None:
+        """Note that a session has ended; see `SessionPeers`.
+
+        Raises:
+            RequestError: The shared store is away (-32603).
+        """
+        self._note_end(session_id)
+        if self._replicas is None:
+            return
+        try:
+            await self._changed(session_id, lambda memory: None)
+        except StoreError:
+            raise self._replicas.unreachable() from None
+        await self._tell(session_id, None)
+
+    @contextmanager
+    def serving(self, path: str, deliver: Deliver) -> Generator[None]:
+        """Hear of the sessions of an endpoint for the block; see `SessionPeers`."""
+        self._served.append(deliver)
+        try:
+            yield
+        finally:
+            self._served.remove(deliver)
+
+    # inside
+
+    async def _tell(self, session_id: str, message: StrictMessage | None) -> None:
+        if self._replicas is not None:
+            await self._replicas.tell(_NEWS, {"session": session_id, "message": _members(message)})
+
+    async def _heard(self, body: Json) -> Json:
+        session_id, members = str(body["session"]), body["message"]
+        if members is None:
+            self._note_end(session_id)
+        message = None if members is None else msgspec.convert(members, StrictMessage)
+        for deliver in list(self._served):
+            await deliver(session_id, message)
+        return {}
+
+    def _note_end(self, session_id: str) -> None:
+        self._ended[session_id] = None
+        if len(self._ended) > _MOST_ENDED:
+            self._ended.popitem(last=False)
+
+    async def _read_again(self) -> None:
+        """Take over what sessions remember that were gone on with while the store was away."""
+        while self._unread:
+            session_id = self._unread.pop()
+            try:
+                memory = await self._memory(session_id)
+            except StoreError:
+                self._unread.add(session_id)
+                return
+            messages: Sequence[StrictMessage | None] = [None] if memory is None else memory
+            for message in messages:
+                await self._heard({"session": session_id, "message": _members(message)})
+
+    async def _memory(self, session_id: str) -> list[StrictMessage] | None:
+        """Return what a session remembers; None for one that has ended.
+
+        Raises:
+            StoreError: The store is away.
+        """
+        if self._replicas is None:
+            return []
+        if self._replicas.away is not None:
+            raise StoreError(self._replicas.away)
+        place = _digest(session_id)
+        found = await self._replicas.store.get(_SESSIONS, place)
+        return [] if found is None else self._read(place, found.value)
+
+    def _read(self, place: str, text: object) -> list[StrictMessage] | None:
+        assert self._replicas is not None
+        opened = self._replicas.opened(text, f"session {place}")
+        if opened is None:  # written with keys that are gone, or by somebody else
+            return []
+        return None if opened["ended"] else [msgspec.convert(one, StrictMessage) for one in opened["memory"]]
+
+    async def _changed(
+        self, session_id: str, change: Callable[[list[StrictMessage]], list[StrictMessage] | None]
+    ) -> None:
+        """Change what a session remembers; None is its end.
+
+        Raises:
+            StoreError: The store is away.
+        """
+        replicas = self._replicas
+        assert replicas is not None
+        if replicas.away is not None:
+            raise StoreError(replicas.away)
+        place = _digest(session_id)
+        while True:
+            found = await replicas.store.get(_SESSIONS, place)
+            memory = [] if found is None else self._read(place, found.value)
+            changed = None if memory is None else change(memory)
+            value = {"ended": changed is None, "memory": [_members(one) for one in changed or ()]}
+            sealed = replicas.sealed(value, f"session {place}")
+            expect = 0 if found is None else found.revision
+            put: Awaitable[int | None] = replicas.store.put(
+                _SESSIONS, place, sealed, ttl=_SESSION_SECONDS, expect=expect
+            )
+            if await put is not None:
+                return
+
+
+def _nothing() -> None:
+    pass
+
+
+def _with(memory: list[StrictMessage], request: StrictMessage) -> list[StrictMessage]:
+    """Return what a session remembers after a request: the last level, and what is subscribed to."""
+    subscription = request.method in (methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE)
+    uri = (request.params or {}).get("uri")
+
+    def is_outdated(one: StrictMessage) -> bool:
+        if subscription:
+            return one.method == methods.RESOURCES_SUBSCRIBE and (one.params or {}).get("uri") == uri
+        return one.method == request.method
+
+    kept = [one for one in memory if not is_outdated(one)]
+    if request.method != methods.RESOURCES_UNSUBSCRIBE:
+        kept.append(request)
+    return kept[-_MOST_MEMORY:]
+
+
+def _members(message: StrictMessage | None) -> Json | None:
+    return None if message is None else msgspec.to_builtins(message)
+
+
+def _bound(principal: str | None, path: str) -> bytes:
+    return msgspec.json.encode((path, principal))
+
+
+def _digest(session_id: str) -> str:
+    return sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()

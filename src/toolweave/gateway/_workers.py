@@ -1,0 +1,123 @@
+"""Changes of one worker of a gateway that reach the others: servers added and removed, and the wish to read the config.
+
+What was added is kept in the shared store, so that a worker that is started later has it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from toolweave.errors import RequestError, StoreError, ToolweaveError
+from toolweave.gateway._replicas import Replicas
+from toolweave.serve._request import Json
+
+__all__ = ["ChangesServers", "WorkerChanges"]
+
+_log = logging.getLogger("toolweave.gateway")
+
+_ADDED = "gateway-added"
+_KIND = "servers"
+_KEPT_SECONDS = 30 * 86_400.0
+
+
+class ChangesServers(Protocol):
+    """The part of a manager that is used here: its own servers, without those of other workers."""
+
+    def request_reload(self) -> None:
+        """Read the config again soon."""
+        ...
+
+    async def add_here(self, name: str, config: Any) -> object:
+        """Add a server in this process."""
+        ...
+
+    async def remove_here(self, name: str) -> None:
+        """Remove a server in this process."""
+        ...
+
+
+class WorkerChanges:
+    """Tells the other workers of a group of changes, and makes theirs.
+
+    Args:
+        servers: Makes the changes.
+        replicas: The other workers.
+    """
+
+    def __init__(self, servers: ChangesServers, replicas: Replicas) -> None:
+        self._servers = servers
+        self._replicas = replicas
+
+    def listen(self) -> Callable[[], None]:
+        """Make the changes of the others from now on; return a function that ends that."""
+        return self._replicas.on(_KIND, self._heard)
+
+    async def catch_up(self) -> None:
+        """Add the servers that were added before this worker was started."""
+        try:
+            added = await self._read()
+        except StoreError as exc:
+            _log.warning("%s; servers that were added to other workers are missing here", exc)
+            return
+        for name, config in added[0].items():
+            await self._heard({"name": name, "config": config})
+
+    async def added(self, name: str, config: Any) -> None:
+        """Tell the others of a server that was added here, unless its config is an object of this process."""
+        if isinstance(config, str | dict):
+            await self._changed(name, config)
+            await self._tell({"name": name, "config": config})
+
+    async def removed(self, name: str) -> None:
+        """Tell the others of a server that was removed here."""
+        await self._changed(name, None)
+        await self._tell({"name": name, "config": None})
+
+    async def reload(self) -> None:
+        """Have the others read the config again."""
+        await self._tell({"name": None})
+
+    async def _tell(self, body: Json) -> None:
+        try:
+            await self._replicas.tell(_KIND, body, group=True)
+        except RequestError as exc:
+            _log.error("the other workers could not be told of a change: %s", exc.message)
+
+    async def _heard(self, body: Json) -> Json:
+        name = body["name"]
+        try:
+            if name is None:
+                self._servers.request_reload()
+            elif body["config"] is None:
+                await self._servers.remove_here(name)
+            else:
+                await self._servers.add_here(name, body["config"])
+        except KeyError:
+            pass  # it was not here either
+        except ToolweaveError as exc:
+            _log.error("a change that another worker made could not be made here: %s", exc)
+        return {}
+
+    @property
+    def _place(self) -> str:
+        return f"added {self._replicas.group}"
+
+    async def _read(self) -> tuple[Mapping[str, Any], int]:
+        found = await self._replicas.store.get(_ADDED, self._replicas.group)
+        opened = None if found is None else self._replicas.opened(found.value, self._place)
+        return opened or {}, 0 if found is None else found.revision
+
+    async def _changed(self, name: str, config: Any) -> None:
+        try:
+            while True:
+                added, revision = await self._read()
+                rest = {other: kept for other, kept in added.items() if other != name}
+                value = rest if config is None else {**rest, name: config}
+                sealed = self._replicas.sealed(value, self._place)
+                place = self._replicas.group
+                if await self._replicas.store.put(_ADDED, place, sealed, ttl=_KEPT_SECONDS, expect=revision):
+                    return
+        except StoreError as exc:
+            _log.error("%s; workers that are started later will not have this change", exc)

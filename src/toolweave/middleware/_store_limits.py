@@ -1,0 +1,130 @@
+"""Limits that several processes count together, in a store that they share."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import anyio
+
+from toolweave.errors import StoreError
+from toolweave.middleware._limit_store import MemoryLimits
+from toolweave.state import Store
+
+__all__ = ["StoreLimits"]
+
+_log = logging.getLogger("toolweave.middleware")
+
+_COLLECTION = "gateway-limits"
+_MOST_KEYS = 10_000
+_AWAY_SECONDS = 1.0
+_LEAST_TTL = 60.0
+_MOST_TRIES = 20
+
+Counted: TypeAlias = "tuple[list[float], float]"
+"""The value of a key from now on, and the seconds that its caller has to wait."""
+
+
+class _Known(NamedTuple):
+    """A document as this process wrote it last."""
+
+    value: list[float]
+    revision: int
+
+
+class StoreLimits:
+    """A `LimitStore` in a store that all processes share.
+
+    A count is written only if nobody has written it meanwhile, else it is read and counted again. While the store is
+    away, this process counts for itself.
+
+    Args:
+        store: The store.
+        name: Separates the counts of different limits in one store.
+        clock: Returns the time in seconds since the epoch, the same for all processes.
+    """
+
+    def __init__(self, store: Store, *, name: str = "", clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._name = name
+        self._clock = clock
+        self._alone = MemoryLimits(clock=clock)
+        self._alone_until = 0.0
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._turns: dict[str, anyio.Lock] = {}
+
+    async def take(self, key: str, *, rate: float, burst: float) -> float:
+        """Take one token; see `LimitStore`."""
+
+        def count(before: list[float] | None, now: float) -> Counted:
+            tokens, since = (burst, now) if before is None else (before[0], before[1])
+            tokens = min(burst, tokens + max(0.0, now - since) * rate)
+            wait = 0.0 if tokens >= 1 else (1 - tokens) / rate
+            return [tokens if wait else tokens - 1, max(since, now)], wait
+
+        found = await self._counted(f"rate:{key}", count, ttl=burst / rate + _LEAST_TTL)
+        return await self._alone.take(key, rate=rate, burst=burst) if found is None else found
+
+    async def spend(self, key: str, *, most: int, period: float) -> float:
+        """Count one use; see `LimitStore`."""
+
+        def count(before: list[float] | None, now: float) -> Counted:
+            current = float(now // period)
+            uses = before[1] if before is not None and before[0] == current else 0.0
+            full = uses >= most
+            return [current, uses if full else uses + 1], (current + 1) * period - now if full else 0.0
+
+        found = await self._counted(f"budget:{key}", count, ttl=period + _LEAST_TTL)
+        return await self._alone.spend(key, most=most, period=period) if found is None else found
+
+    async def _counted(
+        self, key: str, count: Callable[[list[float] | None, float], Counted], *, ttl: float
+    ) -> float | None:
+        """Count once and return the seconds to wait; None while the store is away."""
+        if anyio.current_time() < self._alone_until:
+            return None
+        name = f"{self._name}:{key}"
+        turn = self._turns.setdefault(name, anyio.Lock())
+        try:
+            async with turn:  # the calls of this process need not race one another
+                return await self._written(name, count, ttl)
+        except StoreError as exc:
+            if not self._alone_until:
+                _log.warning("%s; until it is back, every process counts its limits alone", exc)
+            self._alone_until = anyio.current_time() + _AWAY_SECONDS
+            return None
+        finally:
+            if not turn.locked() and not turn.statistics().tasks_waiting:
+                self._turns.pop(name, None)
+
+    async def _written(
+        self, name: str, count: Callable[[list[float] | None, float], Counted], ttl: float
+    ) -> float | None:
+        known = self._known.get(name)
+        for _ in range(_MOST_TRIES):
+            value, wait = count(None if known is None else known.value, self._clock())
+            if wait > 0:
+                return wait  # nothing is taken; and what is known here is no less than there is
+            expect = 0 if known is None else known.revision
+            revision = await self._store.put(_COLLECTION, name, value, ttl=ttl, expect=expect)
+            if revision is not None:
+                self._note(name, _Known(value, revision))
+                self._alone_until = 0.0
+                return wait
+            known = await self._read(name)
+        _log.warning("a limit could not be counted: too many processes count it at once")
+        return None
+
+    async def _read(self, name: str) -> _Known | None:
+        found = await self._store.get(_COLLECTION, name)
+        value: Any = None if found is None else found.value
+        return None if found is None else _Known([float(one) for one in value], found.revision)
+
+    def _note(self, name: str, known: _Known) -> None:
+        self._known[name] = known
+        self._known.move_to_end(name)
+        if len(self._known) > _MOST_KEYS:
+            self._known.popitem(last=False)

@@ -1,0 +1,247 @@
+"""Several processes that serve one port: they share what they must, and end with their parent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.running import RunningGateway, gateway, spoken, until, upstream, write_gateway_config
+from tests.serve.exchanges import BOTH, call_body, modern_headers
+
+Json = dict[str, Any]
+WORKERS = 2
+
+ASKING = """
+import sys
+from toolweave import CallContext, create_mcp_server
+
+server = create_mcp_server(name="asking")
+server.speak("legacy")
+
+@server.tool
+async def greet(ctx: CallContext) -> str:
+    answer = await ctx.elicit("Who?", {"type": "object", "properties": {"name": {"type": "string"}}})
+    return f"Hello {(answer.content or {}).get('name')}"
+
+server.run_stdio()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("workers")
+
+
+@pytest.fixture(scope="module")
+def config(folder: Path) -> Path:
+    asking = folder / "asking.py"
+    asking.write_text(ASKING)
+    servers = {"a": upstream(folder, "a"), "q": {"command": sys.executable, "args": [str(asking)]}}
+    section = {"middleware": [{"name": "budget", "calls": 5, "per": "day", "only": [{"names": ["a_fail"]}]}]}
+    return write_gateway_config(folder, servers, section)
+
+
+@pytest.fixture(scope="module")
+def running(folder: Path, config: Path) -> Generator[RunningGateway]:
+    with gateway(folder, config, "--workers", WORKERS, "--metrics") as one:
+        yield one
+
+
+def children(process: int) -> list[int]:
+    """Return the processes that a process has started."""
+    return [int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def modern(base: str, tool: str, arguments: Any = None, **params: Any) -> Json:
+    """Call a tool on a connection of its own, which may reach any worker."""
+    headers = {name: value for name, value in modern_headers(tool).items() if name != "Content-Type"}  # it adds its own
+    answer = spoken(base, "POST", "/mcp", call_body(tool, arguments, **params), headers, raw=True)
+    assert answer.status == 200, answer.text
+    return answer.json
+
+
+def test_all_workers_answer_and_each_has_upstreams_of_its_own(running: RunningGateway) -> None:
+    seen = set[int]()
+
+    def both_have_answered() -> bool:
+        seen.add(modern(running.base, "a_who")["result"]["structuredContent"]["pid"])
+        return len(seen) == WORKERS
+
+    until(both_have_answered, "an answer of each worker")
+    assert len(children(running.process.pid)) == WORKERS
+
+
+def test_a_session_goes_on_in_any_worker(running: RunningGateway) -> None:
+    headers = {"content-type": "application/json", "accept": BOTH}
+    begin = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}
+    first = running.spoken(
+        "POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begin}, headers
+    )
+    headers |= {"mcp-session-id": first.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
+    seen = set[int]()
+    for number in range(30):
+        who: Json = {"name": "a_who", "arguments": {}}
+        body = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": who}
+        answer = running.spoken("POST", "/mcp", body, headers)
+        seen.add(json.loads(answer.json["result"]["content"][0]["text"])["pid"])
+
+    assert len(seen) == WORKERS
+
+
+def test_a_call_that_waits_in_one_worker_is_gone_on_with_by_any(folder: Path, config: Path) -> None:
+    with gateway(folder, config, "--workers", WORKERS) as running:
+        _ask_and_answer(running)
+
+
+def _ask_and_answer(running: RunningGateway) -> None:
+    meta: Json = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+    answers = list[str]()
+    for number in range(6):
+        asked = modern(running.base, "q_greet", meta=meta)["result"]
+        given = {"action": "accept", "content": {"name": f"Ada {number}"}}
+        more = {"requestState": asked["requestState"], "inputResponses": dict.fromkeys(asked["inputRequests"], given)}
+        answers.append(modern(running.base, "q_greet", meta=meta, **more)["result"]["content"][0]["text"])
+
+    assert answers == [f"Hello Ada {number}" for number in range(6)]
+
+
+def test_a_budget_is_one_for_all_workers(running: RunningGateway) -> None:
+    refused = ["error" in modern(running.base, "a_fail") for _ in range(12)]
+
+    assert refused == [False] * 5 + [True] * 7
+
+
+def test_figures_of_all_workers_are_on_the_page_of_any(running: RunningGateway) -> None:
+    def counted() -> float:
+        page = running.spoken("GET", "/metrics").text
+        lines = [
+            one for one in page.splitlines() if one.startswith("toolweave_tool_calls_total{") and 'tool="add"' in one
+        ]
+        return sum(float(one.rpartition(" ")[2]) for one in lines)
+
+    for number in range(10):
+        modern(running.base, "a_add", {"a": number, "b": 1})
+    pages = {counted() for _ in range(6)}
+    ready = [one for one in running.spoken("GET", "/metrics").text.splitlines() if one.startswith("toolweave_ready ")]
+
+    assert pages == {10.0}
+    assert ready == ["toolweave_ready 1.0"]
+
+
+def test_changes_reach_every_worker_and_those_that_are_started_later_and_all_end_in_peace(tmp_path: Path) -> None:
+    config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
+    with gateway(tmp_path, config, "--workers", WORKERS, "--no-watch", drain=0.5) as running:
+
+        def everywhere(name: str, wanted: int) -> bool:
+            answers = [running.admin("GET", "/status").json["upstreams"] for _ in range(8)]
+            return all(sum(one["name"] == name for one in found) == wanted for found in answers)
+
+        def versions() -> set[str]:
+            found = [modern(running.base, "a_who")["result"]["structuredContent"] for _ in range(12)]
+            return {f"{one['pid']} {one['version']}" for one in found}
+
+        added = running.admin("POST", "/servers", {"name": "late", "config": upstream(tmp_path, "late")})
+        assert added.status == 201, added.text
+        until(lambda: everywhere("late", 1), "the server in every worker")
+        before = set(children(running.process.pid))
+        os.kill(min(before), signal.SIGKILL)
+        until(lambda: len(set(children(running.process.pid)) - before) == 1, "another worker")
+        until(lambda: "ended unexpectedly (SIGKILL)" in running.log, "the word of it")
+        until(lambda: _answers_everywhere(running), "all workers")
+        until(lambda: everywhere("late", 1), "the server in the new worker")
+        assert running.admin("DELETE", "/servers/late").status == 204
+        until(lambda: everywhere("late", 0), "the end of the server")
+
+        write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a", "2")})
+        running.hang_up()
+        until(lambda: len(found := versions()) == WORKERS and all(one.endswith(" 2") for one in found), "version 2")
+        workers = children(running.process.pid)
+        running.terminate()
+        assert running.process.wait(60) == 0
+
+    assert len(workers) == WORKERS
+    assert not any(_runs(one) for one in workers)
+
+
+def _answers_everywhere(running: RunningGateway) -> bool:
+    try:
+        seen = {modern(running.base, "a_who")["result"]["structuredContent"]["pid"] for _ in range(12)}
+    except OSError:  # what waited at the dead one
+        return False
+    return len(seen) == WORKERS
+
+
+def test_workers_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
+    config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
+    with gateway(tmp_path, config, "--workers", WORKERS, drain=0) as running:
+        workers = children(running.process.pid)
+        running.process.send_signal(signal.SIGKILL)
+        until(lambda: not any(_runs(one) for one in workers), "the end of the workers")
+
+    assert len(workers) == WORKERS
+
+
+def _runs(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_nothing_secret_is_in_a_command_line_or_an_environment(running: RunningGateway) -> None:
+    for worker in children(running.process.pid):
+        shown = Path(f"/proc/{worker}/cmdline").read_bytes() + Path(f"/proc/{worker}/environ").read_bytes()
+        assert running.token.encode() not in shown
+        assert b"store.db" not in shown
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "said"),
+    [
+        (["--workers", "2"], {}, "--workers goes with --http"),
+        (["--http", "0", "--workers", "2", "--redis-env", "R"], {"R": "redis://x"}, "need the same state keys"),
+        (["--http", "0", "--redis-env", "R"], {"R": "redis://x"}, "need the same state keys"),
+        (
+            ["--http", "0", "--redis-env", "R", "--state-keys-env", "K"],
+            {"R": "nonsense", "K": "k" * 32},
+            "is not understood",
+        ),
+        (["--http", "0", "--as-worker"], {}, "is for processes that --workers starts"),
+    ],
+)
+def test_what_cannot_work_is_refused(args: list[str], env: dict[str, str], said: str, config: Path) -> None:
+    command = [sys.executable, "-m", "toolweave", "gateway", "--config", str(config), *args]
+    done = subprocess.run(
+        command,
+        env={**os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_a_config_with_a_redis_and_without_keys_is_refused(tmp_path: Path) -> None:
+    section = {"redis": "redis://:${PASSWORD}@127.0.0.1:1/0"}
+    config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")}, section)
+    for more in ([], ["--workers", "2"]):
+        command = [sys.executable, "-m", "toolweave", "gateway", "--config", str(config), "--http", "0", *more]
+        env = {**os.environ, "PASSWORD": "hunter2"}
+        done = subprocess.run(
+            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 2
+        assert "--state-keys-env" in done.stderr
+        assert "hunter2" not in done.stderr
