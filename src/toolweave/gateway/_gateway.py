@@ -230,7 +230,7 @@ class Gateway(ServerRunners):
             tasks.start_soon(self._connections.sweep)
             tasks.start_soon(self._lists.watch)
             if self._replicas is not None:
-                tasks.start_soon(self._replicas.run)
+                await tasks.start(self._replicas.run)
             yield tasks
 
     async def _left(self) -> None:

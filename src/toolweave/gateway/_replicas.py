@@ -24,7 +24,7 @@ from toolweave.errors import RequestError, StoreError
 from toolweave.gateway._sealing import SealingKeys
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve._request import Json
-from toolweave.state import Put, Store, iter_documents, listening
+from toolweave.state import Delete, Put, Store, iter_documents, listening
 from toolweave.state._redis_address import split_name
 
 __all__ = ["ReplicaGone", "Replicas", "UnknownToReplica", "shared_redis"]
@@ -33,8 +33,9 @@ ActT = TypeVar("ActT")
 
 _log = logging.getLogger("toolweave.gateway")
 
-_LIVING, _MAIL = "gateway-replicas", "gateway-mail"
-_BEAT_SECONDS, _LIVING_SECONDS = 2.0, 6.0
+_KNOWN, _LIVING, _MAIL = "gateway-known", "gateway-living", "gateway-mail"
+_BEAT_SECONDS, _LIVING_SECONDS, _KNOWN_SECONDS = 2.0, 6.0, 60.0
+"""A replica that was late to show that it lives is asked nothing, but still told everything for a while."""
 _CHECK_SECONDS, _GONE_SECONDS, _RETURN_SECONDS = 0.5, 1.0, 3.0
 _MAIL_SECONDS = 120.0
 _LISTEN_SECONDS, _POLL_SECONDS = 5.0, 0.2
@@ -138,7 +139,7 @@ class Replicas:
         if self.away is not None:
             raise self.unreachable()
         try:
-            there = [one async for one in iter_documents(self.store, _LIVING) if one.key != self.id]
+            there = [one async for one in iter_documents(self.store, _KNOWN) if one.key != self.id]
             others = [one.key for one in there if not group or one.value.get("group") == self.group]
             letters = [self._put(other, _Letter(kind, self.id, body)) for other in others]
             if letters:
@@ -187,13 +188,21 @@ class Replicas:
 
     # the own life
 
-    async def run(self) -> None:
-        """Live and read the mail until cancelled; several may run it, of which one does."""
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Live and read the mail until cancelled; several may run it, of which one does.
+
+        It has started once the others can know of it, or the store was found to be away.
+        """
+        taken_over = self._running.locked()
+        if taken_over:
+            task_status.started()
         async with self._running, AsyncExitStack() as stack, anyio.create_task_group() as tasks:
             with suppress(StoreError):  # which is found out again, and told, below
                 await stack.enter_async_context(self.store)
             try:
-                tasks.start_soon(self._live)
+                await tasks.start(self._live)
+                if not taken_over:
+                    task_status.started()
                 await self._read(tasks)
             finally:
                 tasks.cancel_scope.cancel()
@@ -203,18 +212,28 @@ class Replicas:
     async def _leave(self) -> None:
         try:
             if self.away is None:
-                await self.store.delete(_LIVING, self.id)
+                gone = [Delete(collection=collection, key=self.id) for collection in (_LIVING, _KNOWN)]
+                await self.store.write(gone)
         except StoreError as exc:
             _log.debug("a replica could not take its leave: %s", exc)
 
-    async def _live(self) -> None:
+    async def _live(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        told = False
         while True:
             try:
-                await self.store.put(_LIVING, self.id, {"group": self.group}, ttl=_LIVING_SECONDS)
+                await self.store.write(
+                    [
+                        Put(collection=_LIVING, key=self.id, value={}, ttl=_LIVING_SECONDS),
+                        Put(collection=_KNOWN, key=self.id, value={"group": self.group}, ttl=_KNOWN_SECONDS),
+                    ]
+                )
             except StoreError as exc:
                 self._lost(exc)
             else:
                 await self._found()
+            if not told:
+                task_status.started()
+                told = True
             await anyio.sleep(_BEAT_SECONDS)
 
     async def _found(self) -> None:

@@ -73,12 +73,13 @@ class SealedSessions:
         self._served: list[Deliver] = []
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._unread: set[str] = set()
+        self._unsaid: set[str] = set()
 
     def listen(self) -> Callable[[], None]:
         """Hear of sessions from other replicas from now on; return a function that ends that."""
         if self._replicas is None:
             return _nothing
-        ends = self._replicas.on(_NEWS, self._heard), self._replicas.on_return(self._read_again)
+        ends = self._replicas.on(_NEWS, self._heard), self._replicas.on_return(self._returned)
 
         def end() -> None:
             for one in ends:
@@ -157,16 +158,18 @@ class SealedSessions:
         """Note that a session has ended; see `SessionPeers`.
 
         Raises:
-            RequestError: The shared store is away (-32603).
+            RequestError: The shared store is away (-32603); the others are told once it is back.
         """
         self._note_end(session_id)
         if self._replicas is None:
             return
+        self._unsaid.add(session_id)
         try:
             await self._changed(session_id, lambda memory: None)
         except StoreError:
             raise self._replicas.unreachable() from None
         await self._tell(session_id, None)
+        self._unsaid.discard(session_id)
 
     @contextmanager
     def serving(self, path: str, deliver: Deliver) -> Generator[None]:
@@ -197,8 +200,13 @@ class SealedSessions:
         if len(self._ended) > _MOST_ENDED:
             self._ended.popitem(last=False)
 
-    async def _read_again(self) -> None:
-        """Take over what sessions remember that were gone on with while the store was away."""
+    async def _returned(self) -> None:
+        """Make up for the time in which the store was away: tell of ends, take over what sessions remember."""
+        for session_id in list(self._unsaid):
+            try:
+                await self.end(session_id)
+            except RequestError:
+                return
         while self._unread:
             session_id = self._unread.pop()
             try:

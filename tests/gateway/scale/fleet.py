@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,8 +146,8 @@ def fleet_of(folder: Path) -> Generator[Fleet]:
         fleet = Fleet(folder, redis, upstreams)
         fleet.configure()
         stack.callback(fleet.close)
-        for number in range(REPLICAS):
-            fleet.start(number)
+        with ThreadPoolExecutor() as together:
+            list(together.map(fleet.start, range(REPLICAS)))
         yield fleet
 
 

@@ -41,7 +41,7 @@ async def loaded(fleet: Fleet) -> AsyncGenerator[Load]:
             stop.set()
 
 
-async def more_calls(load: Load, count: int = 40) -> None:
+async def more_calls(load: Load, count: int = 25) -> None:
     """Wait until so many more calls were answered."""
     wanted = load.count() + count
     while load.count() < wanted:
@@ -148,14 +148,12 @@ async def the_config_changes(fleet: Fleet) -> None:
 
 
 async def replicas_are_replaced_by_drain(fleet: Fleet) -> None:
-    codes: list[int] = []
     async with loaded(fleet) as load:
-        for number in (0, 1):
-            codes.append(await anyio.to_thread.run_sync(fleet.drain, number))
-            await anyio.to_thread.run_sync(fleet.start, number)
+        code = await anyio.to_thread.run_sync(fleet.drain, 1)
+        await anyio.to_thread.run_sync(fleet.start, 1)
 
     judge(fleet, load)
-    assert codes == [0, 0]
+    assert code == 0
     assert (load.errors, load.lost) == (set(), [])
     assert eras_of(load) == set(ERAS)
 

@@ -176,7 +176,7 @@ async def test_who_writes_into_the_store_without_the_keys_is_not_listened_to() -
     upstream, store = Upstream(), MemoryStore()
     async with pair(upstream, store, store) as (here, there):
         asked = await here.ask("tools/call", call("write"))
-        living = await store.scan("gateway-replicas")
+        living = await store.scan("gateway-living")
         for one in living:
             await store.put("gateway-mail", f"{one.key}/0", {"kind": "parked"})
             await store.put("gateway-mail", f"{one.key}/1", "r1.00000000.AAAA")

@@ -96,23 +96,6 @@ def test_a_session_goes_on_in_any_worker(running: RunningGateway) -> None:
     assert len(seen) == WORKERS
 
 
-def test_a_call_that_waits_in_one_worker_is_gone_on_with_by_any(folder: Path, config: Path) -> None:
-    with gateway(folder, config, "--workers", WORKERS) as running:
-        _ask_and_answer(running)
-
-
-def _ask_and_answer(running: RunningGateway) -> None:
-    meta: Json = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
-    answers = list[str]()
-    for number in range(6):
-        asked = modern(running.base, "q_greet", meta=meta)["result"]
-        given = {"action": "accept", "content": {"name": f"Ada {number}"}}
-        more = {"requestState": asked["requestState"], "inputResponses": dict.fromkeys(asked["inputRequests"], given)}
-        answers.append(modern(running.base, "q_greet", meta=meta, **more)["result"]["content"][0]["text"])
-
-    assert answers == [f"Hello Ada {number}" for number in range(6)]
-
-
 def test_a_budget_is_one_for_all_workers(running: RunningGateway) -> None:
     refused = ["error" in modern(running.base, "a_fail") for _ in range(12)]
 
@@ -179,13 +162,28 @@ def _answers_everywhere(running: RunningGateway) -> bool:
     return len(seen) == WORKERS
 
 
-def test_workers_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
-    config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
+def _ask_and_answer(running: RunningGateway) -> list[str]:
+    """Call a tool that asks, and answer over another connection, several times; return the results."""
+    meta: Json = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+    answers = list[str]()
+    for number in range(6):
+        asked = modern(running.base, "q_greet", meta=meta)["result"]
+        given = {"action": "accept", "content": {"name": f"Ada {number}"}}
+        more = {"requestState": asked["requestState"], "inputResponses": dict.fromkeys(asked["inputRequests"], given)}
+        answers.append(modern(running.base, "q_greet", meta=meta, **more)["result"]["content"][0]["text"])
+    return answers
+
+
+def test_a_call_that_waits_is_gone_on_with_by_any_worker_and_all_end_with_a_parent_that_was_killed(
+    tmp_path: Path, config: Path
+) -> None:
     with gateway(tmp_path, config, "--workers", WORKERS, drain=0) as running:
+        answers = _ask_and_answer(running)
         workers = children(running.process.pid)
         running.process.send_signal(signal.SIGKILL)
         until(lambda: not any(_runs(one) for one in workers), "the end of the workers")
 
+    assert answers == [f"Hello Ada {number}" for number in range(6)]
     assert len(workers) == WORKERS
 
 
