@@ -10,7 +10,6 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Generator
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -274,8 +273,8 @@ async def test_a_child_in_a_session_of_its_own_is_ended_with_its_server(manners:
 async def test_a_number_that_another_process_has_got_meanwhile_is_spared() -> None:
     with a_process() as innocent:
         (mine,) = [stray for stray in escapees_of(os.getpid()) if stray.pid == innocent]
-        signal_escapees([replace(mine, started="1")], signal.SIGKILL)
-        assert not escapee_lives(replace(mine, started="1"))
+        signal_escapees([mine.replace(started="1")], signal.SIGKILL)
+        assert not escapee_lives(mine.replace(started="1"))
         assert escapee_lives(mine)
         signal_escapees([mine], signal.SIGKILL)
         await eventually(lambda: not escapee_lives(mine))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,17 +42,17 @@ arguments = st.builds(PromptArgument, name=texts, description=texts, required=st
 
 @given(st.builds(Resource, uri=texts, size=st.none() | st.integers(0, 2**53), **readable))
 def test_a_resource_survives_being_listed(item: Resource) -> None:
-    assert replace(read_resource(definition(item)), raw={}) == item
+    assert read_resource(definition(item)).replace(raw={}) == item
 
 
 @given(st.builds(ResourceTemplate, uri_template=texts, **readable))
 def test_a_template_survives_being_listed(item: ResourceTemplate) -> None:
-    assert replace(read_template(definition(item)), raw={}) == item
+    assert read_template(definition(item)).replace(raw={}) == item
 
 
 @given(st.builds(Prompt, arguments=st.lists(arguments, max_size=3).map(tuple), **common))
 def test_a_prompt_survives_being_listed(item: Prompt) -> None:
-    assert replace(read_prompt(definition(item)), raw={}) == item
+    assert read_prompt(definition(item)).replace(raw={}) == item
 
 
 def test_a_definition_that_came_from_a_server_goes_out_as_it_came() -> None:

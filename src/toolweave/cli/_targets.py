@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import Any
 
 from toolweave.cli._exit_codes import CommandError
@@ -111,4 +110,4 @@ def _timed(loaded: LoadedConfig, seconds: float | None) -> LoadedConfig:
         return loaded
     bounds = Timeouts.of(seconds)
     servers = {name: config.replace(timeout=bounds) for name, config in loaded.servers.items()}
-    return replace(loaded, servers=servers)
+    return loaded.replace(servers=servers)

@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
+
+from toolweave._value import Value
 
 __all__ = [
     "Dialect",
@@ -40,8 +41,7 @@ Dialect = Literal["generic", "gemini", "opencode", "codex", "cline", "crush", "g
 """The dialect whose rules apply where dialects contradict each other."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DialectRules:
+class DialectRules(Value, frozen=True, kw_only=True):
     """The rules of one dialect where it differs from the generic one.
 
     Attributes:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from toolweave._value import Value
 from toolweave.config._expand import Scope, home_directory
 from toolweave.config._load import load_file
 from toolweave.config._loaded import PROJECT, LoadedConfig, merge_loaded
@@ -26,8 +26,7 @@ _PROJECT_FILES = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigFile:
+class ConfigFile(Value, frozen=True, kw_only=True):
     """A config file.
 
     Attributes:
@@ -124,7 +123,7 @@ def _first_of_user(files: Iterable[ConfigFile], scope: Scope, folder: Path, proj
             continue
         if _has_servers(loaded):
             return merge_loaded([LoadedConfig(warnings=warnings), loaded.found_as(file.kind)])
-    return replace(project, warnings=warnings)
+    return project.replace(warnings=warnings)
 
 
 def _has_servers(loaded: LoadedConfig) -> bool:

@@ -6,10 +6,12 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
+from toolweave._value import Value
 from toolweave.config._jsonc import KeyPath, key_offsets, parse_json
 from toolweave.config._secret import MASK, looks_secret
 from toolweave.errors import ConfigError
@@ -27,8 +29,7 @@ _EXCERPT_REACH = 10_000  # further than any value to be masked reaches into what
 _SHOWN_VALUES = ("command", "name", "type", "transport", "cwd")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigDocument:
+class ConfigDocument(Value, frozen=True, kw_only=True):
     """One parsed file.
 
     Attributes:
@@ -39,7 +40,7 @@ class ConfigDocument:
 
     value: Any  # any JSON value, and dates from TOML and YAML
     path: str
-    lines: Mapping[KeyPath, list[int]] = field(default_factory=dict[KeyPath, "list[int]"])
+    lines: Mapping[KeyPath, list[int]] = msgspec.field(default_factory=dict[KeyPath, "list[int]"])
 
     def line(self, path: KeyPath) -> int | None:
         """Return the line of the last occurrence of a key, or None."""

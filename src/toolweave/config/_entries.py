@@ -13,6 +13,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, cast
 
+from toolweave._value import Value
 from toolweave.config._auth import Auth
 from toolweave.config._dialect_rules import Dialect, rules_of
 from toolweave.config._expand import Expander, Scope
@@ -143,8 +144,7 @@ _TRANSPORTS = {"local": "stdio", "remote": "http"}
 _MILLISECONDS_FROM = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedEntry:
+class ParsedEntry(Value, frozen=True):
     """A parsed entry: the config, and remarks for its writer."""
 
     config: ServerConfig

@@ -23,10 +23,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
+import msgspec
+
+from toolweave._value import Value
 from toolweave.config._secret import Secret, looks_secret, reveal
 from toolweave.errors import ConfigError
 
@@ -46,8 +48,7 @@ def home_directory() -> Path:
         return Path("~")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class Scope(Value, frozen=True, kw_only=True):
     """The values of the variables in one file.
 
     Attributes:
@@ -58,9 +59,10 @@ class Scope:
         directory: The config file's directory, the base of `${file:PATH}`.
     """
 
-    env: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
-    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
-    definitions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, "Mapping[str, Any]"], repr=False)
+    quiet: ClassVar[frozenset[str]] = frozenset({"env", "inputs", "definitions"})
+    env: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
+    inputs: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    definitions: Mapping[str, Mapping[str, Any]] = msgspec.field(default_factory=dict[str, "Mapping[str, Any]"])
     workspace: str = ""
     directory: str = ""
 

@@ -9,11 +9,11 @@ import hashlib
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path, PurePath
 from typing import Any, cast
 
+from toolweave._value import Value
 from toolweave.config._coerce import named, server_config
 from toolweave.config._dialect_rules import Dialect, dialect_of, no_server
 from toolweave.config._documents import ConfigDocument, read_document
@@ -115,13 +115,12 @@ def load_file(path: Path, scope: Scope, *, workspace: Path | None = None, option
     """
     document = read_document(path)
     folder = workspace or project_of(path)
-    scope = replace(scope, workspace=str(folder), directory=str(path.absolute().parent))
+    scope = scope.replace(workspace=str(folder), directory=str(path.absolute().parent))
     switched_off = disabled_elsewhere(path, folder, Path(scope.home))
     return load_document(document, scope, dialect=dialect_of(path), optional=optional, switched_off=switched_off)
 
 
-@dataclass(frozen=True, slots=True)
-class _InactiveEntry:
+class _InactiveEntry(Value, frozen=True):
     """A valid entry that does not start, and the reason."""
 
     status: EntryStatus
@@ -180,7 +179,7 @@ class _ConfigLoader:
         for place in (self.servers, self.errors, self.disabled):
             place.pop(name, None)
         self.entries = [
-            replace(entry, status="shadowed", reason="a later entry of the file has this name")
+            entry.replace(status="shadowed", reason="a later entry of the file has this name")
             if entry.name == name
             else entry
             for entry in self.entries
@@ -224,9 +223,9 @@ class _ConfigLoader:
         reading = read_entry(name, entry, dialect=item.dialect, scope=self._scope, source=self._source(item))
         config = named(reading.config)
         for note in reading.notes:
-            self._warn(replace(item, name=config.name), note)
+            self._warn(item.replace(name=config.name), note)
         if config.caution and not config.disabled:
-            self._warn(replace(item, name=config.name), config.caution)
+            self._warn(item.replace(name=config.name), config.caution)
         return config
 
     def _source(self, item: FoundEntry) -> Source | None:
@@ -265,7 +264,7 @@ def load_document(
             "this config has no place for servers; expected 'mcpServers' or 'servers' with an entry per server",
             path=path,
         )
-    loading = _ConfigLoader(document, replace(scope, definitions=found.inputs), from_code=from_code)
+    loading = _ConfigLoader(document, scope.replace(definitions=found.inputs), from_code=from_code)
     elsewhere = switched_off or {}
     for item in found.items:
         loading.add(item, found.excluded(item.name) or elsewhere.get(item.name))

@@ -11,6 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+import msgspec
+
+from toolweave._value import Value
 from toolweave.config._dialect_rules import Dialect
 from toolweave.config._model import ServerConfig
 from toolweave.errors import ConfigError
@@ -44,8 +47,7 @@ class LoadedFile:
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ConfigEntry:
+class ConfigEntry(Value, frozen=True, kw_only=True):
     """One entry of a config file and its outcome. Its representation shows no value of the file.
 
     Attributes:
@@ -74,8 +76,7 @@ class ConfigEntry:
         return f"ConfigEntry(name={self.name!r}, path={str(self.path)!r}, status={self.status!r})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedConfig:
+class LoadedConfig(Value, frozen=True, kw_only=True):
     """The servers of one or several config files.
 
     Attributes:
@@ -88,18 +89,18 @@ class LoadedConfig:
         entries: Every entry of every file, in their order, with its outcome.
     """
 
-    servers: Mapping[str, ServerConfig] = field(default_factory=dict[str, ServerConfig])
-    errors: Mapping[str, ConfigError] = field(default_factory=dict[str, ConfigError])
+    servers: Mapping[str, ServerConfig] = msgspec.field(default_factory=dict[str, ServerConfig])
+    errors: Mapping[str, ConfigError] = msgspec.field(default_factory=dict[str, ConfigError])
     warnings: Sequence[str] = ()
     disabled: Sequence[str] = ()
     files: Sequence[LoadedFile] = ()
     entries: Sequence[ConfigEntry] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "servers", MappingProxyType(dict(self.servers)))
-        object.__setattr__(self, "errors", MappingProxyType(dict(self.errors)))
+        msgspec.structs.force_setattr(self, "servers", MappingProxyType(dict(self.servers)))
+        msgspec.structs.force_setattr(self, "errors", MappingProxyType(dict(self.errors)))
         for name in ("warnings", "disabled", "files", "entries"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            msgspec.structs.force_setattr(self, name, tuple(getattr(self, name)))
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -119,8 +120,7 @@ class LoadedConfig:
             if name not in self.servers and name not in self.errors:
                 known = ", ".join([*self.servers, *self.errors]) or "none"
                 raise ConfigError(f"the config has no such server; it has: {known}", server=name)
-        return replace(
-            self,
+        return self.replace(
             servers={name: self.servers[name] for name in wanted if name in self.servers},
             errors={name: self.errors[name] for name in wanted if name in self.errors},
             disabled=(),
@@ -140,8 +140,8 @@ class LoadedConfig:
         if within is not None:
             servers = {name: _started_within(config, within) for name, config in servers.items()}
         files = [replace(file, kind=kind) for file in self.files]
-        entries = [replace(entry, config=servers.get(entry.name, entry.config)) for entry in self.entries]
-        return replace(self, servers=servers, files=files, entries=entries)
+        entries = [entry.replace(config=servers.get(entry.name, entry.config)) for entry in self.entries]
+        return self.replace(servers=servers, files=files, entries=entries)
 
 
 def merge_loaded(loaded: Iterable[LoadedConfig]) -> LoadedConfig:
@@ -172,7 +172,7 @@ def merge_loaded(loaded: Iterable[LoadedConfig]) -> LoadedConfig:
 
 
 def _shadowed(entry: ConfigEntry) -> ConfigEntry:
-    return replace(entry, status="shadowed", reason="another file, which comes first, defines this name")
+    return entry.replace(status="shadowed", reason="another file, which comes first, defines this name")
 
 
 def _started_within(config: ServerConfig, folder: Path) -> ServerConfig:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
+from toolweave._value import Value
 from toolweave.config._dialect_rules import Dialect, exclusion, is_goose, type_of_mcp_section
 from toolweave.config._entries import looks_like_entry
 from toolweave.config._jsonc import KeyPath
@@ -33,8 +34,7 @@ SECTIONS: tuple[KeyPath, ...] = (
 """The paths that are searched for servers, in this order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundEntry:
+class FoundEntry(Value, frozen=True, kw_only=True):
     """One unparsed entry of a document: its name, its value and its path."""
 
     name: str
@@ -107,11 +107,11 @@ def _is_section(section: Any, path: KeyPath, top: Mapping[str, Any]) -> bool:
 def _spoken(item: FoundEntry, dialect: Dialect) -> FoundEntry:
     """Return an entry with the dialect that its section implies, if the file implies none."""
     if dialect == "generic" and item.path[0] == "extensions":
-        return replace(item, dialect="goose")
+        return item.replace(dialect="goose")
     if dialect == "generic" and item.path[:1] == ("mcp",) and len(item.path) == 2:
-        return replace(item, dialect=type_of_mcp_section(_mapping(item.value)))
+        return item.replace(dialect=type_of_mcp_section(_mapping(item.value)))
     if dialect == "generic" and _mapping(item.value).get("type") in ("local", "remote"):
-        return replace(item, dialect="opencode")
+        return item.replace(dialect="opencode")
     return item
 
 
@@ -120,7 +120,7 @@ def _pinned(item: FoundEntry, pins: Any) -> FoundEntry:
     value: Any = item.value
     if pins is None or not isinstance(value, Mapping):
         return item
-    return replace(item, value={"pins": pins, **cast("Mapping[str, Any]", value)})
+    return item.replace(value={"pins": pins, **cast("Mapping[str, Any]", value)})
 
 
 def _is_opencode(entry: Mapping[Any, Any]) -> bool:
@@ -163,7 +163,7 @@ def _listed(entries: list[Any], path: KeyPath, dialect: Dialect) -> Iterator[Fou
 def _bare(top: Mapping[str, Any], dialect: Dialect, from_code: bool) -> Iterator[FoundEntry]:
     """Read a document without a section: one entry, or entries by name."""
     if looks_like_entry(top):
-        yield from (replace(item, path=()) for item in _listed([top], (), dialect))
+        yield from (item.replace(path=()) for item in _listed([top], (), dialect))
     elif from_code or any(looks_like_entry(value) for value in top.values()):
         yield from _items(top, (), dialect)
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
+from toolweave._value import Value
 from toolweave.config._auth import Auth
 from toolweave.config._confinement import ResourceLimits, Sandbox
 from toolweave.config._naming import installs_first
@@ -70,8 +71,7 @@ _CONNECT_SILENCE_SECONDS, _INSTALL_SILENCE_SECONDS = 30.0, 120.0
 _HIDDEN_FROM = 4  # a shorter value found in a foreign text is more likely a coincidence than a leak
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Value, frozen=True, kw_only=True):
     """The file and line where a server was configured.
 
     Attributes:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from toolweave._value import Value
 from toolweave.config import ServerConfig
 from toolweave.connect._feed.list_cache import ListChanged, LiveList
 from toolweave.connect._feed.list_reader import ParsedList, Refusal, Request, read_tools
@@ -29,8 +29,7 @@ __all__ = ["CallTarget", "Catalog"]
 _log = logging.getLogger("toolweave.connect")
 
 
-@dataclass(frozen=True, slots=True)
-class CallTarget:
+class CallTarget(Value, frozen=True):
     """The facts about a tool that a call needs, looked up once for all calls until the next listing.
 
     Attributes:

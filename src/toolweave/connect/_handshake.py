@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 
+from toolweave._value import Value
 from toolweave.connect._report import Report, Step
 from toolweave.connect._session import Agreement, ClientHandlers, Session, Wire, ask, envelope
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
@@ -71,8 +72,7 @@ class _NotModern(Exception):
         self.named = named
 
 
-@dataclass(frozen=True, slots=True)
-class _Handshakes:
+class _Handshakes(Value, frozen=True):
     """The handshakes of both eras on one wire."""
 
     wire: Wire

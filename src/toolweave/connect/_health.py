@@ -6,11 +6,11 @@ Runs beside the calls of one connection. Adds no cost to a call: it reads the ti
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Protocol
 
 import anyio
 
+from toolweave._value import Value
 from toolweave.config import ServerConfig
 from toolweave.connect._transports import OpenSession
 from toolweave.errors import ConnectionLostError, ServerError
@@ -31,8 +31,7 @@ class PendingRequest(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Silent:
+class Silent(Value, frozen=True, kw_only=True):
     """The event `"silence"`: a request waits, and nothing has been received from its server for some time.
 
     Attributes:

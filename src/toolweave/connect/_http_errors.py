@@ -9,11 +9,11 @@ import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from toolweave._text import visible
+from toolweave._value import Value
 from toolweave.connect._channel import MAX_MESSAGE_BYTES
 from toolweave.connect._wire.credentials import AuthFlow, AuthHook
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ErrorKind, ProtocolError, ServerError
@@ -59,8 +59,7 @@ def _forget(_headers: Mapping[str, str]) -> None:
     """Ignore the headers that were made."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpSettings:
+class HttpSettings(Value, frozen=True, kw_only=True):
     """The HTTP settings of one server.
 
     Attributes:
@@ -90,8 +89,7 @@ class HttpSettings:
         return self.url.partition("?")[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpFault:
+class HttpFault(Value, frozen=True, kw_only=True):
     """The failure of one HTTP request.
 
     Attributes:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from toolweave._value import Value
 
 __all__ = ["ConnectionLoss", "GiveUp", "RestartPolicy", "RetryAfter"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLoss:
+class ConnectionLoss(Value, frozen=True, kw_only=True):
     """One unrequested end of a connection.
 
     Attributes:
@@ -21,22 +21,19 @@ class ConnectionLoss:
     held: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class RetryAfter:
+class RetryAfter(Value, frozen=True):
     """Try again after so many seconds."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(Value, frozen=True):
     """Do not try again by itself; `why` completes the sentence "given up after ..."."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestartPolicy:
+class RestartPolicy(Value, frozen=True, kw_only=True):
     """Exponential backoff with jitter, a cap and an end, and a circuit breaker.
 
     Two things end it. Too many failures in a row: the server does not come up, or not for long. Too many

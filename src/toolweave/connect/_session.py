@@ -13,13 +13,13 @@ import math
 import time
 from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import anyio
 import msgspec
 
+from toolweave._value import Value
 from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks, ClientStandIn
 from toolweave.connect._client_features.logs import LogFeed
 from toolweave.connect._client_features.server_requests import (
@@ -106,8 +106,7 @@ class Wire(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
+class Agreement(Value, frozen=True, kw_only=True):
     """The result of a handshake.
 
     Attributes:
@@ -116,12 +115,13 @@ class Agreement:
         raw: The handshake's result as it came.
     """
 
+    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
     version: str
     modern: bool
-    server_info: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    server_info: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    capabilities: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     instructions: str | None = None
-    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
 class ClientHandlers:

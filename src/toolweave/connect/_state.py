@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from toolweave._value import Value
 
 __all__ = ["TRANSITIONS", "ConnectionState", "StateChanged"]
 
@@ -47,8 +48,7 @@ TRANSITIONS: Mapping[ConnectionState, frozenset[ConnectionState]] = {
 """State -> the states that may follow it; an owner refuses every other change."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateChanged:
+class StateChanged(Value, frozen=True, kw_only=True):
     """The event `"state"` of a connection.
 
     Attributes:

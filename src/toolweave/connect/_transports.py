@@ -10,12 +10,13 @@ import importlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 import anyio.to_thread
 
+from toolweave._value import Value
 from toolweave.config import ServerConfig, register_transport_name, server_config
 from toolweave.connect._channel import MAX_MESSAGE_BYTES, Channel
 from toolweave.connect._handshake import ProbeRefused, shake_hands
@@ -53,8 +54,7 @@ TransportFactory = Callable[[ServerConfig], AbstractAsyncContextManager[Any]]
 _factories: dict[str, TransportFactory] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectPlan:
+class ConnectPlan(Value, frozen=True, kw_only=True):
     """The transport and the era to connect with: from the config, later from what the server turned out to be.
 
     Attributes:
@@ -115,7 +115,7 @@ async def open_session(
                 wire, era=attempt.era, probe_seconds=config.probe_timeout, server=config.name, report=report, peer=peer
             )
         except ProbeRefused as exc:
-            raise RetryConnect(replace(attempt, era="legacy"), str(exc)) from exc
+            raise RetryConnect(attempt.replace(era="legacy"), str(exc)) from exc
         except ProtocolError as exc:
             if _wants_sse(config, attempt, exc):
                 raise RetryConnect(ConnectPlan(transport="sse", era="legacy"), exc.message) from exc

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from toolweave._value import Value
 from toolweave.config import ServerConfig
 from toolweave.tools._names import AssignedNames, expose
 from toolweave.tools._spec import ToolSpec
@@ -21,8 +22,7 @@ __all__ = ["NameConflict", "NamedServer", "name_others", "name_server", "without
 _NOT_IN_SCHEMES = r"[^A-Za-z0-9.-]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NameConflict:
+class NameConflict(Value, frozen=True, kw_only=True):
     """A name conflict: a server offers a name that is already taken.
 
     Attributes:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 import msgspec
 
+from toolweave._value import Value
 from toolweave.errors import ConfigError, ErrorKind, RequestError, ToolError
 from toolweave.middleware._options import as_tuples, one_of
 from toolweave.middleware._selection import OfferSelection, RequestTarget, fits, found_target, target_of
@@ -23,7 +24,6 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.server_features import read_reference
 from toolweave.protocol.subscriptions import RESOURCE_SUBSCRIPTIONS
-from toolweave.protocol.value import Value
 from toolweave.serve._request import CallNext, Identity, Json, MayUse, OfferKind, OfferLookup, Request
 from toolweave.serve._unknown import not_offered, unknown_reference
 from toolweave.tools import ToolResult

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, cast
 import anyio
 import msgspec
 
+from toolweave._value import Value
 from toolweave.errors import ErrorKind, RequestError, ToolError, printable, shortened
 from toolweave.middleware._options import as_tuples, least
 from toolweave.middleware._selection import OfferSelection, RequestTarget, selected, target_of
@@ -28,7 +29,6 @@ from toolweave.protocol.input_required import (
     input_request,
     input_required,
 )
-from toolweave.protocol.value import Value
 from toolweave.serve._request import CallNext, Json, Request
 from toolweave.serve._request_context import check_capabilities
 from toolweave.serve._request_state import TTL_SECONDS, StateSigner

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, cast
 
 import msgspec
 
+from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.middleware._options import as_tuples, one_of
 from toolweave.middleware._outcome import outcome_of, subject_of
@@ -24,7 +25,6 @@ from toolweave.middleware._selection import fits, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.jsonrpc import encode_value
-from toolweave.protocol.value import Value
 from toolweave.serve._request import CallNext, Json, Request
 
 __all__ = ["AuditLog"]

@@ -13,12 +13,12 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 
 import msgspec
 
+from toolweave._value import Value
 from toolweave.middleware._options import as_tuples, least
 from toolweave.middleware._selection import OfferSelection, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
 from toolweave.protocol.jsonrpc import encode_value
-from toolweave.protocol.value import Value
 from toolweave.serve._request import CallNext, Client, Json, OfferLookup, Request
 from toolweave.serve._request_context import forwarded_meta
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, cast, get_type_hints
 
 import msgspec
 
+from toolweave._value import Value
 from toolweave.config._validation import check_object, check_text, kind_of
 from toolweave.errors import ConfigError
 from toolweave.middleware._store_limits import StoreLimits
-from toolweave.protocol.value import Value
 from toolweave.serve._request import Middleware
 from toolweave.state import Store
 

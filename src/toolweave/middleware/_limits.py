@@ -11,13 +11,13 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
+from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.middleware._limit_store import LimitStore, MemoryLimits
 from toolweave.middleware._options import as_tuples, least
 from toolweave.middleware._selection import OfferSelection, RequestTarget, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.value import Value
 from toolweave.serve._request import CallNext, Json, Request
 
 __all__ = ["CallBudget", "RateLimit"]

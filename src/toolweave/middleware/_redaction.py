@@ -9,13 +9,13 @@ from typing import Any, ClassVar, cast
 
 import msgspec
 
+from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.middleware._options import as_tuples
 from toolweave.middleware._selection import OfferSelection, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.input_required import REQUEST_STATE
 from toolweave.protocol.tasks import TASK_ID
-from toolweave.protocol.value import Value
 from toolweave.serve._request import CallNext, Json, ReplyChannel, Request
 
 __all__ = ["PATTERNS", "Redaction"]

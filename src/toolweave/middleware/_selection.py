@@ -14,10 +14,10 @@ from urllib.parse import unquote
 
 import msgspec
 
+from toolweave._value import Value
 from toolweave.middleware._options import as_tuples
 from toolweave.protocol import methods
 from toolweave.protocol.server_features import read_reference
-from toolweave.protocol.value import Value
 from toolweave.serve._request import OfferKind, OfferLookup, Request
 from toolweave.tools import ToolSpec
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from toolweave._value import Value
 from toolweave.errors import ErrorKind, RequestError, ToolError
 from toolweave.middleware._options import as_tuples, least
 from toolweave.middleware._selection import OfferSelection, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.jsonrpc import encode_value
-from toolweave.protocol.value import Value
 from toolweave.serve._request import CallNext, Json, Request
 from toolweave.tools import ToolResult
 from toolweave.tools._mcp import call_result

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import ClassVar
 
+from toolweave._value import Value
 from toolweave.errors import RequestError, printable, shortened
 from toolweave.middleware._options import least
 from toolweave.middleware._outcome import outcome_of, subject_of
 from toolweave.protocol import methods
-from toolweave.protocol.value import Value
 from toolweave.serve._request import CallNext, Json, Request
 
 __all__ = ["Timing"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import ClassVar
+
+from toolweave._value import Value
 
 __all__ = ["MOST_RESENDS", "AuthChallenge"]
 
@@ -11,8 +13,7 @@ MOST_RESENDS = 6
 """The most times that one refused request is sent again: for a nonce, a renewal, a sign-in, more scopes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthChallenge:
+class AuthChallenge(Value, frozen=True, kw_only=True):
     """A request that its server has refused: 401, or 403.
 
     Attributes:
@@ -26,10 +27,11 @@ class AuthChallenge:
         attempt: The number of times that this request was refused before.
     """
 
+    quiet: ClassVar[frozenset[str]] = frozenset({"url", "sent"})
     method: str
-    url: str = field(repr=False)
+    url: str
     status: int
     headers: Mapping[str, str]
-    sent: Mapping[str, str] = field(repr=False)
+    sent: Mapping[str, str]
     operation: str = ""
     attempt: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from toolweave.protocol.value import Value
+from toolweave._value import Value
 
 __all__ = ["Challenge", "challenge_for", "parse_challenges"]
 

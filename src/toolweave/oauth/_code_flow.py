@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import ClassVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from toolweave._value import Value
 from toolweave.oauth._discovery import Discovered
 from toolweave.oauth._encoding import code_challenge
 from toolweave.oauth._fetch import NotFetched, quoted
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._user_agent import AuthorizationResponse
-from toolweave.protocol.value import Value
 
 __all__ = ["AuthorizationRequest", "begin", "check_pkce", "redeemed"]
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+from toolweave._value import Value
 from toolweave.config import OAuth
 from toolweave.http import origin_of
 from toolweave.oauth._challenges import Challenge
@@ -20,7 +21,6 @@ from toolweave.oauth._metadata import (
     protected_resource_urls,
     resource_of,
 )
-from toolweave.protocol.value import Value
 from toolweave.protocol.versions import FIRST_AUTHORIZATION_VERSION
 
 __all__ = ["Discovered", "discover"]

@@ -15,6 +15,7 @@ import anyio
 import msgspec
 
 from toolweave._text import one_line
+from toolweave._value import Value
 from toolweave.config import is_loopback
 from toolweave.http import (
     DEFAULT_PORTS,
@@ -28,7 +29,6 @@ from toolweave.http import (
     target_of,
 )
 from toolweave.oauth._addresses import AddressKind, kind_of_address
-from toolweave.protocol.value import Value
 
 __all__ = ["FetchedAnswer", "GuardedFetch", "NotFetched", "checked_url", "quoted", "shown_url"]
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import anyio
 
+from toolweave._value import Value
 from toolweave.config import OAuth
 from toolweave.errors import ConfigError
 from toolweave.oauth._discovery import Discovered
@@ -15,7 +16,6 @@ from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._token_endpoint import AnswerOfTokens, TokenEndpoint, TokenRefused, revealed
 from toolweave.oauth._user_agent import DevicePrompt, UserAgent
-from toolweave.protocol.value import Value
 
 __all__ = ["device_tokens", "machine_tokens"]
 

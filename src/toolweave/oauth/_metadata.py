@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit, urlunsplit
 
+from toolweave._value import Value
 from toolweave.http import origin_of
 from toolweave.oauth._fetch import NotFetched, checked_url, shown_url
-from toolweave.protocol.value import Value
 
 __all__ = [
     "AuthorizationServer",

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import ClassVar, Protocol
 
+from toolweave._value import Value
 from toolweave.config import Secret
-from toolweave.protocol.value import Value
 
 __all__ = ["ClientRegistration", "TokenKey", "TokenRecord", "TokenStore"]
 

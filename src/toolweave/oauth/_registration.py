@@ -10,12 +10,12 @@ import time
 
 import msgspec
 
+from toolweave._value import Value
 from toolweave.config import OAuth
 from toolweave.oauth._fetch import GuardedFetch, NotFetched, quoted
 from toolweave.oauth._metadata import AuthorizationServer, first_of
 from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._token_endpoint import RefusalBody, TokenRefused, revealed
-from toolweave.protocol.value import Value
 
 __all__ = ["given_client", "register", "usable"]
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from toolweave._value import Value
 from toolweave.config import OAuth
 from toolweave.errors import AuthRequiredError, ConfigError, ConnectError
 from toolweave.oauth._challenges import Challenge, parse_challenges
@@ -22,7 +23,6 @@ from toolweave.oauth._records import ClientRegistration, TokenKey, TokenRecord, 
 from toolweave.oauth._registration import given_client, register, usable
 from toolweave.oauth._token_endpoint import AnswerOfTokens, TokenEndpoint, TokenRefused, load_jose
 from toolweave.oauth._user_agent import RedirectListener, UserAgent
-from toolweave.protocol.value import Value
 
 if TYPE_CHECKING:
     from toolweave.oauth._jose import ProofKey

@@ -13,12 +13,12 @@ from urllib.parse import quote
 
 import anyio.to_thread
 
+from toolweave._value import Value
 from toolweave.config import OAuth, OAuthSecret, Secret
 from toolweave.http import origin_of
 from toolweave.oauth._fetch import FetchedAnswer, GuardedFetch, NotFetched, quoted
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._records import ClientRegistration
-from toolweave.protocol.value import Value
 
 if TYPE_CHECKING:
     from toolweave.oauth._jose import ProofKey

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import ClassVar, Protocol
 
-from toolweave.protocol.value import Value
+from toolweave._value import Value
 
 __all__ = ["AuthorizationResponse", "DevicePrompt", "RedirectListener", "UserAgent"]
 

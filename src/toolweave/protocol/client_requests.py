@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, cast
 
+import msgspec
+
+from toolweave._value import Value
 from toolweave.errors import RequestError, SchemaError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
@@ -111,8 +113,7 @@ REQUESTED_SCHEMA = "requestedSchema"
 """The parameter with the form."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElicitationRequest:
+class ElicitationRequest(Value, frozen=True, kw_only=True):
     """A server's request for input of the user (`elicitation/create`).
 
     Attributes:
@@ -122,17 +123,17 @@ class ElicitationRequest:
         elicitation_id: Names the visit in `notifications/elicitation/complete` (2025-11-25).
     """
 
+    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
     server: str
     mode: Literal["form", "url"]
     message: str
-    schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    schema: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     url: str | None = None
     elicitation_id: str | None = None
-    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElicitationResult:
+class ElicitationResult(Value, frozen=True, kw_only=True):
     """A decision of the user; `content` holds the values of an accepted form."""
 
     action: Literal["accept", "decline", "cancel"]
@@ -159,8 +160,7 @@ class ElicitationResult:
         return cls(action="cancel")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Elicited(ElicitationResult, Generic[FormT]):
+class Elicited(ElicitationResult, Generic[FormT], frozen=True, kw_only=True):
     """A decision of the user on a form made of a model; `value` is an instance of it when the form was accepted."""
 
     value: FormT | None = None
@@ -266,8 +266,7 @@ def _is_flat(described: Mapping[str, Any]) -> bool:
 # Sampling
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingMessage:
+class SamplingMessage(Value, frozen=True, kw_only=True):
     """One message of a conversation that a language model continues; untrusted when it came from a server.
 
     Attributes:
@@ -275,9 +274,10 @@ class SamplingMessage:
         content: Its blocks; tool use and tool results are `UnknownContent` with the whole block in `raw`.
     """
 
+    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
     role: str
     content: tuple[ContentBlock, ...]
-    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
     @property
     def text(self) -> str:
@@ -285,8 +285,7 @@ class SamplingMessage:
         return "\n".join(block.render() for block in self.content)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingResult:
+class SamplingResult(Value, frozen=True, kw_only=True):
     """An answer of the language model.
 
     Attributes:
@@ -430,8 +429,7 @@ def read_sampling_result(answer: object) -> SamplingResult:
 # Roots
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Root:
+class Root(Value, frozen=True, kw_only=True):
     """A directory or file that the server may work on; `uri` is a `file://` URI."""
 
     uri: str

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
+from toolweave._value import Value
 from toolweave.protocol.json_types import as_object, as_text
-from toolweave.protocol.value import Value
 
 __all__ = [
     "AudioContent",

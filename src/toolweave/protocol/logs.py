@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from toolweave._value import Value
 from toolweave.protocol.json_types import as_text
 
 __all__ = ["LEVELS", "LogLevel", "LogMessage", "check_level", "log_message", "log_params"]
@@ -26,8 +26,7 @@ def check_level(level: str) -> None:
         raise ValueError(f"no log level {level!r}; there are {', '.join(LEVELS)}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogMessage:
+class LogMessage(Value, frozen=True, kw_only=True):
     """One log message of a server (`notifications/message`); untrusted.
 
     Attributes:

@@ -7,9 +7,11 @@ can be read. Entries of lists were checked before to have their key, a text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
+import msgspec
+
+from toolweave._value import Value
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, content_block
 from toolweave.protocol.json_types import as_array, as_object, as_text
 
@@ -40,8 +42,7 @@ _Json = dict[str, Any]
 # Definitions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class Resource(Value, frozen=True, kw_only=True):
     """A resource that can be read; `size` in bytes, when the server says.
 
     Attributes:
@@ -51,6 +52,7 @@ class Resource:
         raw: The definition as it came; empty for one that was made here.
     """
 
+    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
     uri: str
     name: str = ""
     title: str | None = None
@@ -59,14 +61,14 @@ class Resource:
     size: int | None = None
     annotations: Mapping[str, Any] | None = None
     icons: tuple[Mapping[str, Any], ...] = ()
-    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceTemplate:
+class ResourceTemplate(Value, frozen=True, kw_only=True):
     """A family of resources; `uri_template` is an RFC 6570 URI template, the other fields are those of `Resource`."""
 
+    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
     uri_template: str
     name: str = ""
     title: str | None = None
@@ -74,12 +76,11 @@ class ResourceTemplate:
     mime_type: str | None = None
     annotations: Mapping[str, Any] | None = None
     icons: tuple[Mapping[str, Any], ...] = ()
-    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptArgument:
+class PromptArgument(Value, frozen=True, kw_only=True):
     """One argument of a prompt; its value is always a string."""
 
     name: str
@@ -87,17 +88,17 @@ class PromptArgument:
     required: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
+class Prompt(Value, frozen=True, kw_only=True):
     """A prompt template of the server; `icons`, `meta` and `raw` are as those of `Resource`."""
 
+    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
     name: str
     title: str | None = None
     description: str = ""
     arguments: tuple[PromptArgument, ...] = ()
     icons: tuple[Mapping[str, Any], ...] = ()
-    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
 def definition(item: Resource | ResourceTemplate | Prompt) -> _Json:
@@ -184,21 +185,20 @@ def read_resource_contents(result: Mapping[str, Any]) -> tuple[EmbeddedResource,
     return tuple(block for block in blocks if isinstance(block, EmbeddedResource))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptMessage:
+class PromptMessage(Value, frozen=True, kw_only=True):
     """One message of a filled-in prompt; `role` is `"user"` or `"assistant"`."""
 
     role: str
     content: ContentBlock
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptResult:
+class PromptResult(Value, frozen=True, kw_only=True):
     """A filled-in prompt."""
 
+    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
     messages: tuple[PromptMessage, ...]
     description: str = ""
-    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
 def prompt_result_json(messages: Sequence[tuple[str, Mapping[str, Any]]], description: str | None) -> _Json:
@@ -234,8 +234,7 @@ _REFERENCES = {"ref/prompt": ("prompt", "name"), "ref/resource": ("resource", "u
 """The types of a reference: the kind of thing, and the member that names it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
+class Completion(Value, frozen=True, kw_only=True):
     """Values that complete an argument; `total` in all, when the server says."""
 
     values: tuple[str, ...]

@@ -7,10 +7,10 @@ A client reads either form as a `TaskDocument`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED
 from toolweave.protocol.json_types import as_object, as_text
@@ -178,8 +178,7 @@ def _stamp(now: float) -> str:
 # As a client reads them
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskDocument:
+class TaskDocument(Value, frozen=True, kw_only=True):
     """A task as its server describes it now; untrusted.
 
     Attributes:

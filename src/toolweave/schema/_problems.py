@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
+from toolweave._value import Value
 from toolweave.errors import shortened
 
 __all__ = ["MAX_PROBLEMS", "Problem", "describe", "nearest", "path_text", "problems_of"]
@@ -54,8 +54,7 @@ _LIMITS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(Value, frozen=True, kw_only=True):
     """One violation of a schema by a value.
 
     Attributes:

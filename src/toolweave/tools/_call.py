@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, ov
 
 import msgspec
 
+from toolweave._value import Value
 from toolweave.errors import ToolError
 from toolweave.protocol.client_requests import (
     ABILITIES,
@@ -24,7 +25,6 @@ from toolweave.protocol.client_requests import (
     can_answer,
 )
 from toolweave.protocol.logs import LogLevel, check_level
-from toolweave.protocol.value import Value
 from toolweave.tools._client_requests import Caller, Elicitation, Question, Roots, Sampling
 
 __all__ = [

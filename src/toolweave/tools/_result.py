@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self, cast
 
 import msgspec
 
+from toolweave._value import Value
 from toolweave.errors import ErrorKind, ToolError, ToolExecutionError
 from toolweave.protocol.content import (
     AudioContent,
@@ -22,7 +23,6 @@ from toolweave.protocol.content import (
     ImageContent,
     TextContent,
 )
-from toolweave.protocol.value import Value
 from toolweave.schema._problems import Problem, describe
 from toolweave.tools._media import Payload, is_binary, payload
 

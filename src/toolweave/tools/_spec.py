@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from toolweave.protocol.value import Value
+from toolweave._value import Value
 
 __all__ = ["ToolSpec"]
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
 from typing import Any, Protocol, Self, TypeAlias, overload, runtime_checkable
 
+from toolweave._value import Value
 from toolweave.errors import ErrorKind, as_tool_error
 from toolweave.tools._call import NO_CONTEXT, CallContext, ToolCall
 from toolweave.tools._result import ToolResult
@@ -75,8 +75,7 @@ class ToolSnapshot(Sequence[ToolSpec]):
         return f"ToolSnapshot(version={self.version}, {[spec.name for spec in self._specs]!r})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolsChanged:
+class ToolsChanged(Value, frozen=True, kw_only=True):
     """The tools of a toolset changed.
 
     Attributes:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, cast
 
 from toolweave._text import shortened, visible
-from toolweave.protocol.value import Value
+from toolweave._value import Value
 from toolweave.schema._problems import path_text
 from toolweave.tools._spec import ToolSpec
 from toolweave.trust._pins import PinnedServer, PinnedTool, ServerIdentity, tool_hash

@@ -6,10 +6,12 @@ The lock file is read again when it changed, so that an allowed tool appears wit
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
+from toolweave._value import Value
 from toolweave.config import ServerConfig
 from toolweave.errors import ConfigError
 from toolweave.tools._names import aliases
@@ -28,8 +30,7 @@ _DIFF_LINES = 8
 _WITHHELD = frozenset({"added", "changed", "renamed"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinVerdict:
+class PinVerdict(Value, frozen=True, kw_only=True):
     """The outcome of a comparison with the pins.
 
     Attributes:
@@ -39,7 +40,7 @@ class PinVerdict:
     """
 
     changes: Sequence[PinChange] = ()
-    withheld: Mapping[str, str] = field(default_factory=dict[str, str])
+    withheld: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     problems: Sequence[str] = ()
 
 

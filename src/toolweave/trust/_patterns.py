@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
+
+from toolweave._value import Value
 
 __all__ = ["Instruction", "instructions_for", "instructions_in", "may_link", "odd_urls_in", "words_of"]
 
 _MOST_PLACES = 50
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Instruction:
+class Instruction(Value, frozen=True, eq=False):
     """One way to instruct a model by a definition.
 
     Attributes:

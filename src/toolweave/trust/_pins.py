@@ -14,12 +14,12 @@ from typing import Any, cast
 
 import msgspec
 
+from toolweave._value import Value
 from toolweave.config import ServerConfig, program_name
 from toolweave.config._naming import package_of
 from toolweave.config._secret import mask_url
 from toolweave.config._trust import write_privately
 from toolweave.errors import ConfigError
-from toolweave.protocol.value import Value
 from toolweave.tools._spec import ToolSpec
 from toolweave.trust._definition import definition_of
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from toolweave._text import hidden_characters, is_plain, one_line, shortened
+from toolweave._value import Value
 from toolweave.protocol.content import TextContent
-from toolweave.protocol.value import Value
 from toolweave.schema._problems import path_text
 from toolweave.tools._arguments import encode
 from toolweave.tools._result import ToolResult

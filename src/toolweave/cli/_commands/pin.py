@@ -226,7 +226,7 @@ async def _selected(target: Target, names: Iterable[str]) -> LoadedConfig:
     chosen = tuple(dict.fromkeys((*target.server, *names)))
     loaded = await select(replace(target, server=chosen) if not target.ad_hoc else target)
     servers = {name: config.replace(pins="off") for name, config in loaded.servers.items()}
-    return replace(loaded, servers=servers)
+    return loaded.replace(servers=servers)
 
 
 def _split(tool: str) -> tuple[str, str]:

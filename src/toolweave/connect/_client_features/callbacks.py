@@ -6,10 +6,12 @@ Knows no wire; `protocol/client_requests.py` has the values that they take and r
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
+import msgspec
+
+from toolweave._value import Value
 from toolweave.protocol.client_requests import (
     Askable,
     ElicitationRequest,
@@ -25,8 +27,7 @@ from toolweave.tools._spec import ToolSpec
 __all__ = ["NO_CALLBACKS", "AnswerRequest", "Callbacks", "ClientStandIn", "RootsAnswer", "SamplingRequest"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingRequest:
+class SamplingRequest(Value, frozen=True, kw_only=True):
     """A server's request for a completion by the client's language model (`sampling/createMessage`).
 
     Attributes:
@@ -37,6 +38,7 @@ class SamplingRequest:
         raw: The parameters as received, with model preferences, stop sequences and all other members.
     """
 
+    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
     server: str
     messages: tuple[SamplingMessage, ...]
     system_prompt: str | None = None
@@ -44,7 +46,7 @@ class SamplingRequest:
     temperature: float | None = None
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: str = "auto"
-    raw: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
 SamplingAnswer: TypeAlias = SamplingResult | str | None
@@ -54,8 +56,7 @@ AnswerRequest: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[dict[str
 """Answers a request of a server, by its method and params, with the result as it is; a `RequestError` refuses it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Callbacks:
+class Callbacks(Value, frozen=True, kw_only=True):
     """Callables that answer the requests of a server; one that is None is not declared as a capability, and refused.
 
     Each callable may be sync or async. One that raises costs only the request it was called for.
@@ -109,8 +110,7 @@ NO_CALLBACKS = Callbacks()
 """Offers nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientStandIn:
+class ClientStandIn(Value, frozen=True, kw_only=True):
     """Another client, on whose behalf a connection is made: what a gateway passes on.
 
     Attributes:

@@ -10,11 +10,11 @@ import logging
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
 import anyio
 
+from toolweave._value import Value
 from toolweave.connect._feed.list_reader import FetchedList, ParsedList, Refusal, Request, list_all
 from toolweave.errors import ProtocolError, printable
 from toolweave.protocol import methods
@@ -40,8 +40,7 @@ _METHODS: dict[ListKind, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListChanged:
+class ListChanged(Value, frozen=True, kw_only=True):
     """A list of a server changed.
 
     The changes of one list in their order, applied to nothing, give the list: the first reading of a list
@@ -65,8 +64,7 @@ class ListChanged:
         return bool(self.added or self.removed or self.changed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListFacts(Generic[ItemT]):
+class ListFacts(Value, Generic[ItemT], frozen=True, kw_only=True):
     """A list as it is known now, and the facts about it beside its items.
 
     Attributes:
@@ -289,7 +287,7 @@ class LiveList(Generic[ItemT]):
         change = self._difference(before)
         if change or not known:
             self.version += 1
-            change = replace(change, version=self.version)
+            change = change.replace(version=self.version)
             self._tell(change)
         return before, change
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
+from toolweave._value import Value
 from toolweave.errors import ProtocolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.json_types import as_object, as_text
@@ -56,8 +57,7 @@ class FetchedList:
     problems: list[str] = field(default_factory=list[str])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedList(Generic[ItemT]):
+class ParsedList(Value, Generic[ItemT], frozen=True, kw_only=True):
     """The usable entries of a list, and the problems of the others."""
 
     items: tuple[ItemT, ...] = ()

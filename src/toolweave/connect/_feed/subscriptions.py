@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
 
+from toolweave._value import Value
 from toolweave.connect._events import EventListeners, tell
 from toolweave.connect._session import Session
 from toolweave.errors import AuthRequiredError, RequestTimeoutError, ServerError
@@ -24,8 +24,7 @@ _log = logging.getLogger("toolweave.connect")
 _MAX_PARENTS = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceUpdated:
+class ResourceUpdated(Value, frozen=True, kw_only=True):
     """A resource that was subscribed to has changed: read it again.
 
     Attributes:

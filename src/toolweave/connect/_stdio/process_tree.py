@@ -10,7 +10,8 @@ import signal
 import subprocess
 from collections.abc import Generator, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+
+from toolweave._value import Value
 
 __all__ = ["Escapee", "cpu_seconds", "escapee_lives", "escapees_of", "group_lives", "signal_escapees", "signal_group"]
 
@@ -25,8 +26,7 @@ _STATE, _PARENT, _GROUP, _SESSION, _TIMES, _STARTED = (
 )  # of /proc/PID/stat, counted after the name (man proc_pid_stat)
 
 
-@dataclass(frozen=True, slots=True)
-class Escapee:
+class Escapee(Value, frozen=True):
     """A descendant of a server process in a process group of its own.
 
     Attributes:

@@ -9,7 +9,7 @@ import ipaddress
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -443,7 +443,7 @@ class HttpEndpoint:
     def at(self, url: str) -> HttpEndpoint:
         """Return an endpoint at another URL of the origin, which shares connections and cookies with this one."""
         self.cookies = self.cookies or Cookies()
-        return HttpEndpoint(replace(self._settings, url=url), server=self._server, shared=self)
+        return HttpEndpoint(self._settings.replace(url=url), server=self._server, shared=self)
 
     def heard(self) -> object:
         """Return a value that changes whenever bytes of the server arrive, and always while a person signs in."""

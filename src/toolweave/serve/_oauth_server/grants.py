@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-from toolweave.protocol.value import Value
+from toolweave._value import Value
 from toolweave.serve._oauth_server.keys import ServerKeys, digest, new_secret
 from toolweave.state import Put, Store
 
