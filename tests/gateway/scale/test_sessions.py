@@ -29,7 +29,7 @@ from toolweave.state import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
-ADA, BOB = "ada-" + "a" * 20, "bob-" + "b" * 20
+ADA, BOB, NEWER = "ada-" + "a" * 20, "bob-" + "b" * 20, "ada-" + "n" * 20
 
 
 def upstream(doings: Doings | None = None) -> Json:
@@ -85,6 +85,26 @@ async def test_a_session_is_of_one_principal_and_of_one_endpoint_at_every_replic
         other_path = (await elsewhere.post(url, message("ping"))).status
 
     assert (own, foreign, known, other_path) == (200, 404, 404, 404)
+
+
+async def test_a_session_ends_with_its_token_at_every_replica_and_goes_on_with_another_of_its_principal() -> None:
+    known = {ADA: "ada", BOB: "bob", NEWER: "ada"}
+
+    async def verify(token: str) -> str | None:
+        return known.get(token)
+
+    ada, bob = OldClient({"Authorization": f"Bearer {ADA}"}), OldClient({"Authorization": f"Bearer {BOB}"})
+    async with replicas(upstream(), count=3, http={"auth": BearerAuth(verify)}) as urls:
+        for client in (ada, bob):
+            await client.begin(urls[0])
+            assert {(await client.post(url, message("ping"))).status for url in urls} == {200}
+        del known[ADA]
+        revoked = {(await ada.post(url, message("ping"))).status for url in urls}
+        others = {(await bob.post(url, message("ping"))).status for url in urls}
+        ada.headers["Authorization"] = f"Bearer {NEWER}"
+        newer = {(await ada.post(url, message("ping"))).status for url in urls}
+
+    assert (revoked, others, newer) == ({401}, {200}, {200})
 
 
 async def test_an_id_that_was_changed_in_any_place_is_none() -> None:
@@ -272,6 +292,39 @@ async def test_a_subscription_reaches_the_stream_at_another_replica(tmp_path: Pa
                         said += await stream.receive()
 
     assert b"state://now" in said
+
+
+async def test_what_a_session_is_subscribed_to_is_known_after_its_replica_has_ended() -> None:
+    server = create_mcp_server(name="changing")
+
+    @server.resource("state://one", name="one")
+    def one() -> str:
+        return "one"
+
+    @server.resource("state://two", name="two")
+    def two() -> str:
+        return "two"
+
+    client, store = OldClient(), MemoryStore()
+    source: Json = {"up": {"server": server, "tool_prefix": ""}}
+    async with replicas(source, count=1, stores=[store]) as (there,):
+        async with replicas(source, count=1, stores=[store]) as (here,):
+            await client.begin(here)
+            for uri in ("state://one", "state://two"):
+                assert "result" in await client.ask(here, "resources/subscribe", uri=uri)
+            assert "result" in await client.ask(here, "resources/unsubscribe", uri="state://two")
+        async with client.opened(there, "GET") as stream:
+            await read_until(stream, b": open")
+            said = b""
+            with anyio.fail_after(30):
+                while b"resources/updated" not in said:
+                    server.changes.resource_updated("state://two")
+                    server.changes.resource_updated("state://one")
+                    with anyio.move_on_after(0.2):
+                        said += await stream.receive()
+
+    assert b"state://one" in said
+    assert b"state://two" not in said
 
 
 def test_replicas_that_share_a_store_need_keys() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -180,11 +182,23 @@ def test_a_call_that_waits_is_gone_on_with_by_any_worker_and_all_end_with_a_pare
     with gateway(tmp_path, config, "--workers", WORKERS, drain=0) as running:
         answers = _ask_and_answer(running)
         workers = children(running.process.pid)
+        folders = {found for one in workers for found in _folders(one)}
         running.process.send_signal(signal.SIGKILL)
         until(lambda: not any(_runs(one) for one in workers), "the end of the workers")
+        assert len(folders) == 1
+        assert not any(Path(one).exists() for one in folders)
 
     assert answers == [f"Hello Ada {number}" for number in range(6)]
     assert len(workers) == WORKERS
+
+
+def _folders(process: int) -> set[str]:
+    """Return the folders of the files `store.db` that a process has open."""
+    found = set[str]()
+    for link in Path(f"/proc/{process}/fd").iterdir():
+        with suppress(OSError):
+            found.add(str(link.readlink()))
+    return {str(Path(one).parent) for one in found if one.endswith("/store.db")}
 
 
 def _runs(process: int) -> bool:
@@ -243,3 +257,31 @@ def test_a_config_with_a_redis_and_without_keys_is_refused(tmp_path: Path) -> No
         assert done.returncode == 2
         assert "--state-keys-env" in done.stderr
         assert "hunter2" not in done.stderr
+
+
+def test_a_gateway_whose_workers_cannot_start_ends_with_their_reason(tmp_path: Path) -> None:
+    config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")}, {"middleware": [{"name": "rate_limits"}]})
+    command = [sys.executable, "-m", "toolweave", "gateway", "--config", str(config), "--http", "0", "--workers", "2"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 2
+    assert "did you mean 'rate_limit'" in done.stderr
+    assert "started again" not in done.stderr
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "toolweave", "gateway", "--config", str(config), "--http", where]
+        done = subprocess.run(
+            [*command, "--workers", "2"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert done.returncode == 2
+    assert "cannot listen on" in done.stderr

@@ -117,6 +117,7 @@ class ServedByWorkers:
                     port=port,
                     group=secrets.token_hex(8),
                     state_keys=[secrets.token_urlsafe(32)] if self.state_keys is None else list(self.state_keys),
+                    folder=str(folder),
                     store=None if shared else str(folder / "store.db"),
                     admin_token=self.admin_token,
                 ),

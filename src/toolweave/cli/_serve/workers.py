@@ -6,7 +6,9 @@ when it ends, the parent has, and the worker ends too. On its standard output a 
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -50,6 +52,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
         port: The port of all of them.
         group: The name of the group of workers.
         state_keys: The secrets that they share.
+        folder: The folder that they share.
         store: The file of the store that they share; None where that is elsewhere.
         admin_token: The token of the admin API; None for none.
     """
@@ -57,6 +60,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     group: str
     state_keys: list[str]
+    folder: str
     store: str | None
     admin_token: str | None
 
@@ -80,13 +84,14 @@ def take_settings() -> WorkerSettings:
         if not chunk or len(data) > _MOST_SETTINGS:
             raise CommandError("--as-worker is for processes that --workers starts")
     settings = msgspec.json.decode(data, type=WorkerSettings)
-    threading.Thread(target=_end_with_parent, name="toolweave-parent", daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(settings.folder,), name="toolweave-parent", daemon=True).start()
     return settings
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(folder: str) -> None:
     while os.read(0, 4_096):
         pass
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # a parent that was killed did not
     os.kill(os.getpid(), signal.SIGTERM)
 
 
