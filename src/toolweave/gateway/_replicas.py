@@ -25,7 +25,7 @@ from toolweave.gateway._sealing import SealingKeys
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve._request import Json
 from toolweave.state import Delete, Put, Store, iter_documents, listening
-from toolweave.state._redis_address import split_name
+from toolweave.state._redis_address import RedisAddress, split_name
 
 __all__ = ["ReplicaGone", "Replicas", "UnknownToReplica", "shared_redis"]
 
@@ -367,11 +367,12 @@ def shared_redis(url: str) -> Store:
     """Return the store at the URL of a Redis or Valkey, for what replicas share: a wait for it is short.
 
     Raises:
-        StoreError: The URL is not understood.
+        StoreError: The URL is not understood, or the package `redis` is not installed.
     """
     from toolweave.state import RedisStore  # only where there is one
 
     address, name = split_name(url)
+    RedisAddress(address).options()  # what would never work is told at once, and is not taken for an absence
     return RedisStore(address, prefix=name or "toolweave", wait_seconds=_WAIT_SECONDS)
 
 

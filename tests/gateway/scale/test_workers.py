@@ -226,6 +226,11 @@ def test_nothing_secret_is_in_a_command_line_or_an_environment(running: RunningG
             {"R": "nonsense", "K": "k" * 32},
             "is not understood",
         ),
+        (
+            ["--http", "0", "--redis-env", "R", "--state-keys-env", "K"],
+            {"R": "redis://h/0?socket_timeout=soon", "K": "k" * 32},
+            "has a wrong value",
+        ),
         (["--http", "0", "--as-worker"], {}, "is for processes that --workers starts"),
     ],
 )
