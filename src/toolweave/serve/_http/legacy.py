@@ -230,12 +230,15 @@ class LegacyHttp:
                 with anyio.move_on_after(_LAST_SECONDS, shield=True):
                     await response.broken_off()
 
-    async def _answer(self, request: Request, session: HttpSession | None) -> Json:
+    def _answer(self, request: Request, session: HttpSession | None) -> Awaitable[Json]:
         """Answer a request; other processes hear of what its session is to remember."""
-        result = await self._endpoint.answer(request)
         if session is not None and self._peers is not None and request.method in REMEMBERED:
-            noted = StrictMessage("2.0", method=request.method, params=dict(request.params))
-            await self._peers.remember(session.id, noted)
+            return self._remembered(request, session, self._peers)
+        return self._endpoint.answer(request)
+
+    async def _remembered(self, request: Request, session: HttpSession, peers: SessionPeers) -> Json:
+        result = await self._endpoint.answer(request)
+        await peers.remember(session.id, StrictMessage("2.0", method=request.method, params=dict(request.params)))
         return result
 
     # the streams of a session
