@@ -41,7 +41,7 @@ async def loaded(fleet: Fleet) -> AsyncGenerator[Load]:
             stop.set()
 
 
-async def more_calls(load: Load, count: int = 25) -> None:
+async def more_calls(load: Load, count: int = 15) -> None:
     """Wait until so many more calls were answered."""
     wanted = load.count() + count
     while load.count() < wanted:
