@@ -32,6 +32,8 @@ __all__ = ["HttpClient", "NoAnswer", "Response", "Unreadable"]
 _IDLE_SECONDS = 60.0
 _LINGER_SECONDS = 0.5
 _MAX_HEADS = 256
+_CONTENT_METHODS = frozenset(("PATCH", "POST", "PUT"))
+"""Methods whose requests say the length of their content even if that is 0 (RFC 9110, 8.6)."""
 _IDLE_HINT = re.compile(r"timeout=(\d{1,6})")
 
 
@@ -280,13 +282,14 @@ class HttpClient:
         Raises:
             NoAnswer: There is no answer.
         """
-        head = self.head(method, target, headers)
-        return await self.ask(head, body if method == "POST" else None, repeatable=repeatable, lasting=lasting)
+        content = method in _CONTENT_METHODS or bool(body)
+        head = self.head(method, target, headers, content=content)
+        return await self.ask(head, body if content else None, repeatable=repeatable, lasting=lasting)
 
     async def ask(
         self, head: bytes, body: bytes | None, *, repeatable: bool = False, lasting: bool = False
     ) -> Response:
-        """Send a request whose head was made by `head`, with a body if it is a POST; see `send`."""
+        """Send a request whose head was made by `head`, with a body if that is for one with content; see `send`."""
         request = _with_body(head, body)
         socket: Socket | None = None
         if lasting:
@@ -348,18 +351,19 @@ class HttpClient:
             self._drop(socket)
         self._idle.clear()
 
-    def head(self, method: str, target: str, headers: Mapping[str, str]) -> bytes:
-        """Return the head of a request, for `ask`.
+    def head(self, method: str, target: str, headers: Mapping[str, str], *, content: bool | None = None) -> bytes:
+        """Return the head of a request, for `ask`: of one with content if it is a POST, or as `content` says.
 
         Raises:
             NoAnswer: It cannot be sent.
         """
-        key = (method, target, *headers.items())
+        content = method == "POST" if content is None else content
+        key = (method, target, content, *headers.items())
         head = self._heads.get(key)
         if head is None:
             try:
                 named = {**self._for_proxy, **headers}
-                head = request_head(method, target, self._named, named, authority=self._authority)
+                head = request_head(method, target, self._named, named, authority=self._authority, content=content)
             except ValueError as exc:
                 raise NoAnswer("LocalProtocolError", str(exc), sent=False) from None
             if len(self._heads) >= _MAX_HEADS:  # headers that change with each request

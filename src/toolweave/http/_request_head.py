@@ -25,8 +25,10 @@ class SharedHeaders(dict[str, str]):
     credentials: Mapping[str, str] | None = None
 
 
-def request_head(method: str, target: str, host: str, headers: Mapping[str, str], *, authority: str = "") -> bytes:
-    """Return the head of a request without its last empty line; a POST's ends before the content length.
+def request_head(
+    method: str, target: str, host: str, headers: Mapping[str, str], *, authority: str = "", content: bool = False
+) -> bytes:
+    """Return the head of a request without its last empty line; one with `content` ends before the content length.
 
     `headers` have lower-case names; `host` is used where they name none. `authority` stands before the target as it is,
     where a proxy is asked (RFC 9112, 3.2.2 and 3.2.3).
@@ -41,5 +43,5 @@ def request_head(method: str, target: str, host: str, headers: Mapping[str, str]
         if not _NAME.fullmatch(name) or not (value.isprintable() or _VALUE.fullmatch(value)):
             raise ValueError(f"the header {name!r} cannot be sent")
         lines.append(f"{name}: {value}")
-    lines.append("content-length: " if method == "POST" else "")
+    lines.append("content-length: " if content else "")
     return "\r\n".join(lines).encode("utf-8", "replace")

@@ -1,0 +1,40 @@
+"""An API that an OpenAPI document describes, or an ASGI application in this process, as a toolset.
+
+Knows HTTP, schemas and tools; refuses to know MCP, servers and models.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolweave._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from toolweave.openapi._asgi import AsgiApp
+    from toolweave.openapi._credentials import ApiAuth
+    from toolweave.openapi._operations import OPERATION_META, OperationProblem
+    from toolweave.openapi._results import NEXT_PAGE_META
+    from toolweave.openapi._toolset import ApiSource, OpenApiOptions, OpenApiToolset, openapi_tools
+
+__all__ = [
+    "NEXT_PAGE_META",
+    "OPERATION_META",
+    "ApiAuth",
+    "ApiSource",
+    "AsgiApp",
+    "OpenApiOptions",
+    "OpenApiToolset",
+    "OperationProblem",
+    "openapi_tools",
+]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "_asgi": ("AsgiApp",),
+        "_credentials": ("ApiAuth",),
+        "_operations": ("OPERATION_META", "OperationProblem"),
+        "_results": ("NEXT_PAGE_META",),
+        "_toolset": ("ApiSource", "OpenApiOptions", "OpenApiToolset", "openapi_tools"),
+    },
+)

@@ -1,0 +1,227 @@
+"""Requests to an ASGI application in this process, without a socket, and its lifespan around them.
+
+One task runs the lifespan, which begins and ends with the toolset; each request is a task of the caller's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+import anyio
+import anyio.abc
+
+from toolweave.errors import ConfigError, ErrorKind, ToolError
+from toolweave.http import NoAnswer, origin_of
+from toolweave.openapi._sender import ApiAnswer, ApiRequest, redirected
+
+__all__ = ["AsgiApp", "AsgiSender"]
+
+_Message: TypeAlias = MutableMapping[str, Any]
+AsgiApp: TypeAlias = Callable[
+    [MutableMapping[str, Any], Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]],
+    Awaitable[None],
+]
+"""An application of ASGI 3."""
+
+_log = logging.getLogger("toolweave.openapi")
+_PIECES = 16  # of a body that nobody has read yet; the application waits
+_SPEC = {"version": "3.0", "spec_version": "2.3"}
+_LIFESPAN_SECONDS = 30.0
+_END_SECONDS = 5.0
+
+
+class AsgiSender:
+    """Sends requests to an application; enter `running` around them."""
+
+    def __init__(self, app: AsgiApp) -> None:
+        self._app = app
+        self._origin = ""
+        self._state: dict[str, Any] = {}
+        self._owner: asyncio.Task[None] | None = None
+        self._group: anyio.abc.TaskGroup | None = None
+        self._ending = anyio.Event()
+
+    async def start(self) -> None:
+        """Run the lifespan's startup.
+
+        Raises:
+            ConfigError: It fails, or takes too long.
+        """
+        started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ending = anyio.Event()
+        # a task of its own: whoever enters the toolset first need not be the one who leaves it last
+        self._owner = asyncio.get_running_loop().create_task(self._run(started), name="lifespan of an ASGI app")
+        try:
+            with anyio.fail_after(_LIFESPAN_SECONDS):
+                await started
+        except BaseException as exc:
+            await self.stop()
+            if isinstance(exc, TimeoutError):
+                raise ConfigError(f"the application did not start within {_LIFESPAN_SECONDS:g} s") from None
+            raise
+
+    async def stop(self) -> None:
+        """Run the lifespan's shutdown, within a bound."""
+        owner, self._owner = self._owner, None
+        self._ending.set()
+        if owner is not None:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([owner], timeout=_LIFESPAN_SECONDS)
+                owner.cancel()
+                await asyncio.wait([owner], timeout=_END_SECONDS)
+
+    async def send(self, request: ApiRequest) -> tuple[ApiAnswer, str]:
+        """Return the answer of the application, through redirects, and the URL that gave it."""
+        return await redirected(self._once, request)
+
+    async def _once(self, request: ApiRequest) -> ApiAnswer:
+        self._origin = self._origin or origin_of(request.url)
+        if self._group is None or origin_of(request.url) != self._origin:
+            why = "is not running" if self._group is None else "redirects to another server"
+            raise ToolError(f"the application {why}", kind=ErrorKind.NOT_SENT)
+        exchange = _Exchange(request)
+        self._group.start_soon(exchange.run, self._app, dict(self._state))
+        try:
+            await exchange.begun.wait()
+        except BaseException:
+            exchange.close()
+            raise
+        if exchange.failure is not None and not exchange.status:
+            raise exchange.failure
+        return exchange
+
+    async def _run(self, started: asyncio.Future[None]) -> None:
+        send, receive = anyio.create_memory_object_stream[_Message](math.inf)
+        try:
+            async with anyio.create_task_group() as self._group:
+                shut = anyio.Event()
+                self._group.start_soon(self._lifespan, receive, started, shut)
+                await send.send({"type": "lifespan.startup"})
+                await self._ending.wait()
+                await send.send({"type": "lifespan.shutdown"})
+                with anyio.move_on_after(_END_SECONDS):
+                    await shut.wait()
+                self._group.cancel_scope.cancel()
+        finally:
+            self._group = None
+            send.close()
+            receive.close()
+            if not started.done():
+                started.cancel()
+
+    async def _lifespan(
+        self, receive: anyio.abc.ObjectReceiveStream[_Message], started: asyncio.Future[None], shut: anyio.Event
+    ) -> None:
+        async def told(message: _Message) -> None:
+            kind = message["type"]
+            if started.done():
+                pass
+            elif kind == "lifespan.startup.complete":
+                started.set_result(None)
+            elif kind == "lifespan.startup.failed":
+                started.set_exception(ConfigError(f"the application did not start: {message.get('message', '')}"))
+
+        try:
+            await self._app({"type": "lifespan", "asgi": _SPEC, "state": self._state}, receive.receive, told)
+        except Exception as exc:  # boundary: an application without a lifespan raises, as the specification has it
+            _log.debug("the application has no lifespan: %s", exc)
+        finally:
+            if not started.done():
+                started.set_result(None)
+            shut.set()
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(self, request: ApiRequest) -> None:
+        self.status = 0
+        self.reason = ""
+        self.encoding = ""
+        self.headers: Mapping[str, str] = {}
+        self.begun = anyio.Event()
+        self.failure: ToolError | None = None
+        self._request = request
+        self._scope = anyio.CancelScope()
+        self._asked = False
+        self._gone = anyio.Event()
+        self._send, self._receive = anyio.create_memory_object_stream[bytes](_PIECES)
+
+    async def run(self, app: AsgiApp, state: dict[str, Any]) -> None:
+        with self._scope:
+            try:
+                await app(self._request_scope(state), self._next, self._take)
+            except Exception as exc:  # boundary: what an application raises is its answer to this request
+                self.failure = ToolError(f"the application raised {type(exc).__name__}", unexpected=True)
+                self.failure.__cause__ = exc
+            finally:
+                if not self.status and self.failure is None:
+                    self.failure = ToolError("the application sent no answer")
+                self._send.close()
+                self.begun.set()
+
+    async def piece(self) -> bytes:
+        try:
+            return await self._receive.receive()
+        except anyio.EndOfStream:
+            if self.failure is not None:
+                raise NoAnswer("ReadError", self.failure.message, heard=True) from None
+            return b""
+
+    def close(self) -> None:
+        self._gone.set()
+        self._scope.cancel()
+        self._receive.close()
+
+    def _request_scope(self, state: dict[str, Any]) -> dict[str, Any]:
+        request = self._request
+        parts = urlsplit(request.url)
+        query = "&".join(part for part in (parts.query, request.private_query) if part)
+        headers = {"host": parts.netloc, **request.headers, **request.private}
+        if request.body:
+            headers["content-length"] = str(len(request.body))
+        return {
+            "type": "http",
+            "asgi": _SPEC,
+            "http_version": "1.1",
+            "method": request.method,
+            "scheme": parts.scheme,
+            "path": unquote(parts.path),
+            "raw_path": parts.path.encode(),
+            "query_string": query.encode(),
+            "root_path": "",
+            "headers": [(name.encode("latin-1", "replace"), value.encode()) for name, value in headers.items()],
+            "client": ("127.0.0.1", 0),
+            "server": (parts.hostname or "localhost", parts.port or 80),
+            "state": state,
+        }
+
+    async def _next(self) -> _Message:
+        if not self._asked:
+            self._asked = True
+            return {"type": "http.request", "body": self._request.body, "more_body": False}
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _take(self, message: _Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            found: dict[str, str] = {}
+            for name, value in message.get("headers", ()):
+                key, text = bytes(name).decode("latin-1").lower(), bytes(value).decode("latin-1")
+                found[key] = f"{found[key]}, {text}" if key in found else text
+            self.headers, self.encoding = found, found.get("content-encoding", "")
+            self.begun.set()
+        elif message["type"] == "http.response.body":
+            try:
+                if body := message.get("body", b""):
+                    await self._send.send(bytes(body))
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                return  # nobody reads any more
+            if not message.get("more_body", False):
+                self._send.close()

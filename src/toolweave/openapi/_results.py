@@ -1,0 +1,240 @@
+"""Answers of an API as results of tools: JSON as structured content, others as text or blocks, faults as errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urljoin, urlsplit
+
+import anyio
+import msgspec
+
+from toolweave.errors import ErrorKind, ToolError, shortened
+from toolweave.http import Inflater, NoAnswer, Unreadable
+from toolweave.openapi._body_schemas import is_json
+from toolweave.openapi._operations import Operation
+from toolweave.openapi._sender import ApiAnswer, ApiRequest, unanswered
+from toolweave.protocol.content import TextContent
+from toolweave.protocol.json_types import as_object
+from toolweave.protocol.sse import EventParser
+from toolweave.schema import describe
+from toolweave.tools import CallContext, File, ToolResult
+
+__all__ = ["NEXT_PAGE_META", "AnswerReader"]
+
+NEXT_PAGE_META = "io.toolweave/next-page"
+"""The member of a result's `meta` for the next page: `arguments` that differ for it, and its `url` if that was said."""
+_MAX_ERROR = 4_000
+_STREAM_SECONDS = 600.0
+_TEXTUAL = ("text/", "application/xml", "application/yaml", "application/javascript", "application/graphql")
+_NEXT = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*-]+\s*=\s*(?:"[^"]*"|[^\s",;]+))*)')
+_IS_NEXT = re.compile(r';\s*rel\s*=\s*"?(?:[^"]*\s)?next(?:\s[^"]*)?"?(?:\s*;|\s*$)', re.IGNORECASE)
+_NEXT_FIELDS = re.compile(r"next_?(?:page_?)?(?:url|link|token|cursor|marker|offset|page)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerReader:
+    """Reads answers.
+
+    Attributes:
+        max_bytes: The largest answer.
+        seconds: The longest time without a piece of a stream of events.
+    """
+
+    max_bytes: int
+    seconds: float
+
+    async def read(
+        self, operation: Operation, request: ApiRequest, answer: ApiAnswer, url: str, ctx: CallContext
+    ) -> ToolResult:
+        """Return the result of an answer.
+
+        Raises:
+            ToolError: It breaks off, is too large or cannot be read.
+        """
+        if answer.encoding and not Inflater.reads(answer.encoding):
+            raise ToolError(
+                f"the answer has the content encoding {shortened(answer.encoding, 40)!r}, which was not asked for"
+            )
+        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        try:
+            if kind == "text/event-stream" and answer.status < 300:
+                return await self._events(answer, ctx)
+            body = b"" if request.method == "HEAD" else await self.whole(answer)
+        except NoAnswer as exc:
+            raise unanswered(exc, request) from None
+        if not 200 <= answer.status < 300:
+            return _failure(answer, body, kind)
+        if request.method == "HEAD":
+            return ToolResult.of_json({"status": answer.status, "headers": dict(answer.headers)})
+        if not body:
+            return ToolResult(content=(TextContent(text=f"{answer.status} {answer.reason}".strip()),))
+        result = _content(answer, body, kind, url)
+        following = _following(operation, answer, result.structured_content, url)
+        if following:
+            told = following.get("arguments") or following.get("url")
+            note = TextContent(text=f"There is a next page: {msgspec.json.encode(told).decode()}")
+            result = result.replace(content=(*result.content, note), meta={NEXT_PAGE_META: following})
+        return _checked(operation, answer, result)
+
+    async def whole(self, answer: ApiAnswer) -> bytes:
+        """Return the whole body.
+
+        Raises:
+            NoAnswer: It breaks off, or is too large.
+        """
+        pieces, size = list[bytes](), 0
+        while piece := await answer.piece():
+            size += len(piece)
+            if size > self.max_bytes:
+                raise Unreadable(f"it is larger than {self.max_bytes:,} bytes", limit=self.max_bytes)
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def _events(self, answer: ApiAnswer, ctx: CallContext) -> ToolResult:
+        """Return the events of a stream, up to its end or to a bound; each is progress."""
+        events: list[Any] = []
+        complete = False
+        with anyio.move_on_after(_STREAM_SECONDS):
+            async for event in self._stream(answer):
+                if event is None:
+                    complete = True
+                    break
+                events.append(event)
+                await ctx.progress(len(events))
+        return ToolResult.of_json({"events": events, "complete": complete})
+
+    async def _stream(self, answer: ApiAnswer) -> AsyncGenerator[Any, None]:
+        """Yield events as JSON; None at the end, nothing more where it falls silent or breaks a bound."""
+        parser, size = EventParser(self.max_bytes), 0
+        while size <= self.max_bytes:
+            piece: bytes | None = None
+            with anyio.move_on_after(self.seconds):
+                try:
+                    piece = await answer.piece()
+                except NoAnswer:
+                    return
+            if piece is None:
+                return
+            if not piece:
+                yield None
+                return
+            size += len(piece)
+            try:
+                found = parser.feed(piece)
+            except ValueError:
+                return
+            for event in found:
+                yield {"event": event.type, "data": _json(event.data, event.data.decode("utf-8", "replace"))}
+
+
+def _content(answer: ApiAnswer, body: bytes, kind: str, url: str) -> ToolResult:
+    if is_json(kind):
+        try:
+            return ToolResult.of_json(msgspec.json.decode(body))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+            raise ToolError(f"the answer says it is JSON and is none: {exc}", kind=ErrorKind.INVALID_OUTPUT) from None
+    if kind.startswith(_TEXTUAL) or kind.endswith(("+xml", "+yaml", "json", "jsonl")):
+        return ToolResult(content=(TextContent(text=_decoded(body, answer)),))
+    if not kind:
+        try:
+            return ToolResult(content=(TextContent(text=body.decode()),))
+        except UnicodeDecodeError:
+            pass
+    return ToolResult.of(File(body, mime_type=kind or None, uri=url.partition("?")[0]))
+
+
+def _checked(operation: Operation, answer: ApiAnswer, result: ToolResult) -> ToolResult:
+    """Return the result, or an error that holds it too where it is not what the document promises."""
+    if operation.output is None or operation.output.is_valid(result.structured_content):
+        return result
+    found = describe(operation.output.problems(result.structured_content))
+    error = ToolError(
+        f"the call was answered with HTTP {answer.status}, but the answer, which follows, is not what the document "
+        f"promises: {found}",
+        kind=ErrorKind.INVALID_OUTPUT,
+    )
+    return result.replace(content=(TextContent(text=error.message), *result.content), is_error=True, error=error)
+
+
+def _failure(answer: ApiAnswer, body: bytes, kind: str) -> ToolResult:
+    status, text = answer.status, shortened(_decoded(body, answer).strip(), _MAX_ERROR)
+    data: dict[str, Any] = {"status": status}
+    if is_json(kind) and len(body) <= _MAX_ERROR:
+        data["body"] = _json(body, text)
+    if "retry-after" in answer.headers:
+        data["retry_after"] = answer.headers["retry-after"]
+    head = f"HTTP {status} {answer.reason}".strip()
+    return ToolResult.failure(
+        ToolError(
+            f"{head}: {text}" if text else head,
+            kind=ErrorKind.AUTH_REQUIRED if status == 401 else ErrorKind.EXECUTION_FAILED,
+            code=status,
+            retryable=status == 429,
+            data=data,
+        )
+    )
+
+
+def _following(operation: Operation, answer: ApiAnswer, value: Any, url: str) -> dict[str, Any]:
+    """Return the URL of the next page and the arguments that it differs in, as far as the answer tells."""
+    queries = {one.name: one.argument for one in operation.parameters if one.place == "query"}
+    link = _link(answer.headers.get("link", ""))
+    fields = as_object(value) or {}
+    for name in ("links", "_links", "paging", "pagination", "meta"):
+        fields = {**(as_object(fields.get(name)) or {}), **fields}
+    for name, one in {"next": link, **fields}.items() if link else fields.items():
+        if isinstance(one, dict):
+            one = (as_object(one) or {}).get("href")
+        if not _NEXT_FIELDS.fullmatch(name) or isinstance(one, bool) or not isinstance(one, (str, int)) or one == "":
+            continue
+        if isinstance(one, str) and one.startswith(("http://", "https://", "/", "?")):
+            return _of_url(urljoin(url, one), queries, operation)
+        known = _parameter_for(name, queries)
+        if known is not None:
+            return {"arguments": {known: one}}
+    return {}
+
+
+def _of_url(url: str, queries: Mapping[str, str], operation: Operation) -> dict[str, Any]:
+    try:
+        pairs = parse_qsl(urlsplit(url).query, max_num_fields=100)
+    except ValueError:
+        return {}
+    schemas = operation.spec.input_schema["properties"]
+    arguments: dict[str, Any] = {}
+    for name, text in pairs:
+        if name in queries:
+            whole = "integer" in str(schemas[queries[name]]) and text.isascii() and text.isdecimal() and len(text) < 16
+            arguments[queries[name]] = int(text) if whole else text
+    return {"url": url} | ({"arguments": arguments} if arguments else {})
+
+
+def _parameter_for(field: str, queries: Mapping[str, str]) -> str | None:
+    """Return the argument of the query parameter that a field is for: `page_token` for `nextPageToken`."""
+    wanted = field.lower().replace("_", "").removeprefix("next")
+    words = {name.lower().replace("_", ""): argument for name, argument in queries.items()}
+    names = (wanted,) if wanted else ("next", "cursor", "page", "offset")
+    return next((words[name] for name in names if name in words), None)
+
+
+def _link(header: str) -> str:
+    """Return the target of the link to the next page (RFC 8288), or nothing."""
+    return next((found[1] for found in _NEXT.finditer(header) if _IS_NEXT.search(found[2])), "")
+
+
+def _decoded(body: bytes, answer: ApiAnswer) -> str:
+    found = re.search(r"charset\s*=\s*\"?([\w.:-]+)", answer.headers.get("content-type", ""), re.IGNORECASE)
+    try:
+        return body.decode(found[1] if found else "utf-8", "replace")
+    except LookupError:
+        return body.decode("utf-8", "replace")
+
+
+def _json(data: bytes, otherwise: Any) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return otherwise

@@ -1,0 +1,222 @@
+"""Requests to an API over HTTP: bounded, to judged addresses, through redirects, with credentials for one origin alone.
+
+Knows no operations. An answer is read by the caller, piece by piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+from urllib.parse import urljoin, urlsplit
+
+from toolweave.errors import ErrorKind, ToolError
+from toolweave.http import (
+    ACCEPTED,
+    PROXY_AUTHENTICATION_REQUIRED,
+    HttpClient,
+    NoAnswer,
+    Unreadable,
+    http_proxy_for,
+    origin_of,
+    refused_by_proxy,
+    target_of,
+)
+from toolweave.oauth._fetch import GuardedFetch, NotFetched, shown_url
+
+__all__ = ["ApiAnswer", "ApiRequest", "ApiSender", "HttpSender", "redirected", "unanswered"]
+
+_MAX_REDIRECTS = 5
+_KEEPS_METHOD = (307, 308)
+_SAFE = ("GET", "HEAD")
+_REPEATABLE = frozenset(("GET", "HEAD", "QUERY", "PUT", "DELETE"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiRequest:
+    """A request.
+
+    Attributes:
+        headers: Those that any server may see, with lower-case names.
+        private: Headers for the origin of the API alone: credentials, cookies, and those of the user.
+        private_query: Credentials in the query, likewise; encoded.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+    private: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    private_query: str = field(default="", repr=False)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it may be sent again without doing anything twice (RFC 9110, 9.2.2)."""
+        return self.method in _REPEATABLE
+
+
+class ApiAnswer(Protocol):
+    """An answer whose head has arrived."""
+
+    @property
+    def status(self) -> int:
+        """The status code."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """The reason phrase."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers, with lower-case names."""
+        ...
+
+    @property
+    def encoding(self) -> str:
+        """The content encoding of what `piece` returns, or ""."""
+        ...
+
+    async def piece(self) -> bytes:
+        """Return the next piece of the body, or nothing at its end.
+
+        Raises:
+            NoAnswer: It breaks off.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the answer."""
+        ...
+
+
+class ApiSender(Protocol):
+    """The way to an API: over HTTP, or into an application in this process."""
+
+    async def send(self, request: ApiRequest) -> tuple[ApiAnswer, str]:
+        """Return the answer to a request, and the URL that gave it.
+
+        Raises:
+            ToolError: There is none, or it is not asked for.
+        """
+        ...
+
+
+class HttpSender:
+    """Sends requests over HTTP.
+
+    Args:
+        base_url: A URL of the API's own origin, which credentials go to.
+        trusted: URLs that a person has given: their origins are not judged, their kinds of address are allowed.
+        connect_seconds: For TCP, a proxy's tunnel and TLS together.
+    """
+
+    def __init__(self, base_url: str, *, trusted: tuple[str, ...], connect_seconds: float) -> None:
+        self._own = origin_of(base_url)
+        self._trusted = frozenset(map(origin_of, trusted))
+        self._guard = GuardedFetch(trusted)
+        self._seconds = connect_seconds
+        self._clients: dict[str, HttpClient] = {}
+
+    async def send(self, request: ApiRequest) -> tuple[ApiAnswer, str]:
+        """Return the answer to a request, through redirects, and the URL that gave it; see `ApiSender.send`.
+
+        Only what changes nothing is redirected to another origin, and without credentials; a request with a body stays
+        at its origin.
+        """
+        return await redirected(self._once, request)
+
+    async def _once(self, request: ApiRequest) -> ApiAnswer:
+        url, headers = request.url, {**request.headers, "accept-encoding": ACCEPTED, "user-agent": "toolweave"}
+        if origin_of(url) == self._own:
+            headers |= request.private
+            if request.private_query:
+                url += ("&" if "?" in url else "?") + request.private_query
+        client = await self._client(url)
+        try:
+            answer = await client.send(
+                request.method, target_of(url), headers, request.body, repeatable=request.repeatable
+            )
+        except NoAnswer as exc:
+            raise unanswered(exc, request) from None
+        if answer.status == PROXY_AUTHENTICATION_REQUIRED and client.forwarded:
+            answer.close()
+            why = refused_by_proxy(answer.status, answer.reason, shown_url(url))
+            raise ToolError(why, kind=ErrorKind.NOT_SENT)
+        return answer
+
+    async def _client(self, url: str) -> HttpClient:
+        origin = origin_of(url)
+        client = self._clients.get(origin)
+        if client is None:
+            addresses: Any = ()
+            try:
+                if origin not in self._trusted:
+                    addresses = await self._guard.judged(url, "the server")
+                proxy = http_proxy_for(url)
+            except NotFetched as exc:
+                hint = "" if origin != self._own else "; if that is right, give its URL as base_url"
+                raise ToolError(f"{exc}{hint}", kind=ErrorKind.NOT_SENT) from None
+            except ValueError as exc:
+                raise ToolError(str(exc), kind=ErrorKind.NOT_SENT) from None
+            client = self._clients.setdefault(
+                origin, HttpClient(url, connect_seconds=self._seconds, proxy=proxy, addresses=addresses)
+            )
+        return client
+
+    def close(self) -> None:
+        """Close every connection."""
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+
+
+async def redirected(send: Callable[[ApiRequest], Awaitable[ApiAnswer]], request: ApiRequest) -> tuple[ApiAnswer, str]:
+    """Return the answer to a request behind its redirects, and the URL that gave it.
+
+    Raises:
+        ToolError: A redirect is not followed.
+    """
+    for _ in range(_MAX_REDIRECTS + 1):
+        answer = await send(request)
+        location = answer.headers.get("location")
+        if not 300 <= answer.status < 400 or answer.status == 304 or location is None:
+            return answer, request.url
+        answer.close()
+        request = _moved(request, answer.status, location)
+    raise ToolError(f"{shown_url(request.url)} redirects more than {_MAX_REDIRECTS} times")
+
+
+def unanswered(exc: NoAnswer, request: ApiRequest) -> ToolError:
+    """Return the error for a request without an answer."""
+    where = f"{request.method} {shown_url(request.url)}"
+    if isinstance(exc, Unreadable):
+        kind = ErrorKind.TOO_LARGE if exc.limit is not None or exc.bomb else ErrorKind.EXECUTION_FAILED
+        return ToolError(f"the answer to {where} is not taken: {exc.detail}", kind=kind)
+    if not exc.sent:
+        return ToolError(f"{where} was not sent: {exc}", kind=ErrorKind.NOT_SENT, retryable=True)
+    return ToolError(f"{where} got no answer: {exc}", kind=ErrorKind.OUTCOME_UNKNOWN, retryable=request.repeatable)
+
+
+def _moved(request: ApiRequest, status: int, location: str) -> ApiRequest:
+    """Return the request to where a redirect leads.
+
+    Raises:
+        ToolError: It is not sent there.
+    """
+    method = "GET" if status == 303 and request.method != "HEAD" else request.method
+    try:
+        url = urljoin(request.url, location).partition("#")[0]
+        stays, scheme = origin_of(url) == origin_of(request.url), urlsplit(url).scheme
+    except ValueError:
+        stays, url, scheme = False, "", ""
+    follows = method in _SAFE or (stays and status in _KEEPS_METHOD)
+    if scheme not in ("http", "https") or not follows:
+        raise ToolError(
+            f"{request.method} {shown_url(request.url)} redirects (HTTP {status}) to {shown_url(url)}, "
+            "where it is not sent"
+        )
+    changed = replace(request, url=url, method=method, body=request.body if method == request.method else b"")
+    # an answer of another origin that leads back here has not seen the credentials, and does not get to use them
+    return changed if stays else replace(changed, private={}, private_query="")

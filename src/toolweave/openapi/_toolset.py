@@ -1,0 +1,447 @@
+"""An API as a toolset: its document is read once, each call is a request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias, cast
+from urllib.parse import urljoin, urlsplit
+
+import anyio
+import anyio.to_thread
+
+from toolweave.config import Secret, reveal
+from toolweave.config._secret import mask_values
+from toolweave.config._validation import check_headers, check_url
+from toolweave.errors import ConfigError, ErrorKind, ToolError, as_tool_error
+from toolweave.http import NoAnswer
+from toolweave.openapi._asgi import AsgiApp, AsgiSender
+from toolweave.openapi._bodies import BodyWriter, UnusableArgument
+from toolweave.openapi._credentials import ApiAuth, ApiCredentials, Placed
+from toolweave.openapi._document import MAX_BYTES, ApiDocument, plain, read_text
+from toolweave.openapi._operations import Operation, OperationProblem, OperationReader
+from toolweave.openapi._request_parts import request_parts
+from toolweave.openapi._results import AnswerReader
+from toolweave.openapi._sender import ApiRequest, ApiSender, HttpSender, unanswered
+from toolweave.protocol.json_types import as_array, as_object
+from toolweave.schema import Problem
+from toolweave.tools import BaseToolset, CallContext, ToolCall, ToolResult, ToolsChanged, ToolSnapshot, Unsubscribe
+from toolweave.tools._names import unknown_tool
+from toolweave.tools._owner_loop import OwnerLoop
+from toolweave.tools._result import invalid_input
+from toolweave.tools._toolset import Listeners
+
+__all__ = ["ApiSource", "OpenApiOptions", "OpenApiToolset", "openapi_tools"]
+
+ApiSource: TypeAlias = "str | Path | Mapping[str, Any] | AsgiApp"
+"""A document: its URL, its path, or itself; or an application that is called in this process."""
+_IN_PROCESS = "http://localhost"
+_VARIABLE = re.compile(r"\{([^{}]+)\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenApiOptions:
+    """The settings of a toolset of an API that have defaults for nearly everyone.
+
+    Attributes:
+        timeout: Seconds for one request; of a stream of events, the longest silence. A call's own timeout wins.
+        max_bytes: The largest answer.
+        uploads: The folder whose files a model may upload by their path; without it by their content alone.
+        output_schemas: Whether tools have output schemas, which answers are checked against.
+        server_variables: Values of the variables in the document's server URL, instead of their defaults.
+    """
+
+    timeout: float = 60.0
+    max_bytes: int = 10 * 1024 * 1024
+    uploads: Path | None = None
+    output_schemas: bool = True
+    server_variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def openapi_tools(
+    source: ApiSource,
+    *,
+    base_url: str | None = None,
+    auth: ApiAuth = None,
+    headers: Mapping[str, str | Secret] | None = None,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    name: str | None = None,
+    options: OpenApiOptions | None = None,
+) -> OpenApiToolset:
+    """Return the operations of an API as tools; enter the toolset to use it.
+
+    A document that is given, or in a file, is read at once. One at a URL, and that of an application, is read when
+    the toolset is entered.
+
+    Args:
+        source: The URL or path of an OpenAPI document (3.0 or 3.1, JSON or YAML), the document, or an ASGI application
+            such as one of FastAPI, which is called without a socket.
+        base_url: The URL that paths are appended to, instead of the document's servers. Without it, servers with
+            private addresses are called only where the document itself is at such an address.
+        auth: A token for the security scheme of each operation, `(user, password)`, an `Auth`, a callable that
+            returns a token, or a mapping from names of security schemes to any of these.
+        headers: Headers of every request, such as a version. They and credentials go to the API's origin alone.
+        include: Patterns of the operations to offer, as in `fnmatch`: of a tool's name, an operation id, `GET /pets*`,
+            or `tag:NAME`; without any, all.
+        exclude: Patterns of those, among them, that are not offered.
+        name: The name for messages; by default the document's title.
+        options: Further settings.
+
+    Raises:
+        ConfigError: The document is none, cannot be read or names no server, or another argument cannot be right.
+    """
+    if base_url is not None:
+        base_url = check_url(base_url, "base_url")
+    patterns = [(one,) if isinstance(one, str) else tuple(one) for one in (include, exclude)]
+    settings = _Settings(
+        base_url=base_url,
+        auth=auth,
+        headers={key.lower(): reveal(value) for key, value in check_headers(headers or {}).items()},
+        include=patterns[0],
+        exclude=patterns[1],
+        name=name,
+        options=options or OpenApiOptions(),
+    )
+    return OpenApiToolset(source, settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class _Settings:
+    base_url: str | None
+    auth: ApiAuth
+    headers: Mapping[str, str]
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    name: str | None
+    options: OpenApiOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class _Api:
+    """A document that was read.
+
+    Attributes:
+        base_url: The URL of its server.
+        operations: By the names of their tools.
+    """
+
+    document: ApiDocument
+    base_url: str
+    credentials: ApiCredentials
+    operations: Mapping[str, Operation]
+    problems: tuple[OperationProblem, ...]
+
+
+class OpenApiToolset(BaseToolset):
+    """The operations of an API as tools, made by `openapi_tools`.
+
+    Each call is one request. An error status is an error result; its `error.data["status"]` says which.
+    """
+
+    __slots__ = ("_api", "_app", "_changed", "_listeners", "_opening", "_owner", "_sender", "_settings", "_snapshot",
+                 "_source", "_users")  # fmt: skip
+
+    def __init__(self, source: ApiSource, settings: _Settings) -> None:
+        self._settings = settings
+        self._source = source
+        self._app: AsgiApp | None = None
+        self._api: _Api | None = None
+        self._sender: HttpSender | AsgiSender | None = None
+        self._snapshot = ToolSnapshot()
+        self._listeners = Listeners()
+        self._opening = anyio.Lock()
+        self._owner = OwnerLoop(settings.name or "api")
+        self._users = 0
+        if isinstance(source, Mapping):
+            self._read(ApiDocument(plain(cast("object", source), "the document"), shown="the document"))
+        elif isinstance(source, Path) or (isinstance(source, str) and not source.startswith(("http://", "https://"))):
+            self._read(_from_file(Path(source)))
+        elif not isinstance(source, str):
+            if not callable(source):  # pyright: ignore[reportUnnecessaryComparison]  # strangers pass anything
+                raise ConfigError(f"an OpenAPI document is expected, not {type(source).__name__}")
+            self._app = source
+
+    @property
+    def problems(self) -> tuple[OperationProblem, ...]:
+        """The faults of the document, and for each what is left out; the other operations are not affected."""
+        return () if self._api is None else self._api.problems
+
+    @property
+    def name(self) -> str:
+        """The name for messages."""
+        title = {} if self._api is None else self._api.document.objects("info")
+        return self._settings.name or str(title.get("title") or "api")
+
+    @property
+    def base_url(self) -> str | None:
+        """The URL that paths are appended to; None while the document is not read."""
+        return None if self._api is None else self._api.base_url
+
+    def snapshot(self) -> ToolSnapshot:
+        """Return the tools; none while the document is not read."""
+        return self._snapshot
+
+    def subscribe(self, listener: Any) -> Unsubscribe:
+        """Call `listener` when the document is read; see `Toolset.subscribe`."""
+        return self._listeners.subscribe(listener)
+
+    async def __aenter__(self) -> Self:
+        """Read the document if that is to be done, and start the application.
+
+        Raises:
+            ConfigError: The document cannot be had, is none or names no server; the application does not start.
+        """
+        async with self._opening:  # whoever comes second waits for what the first opens
+            if self._sender is None:
+                self._owner.settle()
+                await self._open()
+            self._users += 1
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        self._users -= 1
+        with anyio.CancelScope(shield=True):  # every wait of closing is bounded
+            async with self._opening:
+                if not self._users:
+                    await self._close()
+        return None
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        """Send the request of one operation; a toolset that is not entered is entered for it."""
+        if self._users:
+            return await self._owner.run(self._call(call, ctx))
+        try:
+            async with self:
+                return await self._call(call, ctx)
+        except ConfigError as exc:
+            return ToolResult.failure(str(exc))
+
+    def __repr__(self) -> str:
+        return f"<OpenApiToolset {self.name!r}: {len(self._snapshot)} tools>"
+
+    async def _open(self) -> None:
+        if self._app is not None:
+            sender = self._sender = AsgiSender(self._app)
+            await sender.start()
+            try:
+                if self._api is None:
+                    self._read(await self._of_app(self._app))
+            except BaseException:
+                await self._close()
+                raise
+            return
+        if self._api is None:
+            self._read(await self._fetched(cast("str", self._source)))
+        api = cast("_Api", self._api)
+        trusted = [url for url in (self._settings.base_url, api.document.url) if url]
+        self._sender = HttpSender(
+            api.base_url, trusted=tuple(trusted), connect_seconds=min(self._settings.options.timeout, 15.0)
+        )
+
+    async def _close(self) -> None:
+        sender, self._sender = self._sender, None
+        self._owner.leave()
+        if isinstance(sender, AsgiSender):
+            await sender.stop()
+        elif sender is not None:
+            sender.close()
+
+    async def _of_app(self, app: Any) -> ApiDocument:
+        own = getattr(app, "openapi", None)  # FastAPI's
+        if callable(own):
+            return ApiDocument(plain(own(), "the application's document"), shown="the application's document")
+        return await self._fetched(f"{_IN_PROCESS}/openapi.json")
+
+    async def _fetched(self, url: str) -> ApiDocument:
+        """Get the document; credentials go along where a person has said that the API is at its origin."""
+        shown = url.partition("?")[0]
+        base, options = self._settings.base_url, self._settings.options
+        sender = self._sender or HttpSender(base or url, trusted=(url,), connect_seconds=min(options.timeout, 15.0))
+        request = ApiRequest(
+            method="GET",
+            url=url,
+            headers={"accept": "application/json, application/yaml;q=0.9, */*;q=0.5"},
+            private=self._settings.headers if base is not None else {},
+        )
+        try:
+            with anyio.fail_after(options.timeout):
+                answer, where = await sender.send(request)
+                try:
+                    if answer.status != 200:
+                        raise ConfigError(
+                            f"{shown} was answered with HTTP {answer.status}; download it and give its path"
+                        )
+                    reader = AnswerReader(max_bytes=MAX_BYTES, seconds=options.timeout)
+                    text = await reader.whole(answer)
+                finally:
+                    answer.close()
+        except NoAnswer as exc:
+            raise ConfigError(f"{shown}: {unanswered(exc, request)}") from None
+        except ToolError as exc:
+            raise ConfigError(f"{shown}: {exc}") from None
+        except TimeoutError:
+            raise ConfigError(f"{shown} did not come within {options.timeout:g} s") from None
+        finally:
+            if isinstance(sender, HttpSender):
+                sender.close()
+        value = await anyio.to_thread.run_sync(read_text, text, shown)
+        return ApiDocument(value, shown=shown, url=where)
+
+    def _read(self, document: ApiDocument) -> None:
+        settings, options = self._settings, self._settings.options
+        credentials = ApiCredentials(settings.auth, document)
+        reader = OperationReader(
+            document,
+            include=settings.include,
+            exclude=settings.exclude,
+            output_schemas=options.output_schemas,
+            upload_paths=options.uploads is not None,
+            concealed=credentials.places | {("header", name) for name in settings.headers},
+        )
+        operations = {one.spec.name: one for one in reader.read()}
+        base = settings.base_url or (_IN_PROCESS if self._app is not None else _server_url(document, options))
+        self._api = _Api(
+            document=document,
+            base_url=base,
+            credentials=credentials,
+            operations=operations,
+            problems=tuple(reader.problems),
+        )
+        before = self._snapshot
+        self._snapshot = ToolSnapshot((one.spec for one in operations.values()), version=1)
+        self._listeners.emit(ToolsChanged.between(before, self._snapshot))
+
+    async def _call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        api, sender = self._api, self._sender
+        operation = None if api is None else api.operations.get(call.name)
+        if api is None or sender is None or operation is None:
+            return ToolResult.failure(unknown_tool(call.name, self._snapshot.by_name), kind=ErrorKind.NOT_FOUND)
+        arguments = dict(call.arguments)
+        if not operation.arguments.is_valid(arguments):
+            return invalid_input(call.name, operation.arguments.problems(arguments))
+        secrets: tuple[str, ...] = tuple(self._settings.headers.values())
+        try:
+            placed = await api.credentials.placed(operation.security)
+            secrets = (*secrets, *placed.secrets)
+            request = await self._request(api, operation, arguments, placed)
+            result = await self._answered(operation, sender, request, ctx)
+        except UnusableArgument as exc:
+            return invalid_input(call.name, [Problem(path=exc.path, message=str(exc))])
+        except TimeoutError:
+            seconds = ctx.timeout or self._settings.options.timeout
+            return ToolResult.failure(
+                ToolError(
+                    f"{operation.method} {operation.path} was not answered within {seconds:g} s",
+                    kind=ErrorKind.TIMEOUT,
+                    retryable=operation.reads,
+                )
+            )
+        except Exception as exc:  # boundary: callables of the user, and an application's own
+            return ToolResult.failure(as_tool_error(exc))
+        return _masked(result, secrets) if result.is_error else result
+
+    async def _answered(
+        self, operation: Operation, sender: ApiSender, request: ApiRequest, ctx: CallContext
+    ) -> ToolResult:
+        options = self._settings.options
+        seconds = ctx.timeout or options.timeout
+        with anyio.fail_after(seconds) as scope:
+            answer, url = await sender.send(request)
+            try:
+                if answer.headers.get("content-type", "").startswith("text/event-stream"):
+                    scope.deadline = float("inf")  # its reader has bounds of its own
+                reader = AnswerReader(max_bytes=options.max_bytes, seconds=seconds)
+                return await reader.read(operation, request, answer, url, ctx)
+            finally:
+                answer.close()
+
+    async def _request(
+        self, api: _Api, operation: Operation, arguments: Mapping[str, Any], placed: Placed
+    ) -> ApiRequest:
+        base = api.base_url
+        if operation.server is not None and self._settings.base_url is None and self._app is None:
+            base = _expanded(operation.server, api.document, self._settings.options) or base
+        parts = request_parts(operation, arguments)
+        headers = {"accept": operation.accept, **parts.headers}
+        body = (
+            None
+            if operation.body is None
+            else await BodyWriter(self._settings.options.uploads).write(operation.body, arguments)
+        )
+        if body is not None:
+            headers["content-type"] = body[1]
+        url = base.rstrip("/") + parts.path + (f"?{parts.query}" if parts.query else "")
+        private = {**self._settings.headers, **placed.headers}
+        if cookies := "; ".join([*parts.cookies, *placed.cookies]):
+            private["cookie"] = cookies
+        return ApiRequest(
+            method=operation.method,
+            url=url,
+            headers=headers,
+            body=b"" if body is None else body[0],
+            private=private,
+            private_query="&".join(f"{name}={value}" for name, value in placed.query),
+        )
+
+
+def _from_file(path: Path) -> ApiDocument:
+    try:
+        text = path.read_bytes() if path.stat().st_size <= MAX_BYTES else None
+    except (OSError, ValueError) as exc:
+        raise ConfigError(
+            f"the document cannot be read: {getattr(exc, 'strerror', None) or exc}", path=str(path)
+        ) from None
+    if text is None:
+        raise ConfigError(f"the document is larger than {MAX_BYTES // 1024 // 1024} MB", path=str(path))
+    return ApiDocument(read_text(text, str(path)), shown=str(path))
+
+
+def _server_url(document: ApiDocument, options: OpenApiOptions) -> str:
+    """Return the URL of a document's first server, without a slash at its end.
+
+    Raises:
+        ConfigError: It names none, and is at no URL itself.
+    """
+    servers = as_array(document.root.get("servers")) or [{"url": "/"}]
+    url = _expanded(servers[0], document, options)
+    if url is None:
+        raise ConfigError(f"{document.shown} names no server; give base_url, such as 'https://api.example.com/v1'")
+    return url
+
+
+def _expanded(server: Any, document: ApiDocument, options: OpenApiOptions) -> str | None:
+    """Return the URL of a server with its variables filled in; None for a relative one of a document without a URL."""
+    node = as_object(server) or {}
+    variables = as_object(node.get("variables")) or {}
+
+    def value(found: re.Match[str]) -> str:
+        declared = as_object(variables.get(found[1])) or {}
+        chosen = options.server_variables.get(found[1]) or declared.get("default")
+        allowed = as_array(declared.get("enum"))
+        if chosen is None or (allowed and chosen not in allowed):
+            known = f"; one of {', '.join(map(str, allowed))}" if allowed else ""
+            raise ConfigError(
+                f"the server variable {found[1]!r} has no usable value: give options.server_variables{known}"
+            )
+        return str(chosen)
+
+    url = _VARIABLE.sub(value, str(node.get("url", "/")))
+    url = urljoin(document.url, url) if document.url else url
+    if not urlsplit(url).scheme:
+        return None
+    return check_url(url, "servers").partition("?")[0].partition("#")[0]
+
+
+def _masked(result: ToolResult, secrets: Sequence[str]) -> ToolResult:
+    """Return an error result without the credentials that a server may have echoed in it."""
+    error = result.require_error()
+    message = mask_values(error.message, secrets)
+    if message == error.message:
+        return result
+    return ToolResult.failure(ToolError(message, kind=error.kind, code=error.code, retryable=error.retryable))
