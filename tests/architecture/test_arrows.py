@@ -25,6 +25,7 @@ ARROWS: dict[str, set[str]] = {
     "state": set(),
     "http": set(),
     "oauth": {"config", "http", "protocol", "state"},
+    "openapi": {"tools", "schema", "config", "http", "protocol", "oauth"},
     "trust": {"tools", "schema", "protocol", "config"},
     "jobs": {"state"},
     "components": set(),

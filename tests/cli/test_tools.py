@@ -203,7 +203,7 @@ def test_a_url_may_want_headers_and_a_token_that_never_shows(cli: Cli, monkeypat
 @pytest.mark.parametrize(
     "args, expected",
     [
-        (["--url", "http://x", "--", "y"], "--url and -- COMMAND exclude each other"),
+        (["--url", "http://x", "--", "y"], "--url, --openapi and -- COMMAND exclude each other"),
         (["--config", "a.json", "--url", "http://x"], "--config and a server given on the spot exclude each other"),
         (["--header", "a: b"], "--header and --bearer-env go with --url"),
         (["--header", "a: b", "--", "y"], "--header and --bearer-env go with --url"),

@@ -1,4 +1,4 @@
-"""A real HTTP server that is made from an OpenAPI document: it routes by the document's paths and decodes by its styles.
+"""A real HTTP server made from an OpenAPI document: it routes by the document's paths, and decodes by its styles.
 
 Shares no line with the product. It records each request and says in its answer which operation it reached.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -65,6 +65,12 @@ class MockApi:
     def last(self) -> Received:
         return self.received[-1]
 
+    def forms(self, operation: str) -> set[str]:
+        """Return the operations whose paths differ from this one's by the names of expressions, or by being literal."""
+        method, _, path = operation.partition(" ")
+        shape = re.compile(re.sub(r"\\{[^{}]+\\}", "[^/]+", re.escape(path)))
+        return {name for name, own, _ in self._routes if own == method and shape.fullmatch(name.partition(" ")[2])}
+
     def answer(self, request: Received) -> MockResponse:
         """Route a request; the more literal path wins, as the specification has it."""
         path = urlsplit(request.target).path
@@ -101,7 +107,7 @@ def _unmangled(name: str) -> str:
 
 
 @contextmanager
-def serving(api: MockApi) -> Iterator[str]:
+def serving(api: MockApi) -> Generator[str]:
     """Serve on the loopback; yields the URL."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -131,7 +137,11 @@ def serving(api: MockApi) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """Keep the output clean."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """Keep the output clean: a client may go in the middle of an answer."""
+
+    with Server(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.02))
         thread.start()

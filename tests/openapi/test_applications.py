@@ -49,13 +49,13 @@ class Application:
         self.slow_ended = anyio.Event()
         self.app = Starlette(
             routes=[
-                Route("/openapi.json", lambda _: JSONResponse(DOCUMENT)),
+                Route("/openapi.json", self.document),
                 Route("/echo", self.echo, methods=["GET", "POST"]),
                 Route("/boom", self.boom),
-                Route("/slash", lambda _: RedirectResponse("/slash/", 307), methods=["POST"]),
-                Route("/slash/", lambda _: JSONResponse({"slash": True}), methods=["POST"]),
-                Route("/away", lambda _: RedirectResponse("https://elsewhere.example/", 302)),
-                Route("/stream", lambda _: StreamingResponse(self.pieces(), media_type="text/plain")),
+                Route("/slash", self.slash, methods=["POST"]),
+                Route("/slash/", self.slash, methods=["POST"]),
+                Route("/away", self.away),
+                Route("/stream", self.stream),
                 Route("/slow", self.slow),
             ],
             lifespan=self.lifespan,
@@ -78,6 +78,18 @@ class Application:
             }
         )
 
+    async def document(self, request: Request) -> Response:
+        return JSONResponse(DOCUMENT)
+
+    async def slash(self, request: Request) -> Response:
+        return JSONResponse({"slash": True}) if request.url.path.endswith("/") else RedirectResponse("/slash/", 307)
+
+    async def away(self, request: Request) -> Response:
+        return RedirectResponse("https://elsewhere.example/", 302)
+
+    async def stream(self, request: Request) -> Response:
+        return StreamingResponse(self.pieces(), media_type="text/plain")
+
     async def boom(self, request: Request) -> Response:
         raise RuntimeError("secret detail")
 
@@ -90,6 +102,7 @@ class Application:
             await anyio.sleep_forever()
         finally:
             self.slow_ended.set()
+        raise AssertionError("it sleeps forever")
 
 
 async def test_an_application_is_called_with_its_lifespan_around_the_calls() -> None:

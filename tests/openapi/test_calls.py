@@ -19,10 +19,11 @@ from tests.openapi.mock_api import MockApi, MockResponse, Received, serving
 from toolweave.config import Auth, Secret
 from toolweave.errors import ConfigError, ErrorKind
 from toolweave.openapi import NEXT_PAGE_META, OpenApiOptions, openapi_tools
-from toolweave.tools import CallContext, Progress, ToolResult, as_toolset
+from toolweave.tools import CallContext, Progress, ToolResult, ToolsChanged, as_toolset
 
 pytestmark = pytest.mark.anyio
 Serve = Callable[[dict[str, Any]], tuple[MockApi, str]]
+Json = dict[str, Any]
 TEXT = {"type": "string"}
 
 
@@ -42,8 +43,8 @@ async def called(api: Serve, source: dict[str, Any], name: str, arguments: dict[
 
 async def answered(api: Serve, answer: MockResponse, **options: Any) -> ToolResult:
     """Return the result of a GET that is answered so."""
-    source = document({"/a": {"get": operation(operationId="get", parameters=[{"name": "page", "in": "query",
-                                                                               "schema": {"type": "integer"}}])}})  # fmt: skip
+    page = {"name": "page", "in": "query", "schema": {"type": "integer"}}
+    source = document({"/a": {"get": operation(operationId="get", parameters=[page])}})
     mock, url = api(source)
     mock.answers["GET /a"] = answer
     async with openapi_tools(source, base_url=url, **options) as toolset:
@@ -74,13 +75,13 @@ async def test_the_tools_of_a_document_at_a_url_are_there_once_it_is_entered(api
     mock, url = api(PETS | {"servers": [{"url": "/"}]})
     mock.answers["/openapi.json"] = MockResponse(mock.document)
     toolset = openapi_tools(f"{url}/openapi.json")
-    changes: list[tuple[str, ...]] = []
-    toolset.subscribe(lambda change: changes.append(change.added))
+    changes: list[ToolsChanged] = []
+    toolset.subscribe(changes.append)
 
     assert not toolset.tools
     async with toolset, toolset:
         assert toolset.base_url == f"{url}/"
-        assert changes == [("listPets", "createPet", "pets_get", "replacePet", "deletePet")]
+        assert [one.added for one in changes] == [("listPets", "createPet", "pets_get", "replacePet", "deletePet")]
         assert (await toolset.execute("deletePet", {"id": "1"})).structured_content == {
             "operation": "DELETE /pets/{id}"
         }
@@ -126,7 +127,7 @@ async def test_a_header_of_two_lines_is_refused(api: Serve) -> None:
 
 
 async def test_a_form_is_sent_as_its_encoding_says(api: Serve) -> None:
-    schema = {"type": "object", "properties": {name: {} for name in ("text", "list", "object", "joined")}}
+    schema: Json = {"type": "object", "properties": {name: {} for name in ("text", "list", "object", "joined")}}
     encoding = {"joined": {"style": "form", "explode": False}}
     source = posting(schema, "application/x-www-form-urlencoded", encoding=encoding)
 
@@ -162,10 +163,15 @@ async def test_files_are_uploaded_in_a_multipart_body(api: Serve) -> None:
 
     head = f"content-type: {received.headers['content-type']}\r\n\r\n".encode()
     parts = [
-        (part.get_param("name", header="content-disposition"), part.get_filename(), part.get_content_type(), part.get_payload(decode=True))
+        (
+            part.get_param("name", header="content-disposition"),
+            part.get_filename(),
+            part.get_content_type(),
+            part.get_payload(decode=True),
+        )
         for part in BytesParser().parsebytes(head + received.body).walk()
         if not part.is_multipart()
-    ]  # fmt: skip
+    ]
     assert parts == [
         ("file", "a%22.png", "image/png", b"\0\xff\r\n"),
         ("more", "file", "application/octet-stream", "é".encode()),
@@ -287,7 +293,7 @@ async def test_without_a_next_page_nothing_is_told(api: Serve, body: Any) -> Non
     assert not (await answered(api, MockResponse(body))).meta
 
 
-SCHEMES = {
+SCHEMES: Json = {
     "key": {"type": "apiKey", "in": "header", "name": "X-Key"},
     "query": {"type": "apiKey", "in": "query", "name": "api_key"},
     "cookie": {"type": "apiKey", "in": "cookie", "name": "sid"},
@@ -303,21 +309,24 @@ def secured(*security: dict[str, list[str]]) -> dict[str, Any]:
     return document({"/a": {"get": get}}, components={"securitySchemes": SCHEMES})
 
 
+PLACES: list[tuple[list[Json], Any, tuple[str, str]]] = [
+    ([{"key": []}], "T", ("x-key", "T")),
+    ([{"cookie": []}], "T", ("cookie", "sid=T")),
+    ([{"basic": []}], ("ada", Secret("pw")), ("authorization", "Basic YWRhOnB3")),
+    ([{"bearer": []}], Secret("T"), ("authorization", "Bearer T")),
+    ([{"oauth": ["read"]}], lambda: "T", ("authorization", "Bearer T")),
+    ([{"key": []}, {"bearer": []}], {"bearer": "T"}, ("authorization", "Bearer T")),
+    ([{"key": [], "bearer": []}], {"bearer": "T", "key": "K"}, ("x-key", "K")),
+    ([{}, {"key": []}], {"key": "K"}, ("x-key", "K")),
+    ([{"key": []}], {"type": "custom", "headers": {"X-Other": "O"}}, ("x-other", "O")),
+    ([{"key": []}], Auth(type="api_key", token=Secret("K"), header="X-Mine"), ("x-mine", "K")),
+]
+
+
 @pytest.mark.parametrize(
     ("security", "auth", "expected"),
-    [
-        ([{"key": []}], "T", ("x-key", "T")),
-        ([{"cookie": []}], "T", ("cookie", "sid=T")),
-        ([{"basic": []}], ("ada", Secret("pw")), ("authorization", "Basic YWRhOnB3")),
-        ([{"bearer": []}], Secret("T"), ("authorization", "Bearer T")),
-        ([{"oauth": ["read"]}], lambda: "T", ("authorization", "Bearer T")),
-        ([{"key": []}, {"bearer": []}], {"bearer": "T"}, ("authorization", "Bearer T")),
-        ([{"key": [], "bearer": []}], {"bearer": "T", "key": "K"}, ("x-key", "K")),
-        ([{}, {"key": []}], {"key": "K"}, ("x-key", "K")),
-        ([{"key": []}], {"type": "custom", "headers": {"X-Other": "O"}}, ("x-other", "O")),
-        ([{"key": []}], Auth(type="api_key", token=Secret("K"), header="X-Mine"), ("x-mine", "K")),
-    ],
-)  # fmt: skip
+    PLACES,
+)
 async def test_credentials_are_placed_as_the_security_scheme_says(
     api: Serve, security: list[dict[str, list[str]]], auth: Any, expected: tuple[str, str]
 ) -> None:
@@ -390,7 +399,7 @@ async def test_a_document_does_not_name_private_addresses_unless_it_is_there_its
         refused = await pets.execute("deletePet", {"id": "1"})
         assert refused.require_error().kind is ErrorKind.NOT_SENT
         assert "give its URL as base_url" in refused.text
-    own_server = {"get": operation(operationId="get", servers=[{"url": "http://169.254.169.254/latest"}])}
+    own_server = {"get": operation(operationId="get", servers=[{"url": "https://169.254.169.254/latest"}])}
     host, there = api(document({}))
     host.answers["/openapi.json"] = MockResponse(document({"/a": own_server}, servers=[{"url": url}]))
     async with openapi_tools(f"{there}/openapi.json", auth="T") as toolset:
@@ -434,9 +443,12 @@ async def test_head_is_answered_by_its_headers(api: Serve) -> None:
 
 
 async def test_it_is_a_toolset_like_any_other() -> None:
+    def local(a: int) -> int:
+        return a
+
     mock = MockApi(PETS)
     with serving(mock) as url:
-        async with as_toolset([openapi_tools(PETS, base_url=url).prefixed("zoo"), len]) as both:
+        async with as_toolset([openapi_tools(PETS, base_url=url).prefixed("zoo"), local]) as both:
             assert "zoo_listPets" in both.snapshot().by_name
             pets = openapi_tools(PETS, base_url=url)
             assert repr(pets) == "<OpenApiToolset 'Test': 5 tools>"

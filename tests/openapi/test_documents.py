@@ -117,14 +117,17 @@ def test_names_of_arguments_are_legal_for_models() -> None:
     assert list(tool.input_schema["properties"]) == ["filter_name", "top", "x" * 64, "query"]
 
 
+WHOLE_BODIES: list[dict[str, Any]] = [
+    {"type": "array", "items": {"type": "string"}},
+    {"allOf": [{"type": "object", "properties": {"a": {}}}]},
+    {"type": "object", "properties": {"a": {}}, "additionalProperties": True},
+    {"type": "string"},
+]
+
+
 @pytest.mark.parametrize(
     "schema",
-    [
-        {"type": "array", "items": {"type": "string"}},
-        {"allOf": [{"type": "object", "properties": {"a": {}}}]},
-        {"type": "object", "properties": {"a": {}}, "additionalProperties": True},
-        {"type": "string"},
-    ],
+    WHOLE_BODIES,
 )
 def test_a_body_that_is_more_than_its_members_is_one_argument(schema: dict[str, Any]) -> None:
     tool = only(with_parameters(requestBody=body_of(schema)))
@@ -141,16 +144,19 @@ def test_a_body_that_may_be_left_out_makes_nothing_required() -> None:
     assert "required" not in tool.input_schema
 
 
+SCHEMAS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
+    ({"type": ["string", "null"]}, {"type": ["string", "null"]}),
+    ({"enum": ["a"], "type": "string", "nullable": True}, {"enum": ["a", None], "type": ["string", "null"]}),
+    ({"allOf": [{}], "nullable": True}, {"anyOf": [{"allOf": [{}]}, {"type": "null"}]}),
+    ({"type": "integer", "minimum": 1, "exclusiveMinimum": True}, {"type": "integer", "exclusiveMinimum": 1}),
+    ({"type": "string", "example": "x", "x-own": 1, "xml": {}}, {"type": "string"}),
+]
+
+
 @pytest.mark.parametrize(
     ("schema", "expected"),
-    [
-        ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
-        ({"type": ["string", "null"]}, {"type": ["string", "null"]}),
-        ({"enum": ["a"], "type": "string", "nullable": True}, {"enum": ["a", None], "type": ["string", "null"]}),
-        ({"allOf": [{}], "nullable": True}, {"anyOf": [{"allOf": [{}]}, {"type": "null"}]}),
-        ({"type": "integer", "minimum": 1, "exclusiveMinimum": True}, {"type": "integer", "exclusiveMinimum": 1}),
-        ({"type": "string", "example": "x", "x-own": 1, "xml": {}}, {"type": "string"}),
-    ],
+    SCHEMAS,
 )  # fmt: skip
 def test_schemas_of_3_0_and_of_3_1_become_json_schema(schema: dict[str, Any], expected: dict[str, Any]) -> None:
     tool = only(with_parameters({"name": "q", "in": "query", "schema": schema}))
@@ -238,15 +244,18 @@ def test_answers_of_several_forms_are_alternatives() -> None:
     assert tools(PETS, options=OpenApiOptions(output_schemas=False)).tools["listPets"].output_schema is None
 
 
+PATTERNS: list[tuple[Any, Any, set[str]]] = [
+    ("GET *", (), {"listPets", "pets_get"}),
+    (("tag:pets",), ("createPet",), {"listPets"}),
+    ((), ("* /pets/{id}",), {"listPets", "createPet"}),
+    (("pets/*",), (), {"pets_get"}),
+    (("tag:none",), (), set()),
+]
+
+
 @pytest.mark.parametrize(
     ("include", "exclude", "names"),
-    [
-        ("GET *", (), {"listPets", "pets_get"}),
-        (("tag:pets",), ("createPet",), {"listPets"}),
-        ((), ("* /pets/{id}",), {"listPets", "createPet"}),
-        (("pets/*",), (), {"pets_get"}),
-        (("tag:none",), (), set()),
-    ],
+    PATTERNS,
 )
 def test_operations_are_chosen_by_patterns(include: Any, exclude: Any, names: set[str]) -> None:
     assert set(tools(PETS, include=include, exclude=exclude).tools.names) == names
@@ -274,7 +283,11 @@ def test_what_is_no_document_is_refused(value: dict[str, Any], reason: str) -> N
 
 
 def test_a_document_of_3_2_is_read_as_far_as_it_is_known() -> None:
-    querystring = {"name": "filter", "in": "querystring", "content": {"application/json": {"schema": {}}}}
+    querystring: dict[str, Any] = {
+        "name": "filter",
+        "in": "querystring",
+        "content": {"application/json": {"schema": {}}},
+    }
     source = document({"/a": {"get": operation(parameters=[querystring]), "query": operation()}}) | {"openapi": "3.2.0"}
 
     assert tools(source).tools.names == ("get_a", "query_a")

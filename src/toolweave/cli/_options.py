@@ -49,11 +49,20 @@ class Target:
     config: ConfigOption = ()
     server: ServerOption = ()
     url: Annotated[str | None, Option("--url", metavar="URL", help="One HTTP server instead of a config.")] = None
+    openapi: Annotated[
+        str | None,
+        Option("--openapi", metavar="URL_OR_FILE", help="The API of one OpenAPI document instead of a server."),
+    ] = None
+    base_url: Annotated[
+        str | None, Option("--base-url", metavar="URL", help="Where that API is, if not where its document says.")
+    ] = None
     header: Annotated[
-        tuple[str, ...], Option("--header", "-H", metavar="'K: V'", help="An HTTP header for --url; may be repeated.")
+        tuple[str, ...],
+        Option("--header", "-H", metavar="'K: V'", help="An HTTP header for --url or --openapi; may be repeated."),
     ] = ()
     bearer_env: Annotated[
-        str | None, Option("--bearer-env", metavar="VAR", help="The variable that holds the bearer token for --url.")
+        str | None,
+        Option("--bearer-env", metavar="VAR", help="The variable that holds the token for --url or --openapi."),
     ] = None
     trust: Annotated[
         bool, Option("--trust", help="Start the servers of this folder's config files without asking, this once.")
@@ -73,7 +82,7 @@ class Target:
     @property
     def ad_hoc(self) -> bool:
         """Whether one server is given on the command line instead of a config."""
-        return bool(self.url or self.command)
+        return bool(self.url or self.openapi or self.command)
 
 
 def given_options(options: Target, group: type[Target] = Target, *, but: tuple[str, ...] = ()) -> list[str]:

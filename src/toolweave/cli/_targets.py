@@ -7,6 +7,7 @@ from typing import Any
 
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._options import Target
+from toolweave.cli._screen import note
 from toolweave.cli._trust import require_trust
 from toolweave.config import LoadedConfig, Timeouts, default_config, load_config, merge_loaded, server_config
 from toolweave.tools._names import aliases, expose
@@ -24,9 +25,12 @@ async def select(target: Target) -> LoadedConfig:
         ConfigError: A file cannot be read, there is no such server, or the one made on the spot cannot be right.
     """
     if target.ad_hoc:
-        return _timed(_from_command_line(target), target.timeout)
-    if target.header or target.bearer_env:
-        raise CommandError("--header and --bearer-env go with --url; in a config use `headers` and `auth`")
+        return _timed(await _from_command_line(target), target.timeout)
+    if target.header or target.bearer_env or target.base_url:
+        raise CommandError(
+            "--header and --bearer-env go with --url or --openapi, --base-url with --openapi; "
+            "in a config use `headers` and `auth`"
+        )
     loaded = merge_loaded([load_config(path) for path in target.config]) if target.config else default_config()
     if target.server:
         loaded = loaded.select(target.server)
@@ -63,21 +67,44 @@ def _nothing_to_start(target: Target, loaded: LoadedConfig) -> CommandError:
     )
 
 
-def _from_command_line(target: Target) -> LoadedConfig:
+async def _from_command_line(target: Target) -> LoadedConfig:
     if target.config:
         raise CommandError("--config and a server given on the spot exclude each other")
-    if target.url and target.command:
-        raise CommandError("--url and -- COMMAND exclude each other")
+    if sum(map(bool, (target.url, target.openapi, target.command))) > 1:
+        raise CommandError("--url, --openapi and -- COMMAND exclude each other")
     if target.command and (target.header or target.bearer_env):
-        raise CommandError("--header and --bearer-env go with --url")
+        raise CommandError("--header and --bearer-env go with --url or --openapi")
+    if target.base_url and not target.openapi:
+        raise CommandError("--base-url goes with --openapi")
     if len(target.server) > 1:
         raise CommandError("a server given on the spot has one name; give --server once")
+    if target.openapi:
+        return await _api(target, target.openapi)
     entry: Any = list(target.command)
     if target.url:  # as a mapping: a text could also be a command
         entry = {"url": target.url, "headers": dict(_header(line) for line in target.header)}
     name = target.server[0] if target.server else None
     config = server_config(entry, name=name, auth=_credentials(target))
     return LoadedConfig(servers={config.name: config})
+
+
+async def _api(target: Target, source: str) -> LoadedConfig:
+    """Return an API as a server of this process, which every command takes like another."""
+    from toolweave.openapi import openapi_tools  # for those who name a document
+    from toolweave.serve import create_mcp_server
+
+    toolset = openapi_tools(
+        source,
+        base_url=target.base_url,
+        auth=None if target.bearer_env is None else _token(target.bearer_env),
+        headers=dict(_header(line) for line in target.header),
+    )
+    async with toolset:  # so that a document that cannot be had is said at once
+        for one in toolset.problems:
+            note(f"{one.operation}: left out is the {one.left_out}: {one.reason} (at {one.pointer})")
+    name = target.server[0] if target.server else "api"
+    config = server_config(create_mcp_server(name, tools=toolset), name=name)
+    return LoadedConfig(servers={name: config})
 
 
 def _header(line: str) -> tuple[str, str]:

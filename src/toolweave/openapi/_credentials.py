@@ -61,8 +61,10 @@ class ApiCredentials:
             made = Auth.of(auth)
             self._one = None if made is None else made.token
             self._fixed = made if made is not None and made.oauth is not None else None
-        else:
+        elif auth is None or isinstance(auth, tuple) or callable(auth):
             self._one = auth
+        else:
+            raise ConfigError(f"'auth' is no credential but of type {type(auth).__name__}", field="auth")
         given = None if self._fixed is None else self._fixed.provider
         if (given is not None and not callable(given)) or (self._fixed is not None and self._fixed.oauth is not None):
             raise ConfigError("'auth' is for MCP servers; give a token, or a callable that returns one", field="auth")

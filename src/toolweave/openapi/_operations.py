@@ -23,7 +23,7 @@ from toolweave.schema import Validator
 from toolweave.tools import NameMap, ToolName, ToolSpec
 from toolweave.tools._arguments import encode
 
-__all__ = ["OPERATION_META", "Operation", "OperationProblem", "OperationReader", "Parameter"]
+__all__ = ["OPERATION_META", "ApiParameter", "Operation", "OperationProblem", "OperationReader"]
 
 OPERATION_META = "io.toolweave/operation"
 """The member of a definition's `meta` with the method, the path, the operation id and the tags of its operation."""
@@ -62,7 +62,7 @@ class OperationProblem(Value, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class ApiParameter:
     """A parameter of an operation.
 
     Attributes:
@@ -94,7 +94,7 @@ class Operation:
     spec: ToolSpec
     method: str
     path: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[ApiParameter, ...]
     body: Body | None
     server: Mapping[str, Any] | None
     security: tuple[tuple[str, ...], ...] | None
@@ -236,7 +236,7 @@ class OperationReader:
 
     def _parameters(
         self, operation: Mapping[str, Any], item: Mapping[str, Any], pointer: str, arguments: ArgumentNames
-    ) -> list[Parameter]:
+    ) -> list[ApiParameter]:
         given: dict[tuple[str, str], tuple[dict[str, Any], str]] = {}
         for where, listed in ((pointer.rpartition("/")[0], item), (pointer, operation)):
             for index, one in enumerate(listed.get("parameters") or ()):
@@ -245,7 +245,7 @@ class OperationReader:
                 if not isinstance(name, str) or place not in _STYLES:
                     raise UnusablePart(at, f"a parameter has a name, and is in one of {', '.join(_STYLES)}")
                 given[name, place] = node, at  # an operation's own wins
-        read: list[Parameter] = []
+        read: list[ApiParameter] = []
         for (name, place), (node, at) in sorted(given.items(), key=lambda one: list(_STYLES).index(one[0][1])):
             known = (place, name.lower() if place == "header" else name)
             if known in self.concealed or (place == "header" and name.lower() in _IGNORED):
@@ -255,7 +255,7 @@ class OperationReader:
 
     def _parameter(
         self, name: str, place: str, node: Mapping[str, Any], pointer: str, arguments: ArgumentNames
-    ) -> Parameter:
+    ) -> ApiParameter:
         content = as_object(node.get("content"))
         media_type: str | None = None
         if content:
@@ -270,7 +270,7 @@ class OperationReader:
             description=_text(node, "description"),
         )  # fmt: skip
         explode = node.get("explode")
-        return Parameter(
+        return ApiParameter(
             argument=argument,
             name=name,
             place=place,
@@ -330,7 +330,7 @@ class OperationReader:
 
 
 def _described(
-    spec: ToolSpec, method: str, path: str, operation: Mapping[str, Any], parameters: Sequence[Parameter]
+    spec: ToolSpec, method: str, path: str, operation: Mapping[str, Any], parameters: Sequence[ApiParameter]
 ) -> ToolSpec:
     """Return the definition with its texts and hints, and with the parameters by which it has pages."""
     summary, description = _text(operation, "summary"), _text(operation, "description")
@@ -360,7 +360,7 @@ def _described(
     )
 
 
-def _is_paging(parameter: Parameter) -> bool:
+def _is_paging(parameter: ApiParameter) -> bool:
     word = parameter.name.lower().replace("_", "").replace("-", "").lstrip("$")
     return parameter.place == "query" and word in _PAGING
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from toolweave.openapi._bodies import UnusableArgument
 from toolweave.openapi._body_schemas import is_json
-from toolweave.openapi._operations import Operation, Parameter
+from toolweave.openapi._operations import ApiParameter, Operation
 from toolweave.openapi._styles import in_cookie, in_header, in_path, in_query, text_of
 from toolweave.tools._arguments import json_text
 
@@ -58,7 +58,7 @@ def request_parts(operation: Operation, arguments: Mapping[str, Any]) -> Request
     return made
 
 
-def _header(one: Parameter, value: Any) -> str:
+def _header(one: ApiParameter, value: Any) -> str:
     text = in_header(value, explode=one.explode)
     if any(char in text for char in "\r\n\0"):
         raise UnusableArgument(f"/{one.argument}", "is a header, which is one line")

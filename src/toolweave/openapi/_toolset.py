@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -185,7 +185,7 @@ class OpenApiToolset(BaseToolset):
         """Return the tools; none while the document is not read."""
         return self._snapshot
 
-    def subscribe(self, listener: Any) -> Unsubscribe:
+    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
         """Call `listener` when the document is read; see `Toolset.subscribe`."""
         return self._listeners.subscribe(listener)
 

@@ -82,6 +82,8 @@ def _words(options: ChatOptions, run_id: str) -> Iterator[str]:
         *(("--server", name) for name in options.server),
         *(("--header", line) for line in options.header),
         ("--url", options.url),
+        ("--openapi", options.openapi and _shown_document(options.openapi)),
+        ("--base-url", options.base_url),
         ("--bearer-env", options.bearer_env),
         ("--timeout", options.timeout),
         ("--model", options.model),
@@ -96,6 +98,10 @@ def _words(options: ChatOptions, run_id: str) -> Iterator[str]:
         yield "--trust"
     if options.command:
         yield from ("--", *options.command)
+
+
+def _shown_document(source: str) -> str:
+    return source if is_url(source) else str(Path(source).absolute())
 
 
 def _shown(place: str) -> str | None:
