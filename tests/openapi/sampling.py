@@ -44,11 +44,12 @@ def _joined(own: Any, parts: list[Any], root: Any, depth: int) -> Any:
 
 
 def _of_type(kind: Any, node: Any, root: Any, depth: int) -> Any:
-    if kind == "object" and "base64" in node.get("properties", {}):
+    if kind == "object" and str(node.get("description", "")).startswith("A file:"):
         return {"text": "content", "filename": "a.txt"}
     if kind == "object":
         members = node.get("properties", {})
-        return {name: sample(members.get(name, {}), root, depth + 1) for name in node.get("required", [])}
+        wanted = node.get("required") or list(members)[:1]
+        return {name: sample(members.get(name, {}), root, depth + 1) for name in wanted}
     if kind == "array":
         return [sample(node.get("items", {}), root, depth + 1)] * max(1, node.get("minItems", 0))
     if kind in ("integer", "number"):
@@ -56,4 +57,6 @@ def _of_type(kind: Any, node: Any, root: Any, depth: int) -> Any:
         return min(max(1, low), node.get("maximum", 10**9))
     if kind in ("boolean", "null"):
         return True if kind == "boolean" else None
+    if "pattern" in node:
+        return "a1" * 12 + ".json" * ("json" in node["pattern"])
     return ("x" * max(1, node.get("minLength", 0)))[: node.get("maxLength", 10**6)]

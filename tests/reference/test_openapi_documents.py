@@ -14,6 +14,7 @@ import yaml
 from tests.openapi.mock_api import MockApi, serving
 from tests.openapi.sampling import sample
 from tests.reference.servers import INSTALLED
+from toolweave.errors import ErrorKind
 from toolweave.openapi import OpenApiOptions, openapi_tools
 
 pytestmark = [pytest.mark.reference, pytest.mark.anyio]
@@ -39,13 +40,21 @@ DOCUMENTS: dict[str, tuple[int, int]] = {  # tools, and operations that are left
 }
 
 
+UNFILLED = {
+    f"{README}/3.0/json/discriminators.json": 8,
+    f"{README}/3.1/json/readme.json": 2,
+    f"{README}/3.1/json/schema-types.json": 3,
+}
+"""Operations for whose schemas, of patterns or of alternatives that are alike, the sampler finds no arguments."""
+
+
 def path_of(name: str) -> Path:
     return INSTALLED / "npm" / "node_modules" / name
 
 
 @cache
 def document(name: str) -> dict[str, Any]:
-    text = path_of(name).read_text(encoding="utf-8")
+    text = path_of(name).read_text(encoding="utf-8-sig")
     return json.loads(text) if name.endswith(".json") else yaml.load(text, Loader=yaml.CSafeLoader)
 
 
@@ -57,6 +66,7 @@ async def test_every_operation_of_a_real_document_is_called_where_it_is(name: st
         async with openapi_tools(path_of(name), base_url=url, options=options) as toolset:
             left_out = [one for one in toolset.problems if one.left_out == "operation"]
             assert (len(toolset.tools), len(left_out)) == DOCUMENTS[name]
+            unfilled = 0
             for tool in toolset.tools:
                 operation = tool.spec.meta["io.toolweave/operation"]
                 wanted = f"{operation['method']} {operation['path']}"
@@ -64,11 +74,13 @@ async def test_every_operation_of_a_real_document_is_called_where_it_is(name: st
 
                 result = await tool.execute(arguments)
 
+                if result.error is not None and result.error.kind is ErrorKind.INVALID_INPUT:
+                    unfilled += 1
+                    continue
                 assert not result.is_error, (wanted, arguments, result.text)
-                reached = (mock.last.operation, mock.last.method)
-                if mock.last.operation != wanted:  # of two paths of one form, such as /a/{b} and /a/{c}, one is
-                    same = mock.forms(wanted)
-                    assert mock.last.operation in same, (wanted, reached, mock.last.target)
+                # of two paths of one form, such as /a/{b} and /a/{c}, the mock takes one; no fragment is ever sent
+                assert mock.last.operation in {wanted, *mock.forms(wanted.partition("#")[0])}, (wanted, mock.last)
+            assert unfilled == UNFILLED.get(name, 0)
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import unquote
@@ -102,7 +103,7 @@ def escaped(name: object) -> str:
     return str(name).replace("~", "~0").replace("/", "~1")
 
 
-def read_text(text: str | bytes, shown: str) -> Any:
+def read_text(text: bytes, shown: str) -> Any:
     """Return the value of a JSON or YAML text.
 
     Raises:
@@ -110,11 +111,12 @@ def read_text(text: str | bytes, shown: str) -> Any:
     """
     if len(text) > MAX_BYTES:
         raise ConfigError(f"{shown} is larger than {MAX_BYTES // 1024 // 1024} MB")
+    text = text.removeprefix(BOM_UTF8)
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         beginning = text[:100].lstrip()
-        if beginning[:1] in ("{", b"{"):  # YAML would take it too, a hundred times slower
+        if beginning[:1] == b"{":  # YAML would take it too, a hundred times slower
             raise ConfigError(f"{shown} is no valid JSON: {exc}") from None
     return plain(_yaml(text, shown), shown)
 
@@ -159,7 +161,7 @@ def _name(name: object) -> str:
     return str(name).lower() if isinstance(name, (bool, type(None))) else str(name)
 
 
-def _yaml(text: str | bytes, shown: str) -> Any:
+def _yaml(text: bytes, shown: str) -> Any:
     import yaml  # most documents are JSON
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
