@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from toolweave._value import Value
 from toolweave.errors import SchemaError
 from toolweave.openapi._arguments import ArgumentNames
 from toolweave.openapi._body_schemas import Body, is_json, read_body
 from toolweave.openapi._document import ApiDocument, UnusablePart, escaped
 from toolweave.openapi._schemas import Needed, SchemaReader
 from toolweave.protocol.json_types import as_array, as_object, as_text
-from toolweave.protocol.value import Value
 from toolweave.schema import Validator
 from toolweave.tools import NameMap, ToolName, ToolSpec
 from toolweave.tools._arguments import encode
