@@ -27,7 +27,7 @@ from tests.conformance.server_process import serving
 __all__ = ["ROWS", "Answer", "Guest", "GuestAttack", "protected"]
 
 SCRIPT = str(Path(__file__).parent.parent / "reference" / "protected_servers.py")
-KINDS = {"toolweave": "ours", "sdk": "sdk", "fastmcp": "fastmcp"}
+KINDS = {"toolweave": "ours", "toolweave-gateway": "gateway", "sdk": "sdk", "fastmcp": "fastmcp"}
 LET_IN, REFUSED = "let in", "refused"
 _SECONDS = 30
 _LONG = 30_000_000

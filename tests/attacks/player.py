@@ -287,9 +287,9 @@ async def langchain(scenario: Scenario, person: Person) -> AsyncGenerator[Played
 
 
 class _Toolweave:
-    def __init__(self, hub: Any) -> None:
+    def __init__(self, hub: Any, tools: Any) -> None:
         self._hub = hub
-        self._exported = import_module("toolweave.export").AnthropicTools(hub)
+        self._exported = import_module("toolweave.export").AnthropicTools(tools)
 
     async def tools(self) -> list[dict[str, Any]]:
         for text in self._hub.warnings:
@@ -303,10 +303,8 @@ class _Toolweave:
         return content if isinstance(content, str) else "\n".join(one.get("text", "") for one in content)
 
 
-@asynccontextmanager
-async def toolweave(scenario: Scenario, person: Person) -> AsyncGenerator[Played]:
-    """A `Hub` of ours, exported for a model."""
-    module = import_module("toolweave")
+def own_entries(scenario: Scenario, person: Person) -> dict[str, Any]:
+    """Return the servers as entries of ours."""
     entries: dict[str, Any] = {}
     for name, one in scenario["servers"].items():
         entries[name] = one if "url" in one else {"command": one["command"][0], "args": one["command"][1:]}
@@ -316,12 +314,30 @@ async def toolweave(scenario: Scenario, person: Person) -> AsyncGenerator[Played
             entries[name] = {**one, "auth": oauth.OAuth(**settings, **scenario["sign_in"])}
         if len(scenario["servers"]) == 1:
             entries[name] = {**entries[name], "tool_prefix": ""}
-    async with module.connect_mcp_servers(entries, on_error="raise") as hub:
-        yield _Toolweave(hub)
+    return entries
+
+
+@asynccontextmanager
+async def toolweave(scenario: Scenario, person: Person) -> AsyncGenerator[Played]:
+    """A `Hub` of ours, exported for a model."""
+    module = import_module("toolweave")
+    async with module.connect_mcp_servers(own_entries(scenario, person), on_error="raise") as hub:
+        yield _Toolweave(hub, hub)
+
+
+@asynccontextmanager
+async def toolweave_gateway(scenario: Scenario, person: Person) -> AsyncGenerator[Played]:
+    """A caller of a gateway of ours, exported for a model; what the gateway says counts as said."""
+    gateway = import_module("toolweave.gateway").create_gateway(own_entries(scenario, person))
+    async with import_module("toolweave").connect_mcp(gateway) as caller:
+        for error in gateway.hub.errors.values():
+            raise error
+        yield _Toolweave(gateway.hub, caller)
 
 
 PEERS: dict[str, Opening] = {
     "toolweave": toolweave,
+    "toolweave-gateway": toolweave_gateway,
     "sdk": sdk,
     "fastmcp": fastmcp,
     "openai-agents": openai_agents,

@@ -1,7 +1,7 @@
 """The attack tables of docs/security.md: plays every attack with Toolweave and four others, and writes the page.
 
 `scripts/attacks` runs it. What Toolweave does stands in the rows, and is asserted by tests; here it is played again, so
-that a row in which it does no better than `PASSED` is seen.
+that a row in which it does no better than `PASSED` is seen, and so is one that it does not stop behind a gateway.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import anyio
 from tests.attacks import guests, servers, sign_ins
 from tests.attacks.playing import CHECKOUT, NONE, Peer
 
-__all__ = ["PEERS", "Cells", "as_page", "main", "marks", "table"]
+__all__ = ["OWN", "PEERS", "Cells", "as_page", "main", "marks", "table"]
 
 PAGE = CHECKOUT / "docs" / "security.md"
 PACKAGES = {
@@ -29,6 +29,8 @@ PACKAGES = {
 }
 """Peer -> its title and its package."""
 PEERS = tuple(PACKAGES)
+OWN = ("toolweave", "toolweave-gateway")
+"""Ours as it is, and behind a gateway of ours: both have to do what the page says."""
 SIGNING_IN = ("sdk", "fastmcp")
 """Peers with a sign-in of their own, and with servers; the others take an object for it, or have none."""
 Cells = dict[str, dict[str, str]]
@@ -47,7 +49,7 @@ async def served(peer: Peer) -> dict[str, str]:
 
 async def signed_in(peer: Peer) -> dict[str, str]:
     """Play what a sign-in meets, with one peer."""
-    if peer.name not in (*SIGNING_IN, "toolweave"):
+    if peer.name not in (*SIGNING_IN, *OWN):
         return {row.attack: NONE for row in sign_ins.ROWS}
     await sign_ins.check(peer)
     cells: dict[str, str] = {}
@@ -132,10 +134,12 @@ def worse(name: str, cells: Cells) -> list[str]:
     passed = {row.attack for row in servers.ROWS if not row.stops or row.play is None}
     found: list[str] = []
     for attack, said in cells.items():
-        cell = said.get("toolweave", "")
-        bad = cell in (servers.PASSED, "it is there", "sent to the terminal") if name == "servers" else cell not in fine
-        if bad and attack not in passed:
-            found.append(f"{attack}: {cell}")
+        for peer, cell in said.items():
+            if peer not in OWN or attack in passed:
+                continue
+            stopped = cell not in (servers.PASSED, "it is there", "sent to the terminal")
+            if not (stopped if name == "servers" else cell in fine):
+                found.append(f"{peer}: {attack}: {cell}")
     return found
 
 
@@ -147,7 +151,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=list(PLAYS), help="only these tables")
     options = parser.parse_args()
     pythons = {"fastmcp": options.fastmcp, "langchain": options.langchain}
-    peers = [Peer(name, pythons.get(name, sys.executable)) for name in ("toolweave", *PEERS)]
+    peers = [Peer(name, pythons.get(name, sys.executable)) for name in (*OWN, *PEERS)]
     versions = {peer.name: version(peer.python, PACKAGES[peer.name][1]) for peer in peers if peer.name in PACKAGES}
     wrong: list[str] = []
     tables: dict[str, str] = {}

@@ -15,6 +15,10 @@ from tests.attacks.report import PEERS, ROWS, marks, worse
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 OURS, SDK = Peer("toolweave", sys.executable), Peer("sdk", sys.executable)
+GATEWAY = Peer("toolweave-gateway", sys.executable)
+EACH_OF_OURS = pytest.mark.parametrize("peer", [OURS, GATEWAY], ids=lambda peer: peer.name)
+CARRIED = [row for row in sign_ins.ROWS if row.attack.startswith(("the redirect comes", "a call is redirected"))]
+"""Attacks on a sign-in that a gateway meets in another task than its caller's; `scripts/attacks` plays all with it."""
 
 
 def published(name: str) -> dict[str, list[str]]:
@@ -36,8 +40,9 @@ def test_the_page_has_every_attack_with_what_four_others_do(name: str) -> None:
     assert [row[: -len(PEERS)] for row in rows.values()] == own
 
 
-async def test_ours_signs_in_where_nobody_is_evil() -> None:
-    await sign_ins.check(OURS)
+@EACH_OF_OURS
+async def test_ours_signs_in_where_nobody_is_evil(peer: Peer) -> None:
+    await sign_ins.check(peer)
 
 
 @pytest.mark.parametrize("row", sign_ins.ROWS, ids=lambda row: row.attack)
@@ -45,17 +50,24 @@ async def test_ours_stops_what_a_sign_in_meets(row: sign_ins.SignInAttack) -> No
     assert worse("sign-ins", {row.attack: {"toolweave": await row.play(OURS)}}) == []
 
 
+@pytest.mark.parametrize("row", CARRIED, ids=lambda row: row.attack)
+async def test_a_gateway_stops_what_a_sign_in_meets(row: sign_ins.SignInAttack) -> None:
+    assert worse("sign-ins", {row.attack: {GATEWAY.name: await row.play(GATEWAY)}}) == []
+
+
+@EACH_OF_OURS
 @pytest.mark.parametrize(
     "row", [row for row in servers.ROWS if row.play is not None and row.stops], ids=lambda row: row.attack
 )
-async def test_ours_stops_what_servers_say(row: servers.ServerAttack, tmp_path: Path) -> None:
+async def test_ours_stops_what_servers_say(row: servers.ServerAttack, peer: Peer, tmp_path: Path) -> None:
     play: Any = row.play
-    assert worse("servers", {row.attack: {"toolweave": await play(OURS, tmp_path)}}) == []
+    assert worse("servers", {row.attack: {peer.name: await play(peer, tmp_path)}}) == []
 
 
-def test_ours_stops_who_calls_a_server(tmp_path: Path) -> None:
-    with guests.protected(OURS, tmp_path) as guest:
-        cells = {row.attack: {"toolweave": row.cell(guest)} for row in guests.ROWS}
+@EACH_OF_OURS
+def test_ours_stops_who_calls_a_server(peer: Peer, tmp_path: Path) -> None:
+    with guests.protected(peer, tmp_path) as guest:
+        cells = {row.attack: {peer.name: row.cell(guest)} for row in guests.ROWS}
 
     assert worse("guests", cells) == []
 

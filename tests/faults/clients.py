@@ -1,8 +1,8 @@
 """The clients that the battery can be played against, each reduced to what the judge needs; imported when made.
 
-`toolweave` is ours, `defaults` the same without any setting; `sdk` and `fastmcp` are the peers as they are installed;
-`naive` is the bare minimum that a program needs to talk to a server, with no defence at all; `brittle` has defences
-that can be taken out one by one.
+`toolweave` is ours, `defaults` the same without any setting, `gateway` the same through a gateway; `sdk` and `fastmcp`
+are the peers as they are installed; `naive` is the bare minimum that a program needs to talk to a server, with no
+defence at all; `brittle` has defences that can be taken out one by one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import anyio.to_thread
 from tests.faults.brittle import Brittle
 from tests.faults.judge import Client
 
-__all__ = ["CLIENTS", "Careless", "Defaults", "Fastmcp", "Naive", "Ours", "Sdk", "bounds"]
+__all__ = ["CLIENTS", "Careless", "Defaults", "Fastmcp", "Naive", "Ours", "Sdk", "ThroughGateway", "bounds"]
 
 Target = list[str] | str
 Json = dict[str, Any]
@@ -70,6 +70,22 @@ class Defaults(Ours):
         from toolweave import connect_mcp
 
         self.connection = await connect_mcp(self.target)
+
+
+class ThroughGateway(Ours):
+    """Our client, without a setting of its own, on a gateway of ours before the server."""
+
+    async def open(self) -> None:
+        from toolweave import connect_mcp
+        from toolweave.gateway import create_gateway
+
+        upstream = {**self.target, "timeout": bounds(self.seconds), "tool_prefix": "", **self.options}
+        gateway = create_gateway({"odd": upstream})
+        self.connection = await connect_mcp(gateway)
+        error = gateway.hub.errors.get("odd")
+        if error is not None:  # which a gateway tells whoever runs it
+            await self.close()
+            raise error
 
 
 class Peer:
@@ -203,6 +219,7 @@ class Careless(Naive):
 CLIENTS: dict[str, Callable[[Target, float], Client]] = {
     "toolweave": Ours,
     "defaults": Defaults,
+    "gateway": ThroughGateway,
     "sdk": Sdk,
     "fastmcp": Fastmcp,
     "naive": Naive,

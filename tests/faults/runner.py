@@ -40,6 +40,7 @@ GRACE = 3.0
 PACKAGES = {
     "toolweave": "toolweave.hub",
     "defaults": "toolweave.hub",
+    "gateway": "toolweave.gateway",
     "sdk": "mcp",
     "fastmcp": "fastmcp",
     "naive": "json",

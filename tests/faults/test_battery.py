@@ -1,6 +1,7 @@
 """Every row of the battery against our client: all of them on kept connections of hubs, beside two healthy servers.
 
-Many rows share a hub, so each is also a neighbour of the others.
+Many rows share a hub, so each is also a neighbour of the others. Each row is played once more behind a gateway, in one
+of its combinations, where all rows of a group share the gateway and the one connection of its caller.
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from tests.faults.clients import Ours, bounds
+from tests.faults.clients import Ours, ThroughGateway, bounds
 from tests.faults.judge import descriptors, judge, serving, zombies
 from tests.faults.rows import COMBOS, ROWS, SPECIAL, Combo, Row, runs
 from tests.servers.fixtures import echo_command
-from toolweave import Hub, connect_mcp_servers
+from toolweave import Hub, McpConnection, connect_mcp, connect_mcp_servers
+from toolweave.gateway import Gateway, create_gateway
 from toolweave.testing.servers import HTTP_FAULTS, STDIO_FAULTS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 TOGETHER = 12
 """Rows that share a hub."""
+BEHIND_A_GATEWAY = 32
+"""Rows that share a gateway."""
 GIVE_UP = 240.0
 
 
@@ -44,6 +48,19 @@ def groups() -> list[Group]:
     for combo in COMBOS:
         rows = [row for row in ROWS if combo in runs(row)]
         count = -(-len(rows) // TOGETHER)
+        found += [Group(combo, rows[start::count]) for start in range(count)]
+    return found
+
+
+def groups_behind_a_gateway() -> list[Group]:
+    """Return groups with every row in one of its combinations."""
+    chosen: dict[Combo, list[Row]] = {combo: [] for combo in COMBOS}
+    for number, row in enumerate(ROWS):
+        combos = runs(row)
+        chosen[combos[number % len(combos)]].append(row)
+    found: list[Group] = []
+    for combo, rows in chosen.items():
+        count = -(-len(rows) // BEHIND_A_GATEWAY)
         found += [Group(combo, rows[start::count]) for start in range(count)]
     return found
 
@@ -70,6 +87,26 @@ class InHub:
     async def close(self) -> None:
         if self.name in self.hub.clients:
             await self.hub.clients[self.name].close()
+
+
+class InGateway(InHub):
+    """An upstream of a gateway, as one of its callers reaches it."""
+
+    def __init__(self, gateway: Gateway, caller: McpConnection, name: str) -> None:
+        super().__init__(gateway.hub, name)
+        self.caller = caller
+
+    async def tools(self) -> Iterable[str]:
+        await self.caller.refresh()
+        prefix = f"{self.name}_"
+        listed = [tool.name for tool in await self.caller.list_tools()]
+        return {name.removeprefix(prefix) for name in listed if name.startswith(prefix)}
+
+    async def call(self, text: str) -> str:
+        result = await self.caller.call_tool(f"{self.name}_echo", {"text": text})
+        if result.is_error:
+            raise RuntimeError(result.text)
+        return result.text
 
 
 async def targets(stack: AsyncExitStack, group: Group, folder: Path) -> dict[str, list[str] | str]:
@@ -115,6 +152,36 @@ async def test_a_fault_costs_at_most_its_own_call(
             async with connect_mcp_servers(servers) as hub, anyio.create_task_group() as tasks:
                 for row in group.rows:
                     tasks.start_soon(play, hub, row, found[row.name])
+    gc.collect()
+
+    assert problems == []
+    assert zombies() == []
+    assert descriptors() <= before
+
+
+@pytest.mark.parametrize("group", groups_behind_a_gateway(), ids=str)
+async def test_a_fault_behind_a_gateway_costs_its_callers_at_most_the_one_call(
+    group: Group, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("CRITICAL")
+    before, problems = descriptors(), list[str]()
+
+    async def play(gateway: Gateway, caller: McpConnection, row: Row, name: str, target: list[str] | str) -> None:
+        neighbours = [InGateway(gateway, caller, "before"), InGateway(gateway, caller, "after")]
+        odd = InGateway(gateway, caller, name)
+        said = await judge(row, odd, again=lambda: ThroughGateway(target, row.seconds), neighbours=neighbours)
+        problems.extend(f"{row.name} over {group.combo}: {problem}" for problem in said)
+
+    with anyio.fail_after(GIVE_UP):
+        async with AsyncExitStack() as stack:
+            found = await targets(stack, group, tmp_path)
+            rows = {f"odd{number}": row for number, row in enumerate(group.rows)}
+            odd = {name: entry(found[row.name], row.seconds) for name, row in rows.items()}
+            healthy = entry(echo_command())
+            gateway = create_gateway({"mcpServers": {"before": healthy, **odd, "after": healthy}})
+            async with connect_mcp(gateway) as caller, anyio.create_task_group() as tasks:
+                for name, row in rows.items():
+                    tasks.start_soon(play, gateway, caller, row, name, found[row.name])
     gc.collect()
 
     assert problems == []

@@ -1,7 +1,8 @@
-"""MCP servers that want a token of an authorization server: ours, the SDK's and FastMCP's, each run as a script.
+"""MCP servers that want a token of an authorization server: ours, a gateway of ours before the same, the SDK's and
+FastMCP's, each run as a script.
 
-`python protected_servers.py ours|sdk|fastmcp ISSUER --port PORT`; the tool `whoami` of each answers with the token's
-subject, and `crash` fails.
+`python protected_servers.py ours|gateway|sdk|fastmcp ISSUER --port PORT`; the tool `whoami` of each answers with the
+subject of the token, and `crash` fails.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ SCOPES = ["mcp:basic"]
 INSIDE = "/srv/secrets/key.pem cannot be read"
 
 
-def ours(port: int, issuer: str, url: str) -> None:
-    """Serve with `JwtAuth`."""
+def own_server(**options: Any) -> Any:
+    """Return a server of ours."""
     from toolweave import CallContext, create_mcp_server
-    from toolweave.serve import JwtAuth
 
     def whoami(ctx: CallContext) -> str:
         """Say who calls."""
@@ -27,7 +27,14 @@ def ours(port: int, issuer: str, url: str) -> None:
         """Fail."""
         raise RuntimeError(INSIDE)
 
-    auth = JwtAuth(
+    return create_mcp_server(name="ours", version="1", tools=[whoami, crash], **options)
+
+
+def own_auth(issuer: str, url: str) -> Any:
+    """Return the verifier of tokens of ours."""
+    from toolweave.serve import JwtAuth
+
+    return JwtAuth(
         issuer=issuer,
         audience=url,
         jwks_url=f"{issuer}/jwks",
@@ -36,7 +43,20 @@ def ours(port: int, issuer: str, url: str) -> None:
         resource=url,
         authorization_servers=[issuer],
     )
-    create_mcp_server(name="ours", version="1", tools=[whoami, crash]).run("http", port=port, auth=auth)
+
+
+def ours(port: int, issuer: str, url: str) -> None:
+    """Serve with `JwtAuth`."""
+    own_server().run("http", port=port, auth=own_auth(issuer, url))
+
+
+def gateway(port: int, issuer: str, url: str) -> None:
+    """Serve a gateway before our server, which itself wants no token."""
+    from toolweave.gateway import create_gateway
+
+    # what an upstream says of an error passes; in one process, as over pipes, a server says it unless it is told not to
+    upstream = {"server": own_server(expose_errors="masked"), "tool_prefix": ""}
+    create_gateway({"ours": upstream}).run("http", port=port, auth=own_auth(issuer, url))
 
 
 def sdk(port: int, issuer: str, url: str) -> None:
@@ -116,4 +136,6 @@ def fastmcp(port: int, issuer: str, url: str) -> None:
 
 if __name__ == "__main__":
     kind, issuer, _, port = sys.argv[1:]
-    {"ours": ours, "sdk": sdk, "fastmcp": fastmcp}[kind](int(port), issuer, f"http://localhost:{port}/mcp")
+    {"ours": ours, "gateway": gateway, "sdk": sdk, "fastmcp": fastmcp}[kind](
+        int(port), issuer, f"http://localhost:{port}/mcp"
+    )
