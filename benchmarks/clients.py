@@ -48,6 +48,7 @@ class Client:
         module: It is left out when this does not import.
         peer: What to install in an environment of its own, for a client that is no dependency of ours.
         modern: Whether it speaks the stateless revisions.
+        lists: Whether it takes part where tools are listed only.
     """
 
     opener: Opener
@@ -55,6 +56,7 @@ class Client:
     peer: str | None = None
     uvloop: bool = False
     modern: bool = True
+    lists: bool = False
 
 
 async def open_raw(stack: AsyncExitStack, target: Target) -> Open:
@@ -75,7 +77,7 @@ async def open_raw(stack: AsyncExitStack, target: Target) -> Open:
     return Open(call=client.call_tool, list_all=list_all, kept=await client.list_tools())
 
 
-async def open_toolweave(stack: AsyncExitStack, target: Target, **options: str) -> Open:
+async def open_toolweave(stack: AsyncExitStack, target: Target, **options: object) -> Open:
     """Connect Toolweave; a call is `Tool.execute` of the listed tool."""
     from toolweave.connect import connect_mcp
 
@@ -99,6 +101,11 @@ async def open_toolweave(stack: AsyncExitStack, target: Target, **options: str) 
 async def open_toolweave_sdk(stack: AsyncExitStack, target: Target) -> Open:
     """Connect Toolweave with the SDK as its engine."""
     return await open_toolweave(stack, target, engine="sdk")
+
+
+async def open_toolweave_unscanned(stack: AsyncExitStack, target: Target) -> Open:
+    """Connect Toolweave without the scan of definitions and results, which no other client has."""
+    return await open_toolweave(stack, target, scan=False)
 
 
 async def open_sdk(stack: AsyncExitStack, target: Target) -> Open:
@@ -180,6 +187,7 @@ CLIENTS: Mapping[str, Client] = {
     "toolweave": Client(opener=open_toolweave, module="toolweave"),
     "toolweave uvloop": Client(opener=open_toolweave, module="uvloop", uvloop=True),
     "toolweave engine=sdk": Client(opener=open_toolweave_sdk, module="toolweave"),
+    "toolweave scan=false": Client(opener=open_toolweave_unscanned, module="toolweave", lists=True),
     "sdk": Client(opener=open_sdk, module="mcp"),
     "fastmcp": Client(opener=open_fastmcp, module="fastmcp", peer="fastmcp uvloop httptools"),
     "pydantic-ai": Client(opener=open_pydantic_ai, module="pydantic_ai", peer="pydantic-ai-slim[mcp]"),

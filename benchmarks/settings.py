@@ -34,7 +34,9 @@ class Settings:
         """Whether a case shall be measured."""
         return not self.only or any(text in case for text in self.only)
 
-    def names(self, *but: str) -> list[str]:
-        """Return the contenders to measure, without some; the baseline is always there."""
+    def names(self, *but: str, lists: bool = False) -> list[str]:
+        """Return the contenders to measure, the baseline always; with `lists` those that only list tools, too."""
         wanted = {"raw", *(self.clients or CLIENTS)} - set(but)
-        return [name for name, client in CLIENTS.items() if name in wanted and available(client)]
+        return [
+            name for name, client in CLIENTS.items() if name in wanted and available(client) and lists >= client.lists
+        ]
