@@ -60,6 +60,14 @@ def url(log: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def bridged(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A gateway that speaks the newest revision with the server under test, whatever its own clients speak."""
+    command = (*GATEWAY, "--protocol", "2026-07-28", url)
+    with serving(tmp_path_factory.mktemp("bridge") / "log", command=command) as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="module")
 def through(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A gateway in front of the server under test."""
     with serving(tmp_path_factory.mktemp("gateway") / "log", command=(*GATEWAY, url)) as gateway:
@@ -115,6 +123,19 @@ def test_everything_that_a_revision_requires_of_servers_passes_through_a_gateway
     assert len(wanted) == {"2025-11-25": 30, "2026-07-28": 37}[revision]
     assert set(wanted) <= outcomes.keys()
     assert_well(outcomes)  # the extensions that are no requirement included
+    assert exit_code == 0
+
+
+@pytest.mark.requirement("R105")
+def test_what_a_handshake_revision_requires_passes_before_an_upstream_without_a_handshake(
+    bridged: str, tmp_path: Path
+) -> None:
+    revision = "2025-11-25"
+    exit_code, outcomes = play_all(NEWEST, ["--requirements", revision], bridged, tmp_path)
+
+    wanted = contract(NEWEST, revision)
+    assert len(wanted) == 30
+    assert_well({name: outcomes[name] for name in wanted})
     assert exit_code == 0
 
 
