@@ -17,7 +17,7 @@ from starlette.routing import Route
 from tests.openapi.documents import document, operation
 from toolweave import connect_mcp, create_mcp_server
 from toolweave.errors import ConfigError, ErrorKind
-from toolweave.openapi import openapi_tools
+from toolweave.openapi import OpenApiOptions, openapi_tools
 from toolweave.tools import CallContext
 
 pytestmark = pytest.mark.anyio
@@ -37,6 +37,8 @@ DOCUMENT = document(
         "/away": {"get": operation(operationId="away")},
         "/stream": {"get": operation(operationId="stream")},
         "/slow": {"get": operation(operationId="slow")},
+        "/events": {"get": operation(operationId="events")},
+        "/broken": {"get": operation(operationId="broken")},
     }
 )
 
@@ -57,6 +59,8 @@ class Application:
                 Route("/away", self.away),
                 Route("/stream", self.stream),
                 Route("/slow", self.slow),
+                Route("/events", self.events),
+                Route("/broken", self.broken),
             ],
             lifespan=self.lifespan,
         )
@@ -97,6 +101,20 @@ class Application:
         for number in range(100):
             yield f"{number},"
 
+    async def events(self, request: Request) -> Response:
+        async def told() -> AsyncGenerator[bytes]:
+            yield b"data: 1\n\n"
+            await anyio.sleep_forever()
+
+        return StreamingResponse(told(), media_type="text/event-stream")
+
+    async def broken(self, request: Request) -> Response:
+        async def pieces() -> AsyncGenerator[bytes]:
+            yield b"[1,"
+            raise RuntimeError("secret detail")
+
+        return StreamingResponse(pieces(), media_type="application/json")
+
     async def slow(self, request: Request) -> Response:
         try:
             await anyio.sleep_forever()
@@ -108,7 +126,9 @@ class Application:
 async def test_an_application_is_called_with_its_lifespan_around_the_calls() -> None:
     made = Application()
     async with openapi_tools(made.app, headers={"X-Agent": "a"}) as toolset:
-        assert set(toolset.tools.names) == {"get", "post", "boom", "slash", "away", "stream", "slow"}
+        assert set(toolset.tools.names) == {
+            one["operationId"] for item in DOCUMENT["paths"].values() for one in item.values()
+        }
         async with toolset:
             got = await toolset.execute("get", {"q": "a b&c"})
         assert got.structured_content == {"query": {"q": "a b&c"}, "body": "", "pool": "open", "agent": "a"}
@@ -127,6 +147,21 @@ async def test_redirects_stay_in_the_application_and_exceptions_are_errors() -> 
         boom = await toolset.execute("boom")
         assert boom.is_error
         assert "secret detail" not in boom.text
+
+
+async def test_a_stream_of_events_that_falls_silent_is_what_came_until_then() -> None:
+    async with openapi_tools(Application().app, options=OpenApiOptions(timeout=0.2)) as toolset:
+        result = await toolset.execute("events")
+
+    assert result.structured_content == {"events": [{"event": "message", "data": 1}], "complete": False}
+
+
+async def test_an_answer_that_breaks_off_is_an_error() -> None:
+    async with openapi_tools(Application().app) as toolset:
+        result = await toolset.execute("broken")
+
+    assert result.require_error().kind is ErrorKind.OUTCOME_UNKNOWN
+    assert "secret detail" not in result.text
 
 
 async def test_a_call_that_is_given_up_ends_the_request() -> None:

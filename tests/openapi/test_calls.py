@@ -8,7 +8,7 @@ from collections.abc import Callable
 from email.parser import BytesParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 
 import anyio
 import anyio.abc
@@ -205,6 +205,39 @@ async def test_files_are_read_from_the_folder_of_uploads_alone(api: Serve, tmp_p
     assert len(mock.received) == 2
 
 
+async def test_a_form_that_is_more_than_its_members_is_one_argument(api: Serve) -> None:
+    schema = {"type": "object", "properties": {"a": TEXT}, "additionalProperties": True}
+    source = posting(schema, "application/x-www-form-urlencoded")
+
+    received = await called(api, source, "up", {"body": {"a": "1", "b": [2, 3]}})
+
+    assert received.body == b"a=1&b=2&b=3"
+
+
+async def test_a_whole_query_is_a_form_or_a_text(api: Serve) -> None:
+    def querystring(kind: str) -> dict[str, Any]:
+        parameter: Json = {"name": "all", "in": "querystring", "content": {kind: {"schema": {}}}}
+        return document({"/a": {"get": operation(operationId="get", parameters=[parameter])}})
+
+    form = await called(api, querystring("application/x-www-form-urlencoded"), "get", {"all": {"a": "1", "b": "x y"}})
+    text = await called(api, querystring("application/json"), "get", {"all": {"a": 1}})
+
+    assert form.query == [("a", "1"), ("b", "x y")]
+    assert unquote(text.target) == '/a?{"a":1}'
+
+
+async def test_a_callable_may_return_headers(api: Serve) -> None:
+    for auth in (lambda: {"X-Signed": "s"}, Auth(type="custom", provider=lambda: {"X-Signed": Secret("s")})):
+        assert (await called(api, secured({"key": []}), "get", {}, auth=auth)).headers["x-signed"] == "s"
+    token = Auth(type="custom", provider=lambda: "T")
+    assert (await called(api, secured({"key": []}), "get", {}, auth=token)).headers["authorization"] == "Bearer T"
+
+
+async def test_an_answer_without_a_media_type_is_text_if_it_can_be(api: Serve) -> None:
+    assert (await answered(api, MockResponse(b"plain", headers={"content-type": ""}))).text == "plain"
+    assert (await answered(api, MockResponse(b"\xff\xfe", headers={"content-type": ""}))).content[0].type == "resource"
+
+
 async def test_text_and_other_bodies_are_sent_as_they_are(api: Serve) -> None:
     assert (await called(api, posting(TEXT, "text/plain"), "up", {"body": "hé"})).body == "hé".encode()
     received = await called(api, posting({}, "application/xml"), "up", {"body": "<a/>"})
@@ -371,15 +404,39 @@ async def test_a_token_that_a_server_echoes_is_not_in_the_error(api: Serve) -> N
     assert "sesame-open" not in result.text + repr(result.error and result.error.to_dict())
 
 
+async def test_headers_that_are_no_secret_are_left_in_errors(api: Serve) -> None:
+    result = await answered(
+        api, MockResponse({"needs": "version 2024-04"}, 404), headers={"X-Version": "2024-04", "X-N": "4"}
+    )
+
+    assert result.text == 'HTTP 404 Not Found: {"needs": "version 2024-04"}'
+
+
+async def test_a_path_with_a_query_or_a_fragment_of_its_own_keeps_the_query(api: Serve) -> None:
+    get = operation(parameters=[{"name": "q", "in": "query", "schema": TEXT}])
+    source = document(
+        {"/a?kind=x": {"get": get | {"operationId": "one"}}, "/a#two": {"get": get | {"operationId": "two"}}}
+    )
+    mock, url = api(source)
+    mock.answers["/a"] = MockResponse({})
+    async with openapi_tools(source, base_url=url) as toolset:
+        await toolset.execute("one", {"q": "1"})
+        assert mock.last.target == "/a?kind=x&q=1"
+        await toolset.execute("two", {"q": "1"})
+        assert mock.last.target == "/a?q=1"
+
+
 async def test_redirects_within_the_origin_are_followed_and_others_without_credentials(api: Serve) -> None:
     source = secured({"bearer": []})
     source["paths"]["/b"] = {"post": operation(operationId="post", security=[{"bearer": []}])}
+    source["paths"]["/a"]["get"]["parameters"].append({"name": "X-Note", "in": "header", "schema": TEXT})
     other, elsewhere = api(document({"/file": {"get": operation()}, "/b": {"post": operation()}}))
     mock, url = api(source)
     async with openapi_tools(source, base_url=url, auth="T", headers={"X-Mine": "1"}) as toolset:
         mock.answers["GET /a"] = MockResponse({}, 302, {"location": f"{elsewhere}/file"})
-        assert (await toolset.execute("get")).structured_content == {"operation": "GET /file"}
-        assert not {"authorization", "x-mine"} & other.last.headers.keys()
+        assert (await toolset.execute("get", {"X-Note": "n"})).structured_content == {"operation": "GET /file"}
+        assert mock.last.headers["x-note"] == "n"
+        assert not {"authorization", "x-mine", "x-note"} & other.last.headers.keys()
 
         mock.answers["POST /b"] = MockResponse({}, 307, {"location": f"{elsewhere}/b"})
         assert "where it is not sent" in (await toolset.execute("post")).text

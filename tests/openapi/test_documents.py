@@ -192,6 +192,8 @@ def test_an_operation_overrides_the_parameters_of_its_path() -> None:
         (operation(parameters=[{"name": "q", "in": "body"}]), "/paths/~1bad/get/parameters/0", "is in one of"),
         (operation(parameters=[{"name": "q", "in": "query", "schema": None}]),
          "/paths/~1bad/get/parameters/0/schema", "a schema is expected"),
+        (operation(parameters=[{"name": "q", "in": "query", "schema": {"type": "string", "pattern": "("}}]),
+         "/paths/~1bad/get", "not a valid schema"),
         (operation(requestBody={"$ref": "#/paths/~1bad/get/requestBody"}), "/paths/~1bad/get/requestBody", "circle"),
         (operation(parameters=3), "/paths/~1bad/get", "malformed"),
         (None, "/paths/~1bad/get", "an object is expected"),
@@ -219,6 +221,23 @@ def test_a_bad_answer_costs_the_output_schema_alone() -> None:
 
     assert api.tools["a"].output_schema is None
     assert [one.left_out for one in api.problems] == ["output schema"]
+
+
+def test_an_output_schema_that_is_too_large_is_left_out() -> None:
+    large = {"type": "object", "properties": {f"member_{number}": {"type": "string"} for number in range(3_000)}}
+    answer = {"200": {"description": "", "content": {"application/json": {"schema": large}}}}
+    api = tools(document({"/a": {"get": {"responses": answer}}}))
+
+    assert api.tools["get_a"].output_schema is None
+    assert "larger than 64 kB" in api.problems[0].reason
+
+
+def test_two_schemas_of_one_name_stay_apart() -> None:
+    members = {"one": {"$ref": "#/components/schemas/X"}, "two": {"$ref": "#/components/x-own/X"}}
+    own = {"schemas": {"X": {"type": "string"}}, "x-own": {"X": {"type": "integer"}}}
+    tool = only(with_parameters(requestBody=body_of({"type": "object", "properties": members})) | {"components": own})
+
+    assert tool.input_schema["$defs"] == {"X": {"type": "string"}, "X_2": {"type": "integer"}}
 
 
 def test_a_schema_nested_too_deeply_is_left_out() -> None:

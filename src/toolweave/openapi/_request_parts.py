@@ -32,13 +32,13 @@ def request_parts(operation: Operation, arguments: Mapping[str, Any]) -> Request
     Raises:
         UnusableArgument: One would change the path to another, or the head of the request.
     """
-    made = RequestParts(path=operation.path)
+    made = RequestParts(path=operation.path.partition("#")[0])  # a fragment is never sent
     query: list[str] = []
     for one in operation.parameters:
         if one.argument not in arguments:
             continue
         value = arguments[one.argument]
-        if one.media_type is not None:
+        if one.media_type is not None and (is_json(one.media_type) or one.place != "querystring"):
             value = json_text(value) if is_json(one.media_type) or not isinstance(value, str) else value
         if one.place == "path":
             text = in_path(one.name, value, style=one.style, explode=one.explode)

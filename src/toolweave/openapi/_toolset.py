@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 import anyio
 import anyio.to_thread
 
-from toolweave.config import Secret, reveal
+from toolweave.config import Secret, looks_secret, reveal
 from toolweave.config._secret import mask_values
 from toolweave.config._validation import check_headers, check_url
 from toolweave.errors import ConfigError, ErrorKind, ToolError, as_tool_error
@@ -39,6 +39,7 @@ __all__ = ["ApiSource", "OpenApiOptions", "OpenApiToolset", "openapi_tools"]
 ApiSource: TypeAlias = "str | Path | Mapping[str, Any] | AsgiApp"
 """A document: its URL, its path, or itself; or an application that is called in this process."""
 _IN_PROCESS = "http://localhost"
+_SHORTEST_SECRET = 4
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 
 
@@ -325,7 +326,7 @@ class OpenApiToolset(BaseToolset):
         arguments = dict(call.arguments)
         if not operation.arguments.is_valid(arguments):
             return invalid_input(call.name, operation.arguments.problems(arguments))
-        secrets: tuple[str, ...] = tuple(self._settings.headers.values())
+        secrets = tuple(value for name, value in self._settings.headers.items() if looks_secret(name))
         try:
             placed = await api.credentials.placed(operation.security)
             secrets = (*secrets, *placed.secrets)
@@ -376,7 +377,9 @@ class OpenApiToolset(BaseToolset):
         )
         if body is not None:
             headers["content-type"] = body[1]
-        url = base.rstrip("/") + parts.path + (f"?{parts.query}" if parts.query else "")
+        url = base.rstrip("/") + parts.path
+        if parts.query:
+            url += ("&" if "?" in parts.path else "?") + parts.query
         private = {**self._settings.headers, **placed.headers}
         if cookies := "; ".join([*parts.cookies, *placed.cookies]):
             private["cookie"] = cookies
@@ -441,7 +444,8 @@ def _expanded(server: Any, document: ApiDocument, options: OpenApiOptions) -> st
 def _masked(result: ToolResult, secrets: Sequence[str]) -> ToolResult:
     """Return an error result without the credentials that a server may have echoed in it."""
     error = result.require_error()
-    message = mask_values(error.message, secrets)
+    # a shorter one that is found in a text is more likely a coincidence than a leak
+    message = mask_values(error.message, (one for one in secrets if len(one) >= _SHORTEST_SECRET))
     if message == error.message:
         return result
     return ToolResult.failure(ToolError(message, kind=error.kind, code=error.code, retryable=error.retryable))
