@@ -20,6 +20,7 @@ from tests.serve.issuer import KEY, Issuer, Page, running_issuer
 from tests.serve.offered import doing_server
 from tests.serve.serving import served_app
 from toolweave.serve import ClientRules, McpServer, OAuthServer, Upstream
+from toolweave.serve._http.app import HttpApp
 from toolweave.state import MemoryStore
 
 __all__ = ["REDIRECT", "SECRET", "Browser", "Company", "Provider", "company", "query_of"]
@@ -148,7 +149,10 @@ class Company:
         origin: The issuer.
         provider: The provider.
         store: What the server keeps.
+        app: The app.
     """
+
+    app: HttpApp
 
     def __init__(self, url: str, provider: Provider, store: MemoryStore) -> None:
         self.url = url
@@ -264,7 +268,9 @@ async def company(
         app = (server or doing_server()).asgi_app(auth=auth)
         async with served_app(app, port=urlsplit(url).port or 0) as origin:
             assert f"{origin}/mcp" == url
-            yield Company(url, provider, store)
+            made = Company(url, provider, store)
+            made.app = app
+            yield made
 
 
 async def _free_url() -> str:

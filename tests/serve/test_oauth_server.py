@@ -11,8 +11,9 @@ import jwt
 import pytest
 
 from tests.serve.company import REDIRECT, SECRET, Browser, company, query_of
-from tests.serve.exchanges import exchange
+from tests.serve.exchanges import call, exchange
 from tests.serve.issuer import STRANGER, Page, running_issuer
+from tests.serve.offered import doing_server
 from toolweave.errors import ConfigError
 from toolweave.serve import ClientRules, OAuthClient, OAuthServer, Upstream
 from toolweave.state import MemoryStore
@@ -475,6 +476,30 @@ async def test_a_code_is_for_its_client_its_address_its_verifier_and_its_resourc
     assert [one.status for one in refused] == [400, 400, 400, 400, 400, 400, 401, 400, 400]
     assert refused[4].json()["error"] == "invalid_target"
     assert right.status == 200
+
+
+async def test_a_server_mounted_below_is_a_resource_of_its_own_with_tokens_of_its_own() -> None:
+    async with company() as world, world.app.mounted("/mcp/view", doing_server().http_endpoint()):
+        view = f"{world.url}/view"
+        client, browser = await world.client(), Browser()
+        whole = await world.code(client, browser)
+        asked = await browser.send(world.authorization(client, resource=view), site="same-origin")
+        code = await world.code(client, None, resource=view)
+        refused = await world.redeem(client, code)
+        tokens = (await world.redeem(client, code, resource=view)).json()
+        renewed = (await world.refresh(client, tokens["refresh_token"], resource=view)).json()
+        of_all = (await world.redeem(client, whole)).json()
+
+        async def status(url: str, token: str) -> int:
+            headers = {"Authorization": f"Bearer {token}"}
+            return (await call(url, "add", {"a": 1, "b": 2}, headers=headers)).status
+
+        found = [await status(url, one["access_token"]) for one in (renewed, of_all) for url in (view, world.url)]
+
+    assert asked.status == 200  # consent to the whole is none to it
+    assert view in asked.body.decode()
+    assert refused.json()["error"] == "invalid_target"
+    assert found == [200, 401, 200, 200]
 
 
 async def test_a_refresh_token_is_replaced_and_its_reuse_ends_everything() -> None:

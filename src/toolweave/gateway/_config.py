@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
@@ -29,6 +29,9 @@ from toolweave.config._expand import Expander, Scope
 from toolweave.config._load import project_of
 from toolweave.config._validation import check_flag, check_object, check_text, check_texts, kind_of
 from toolweave.errors import ConfigError
+
+if TYPE_CHECKING:
+    from toolweave.gateway._caller_auth import CallerAuth
 
 __all__ = ["GatewayConfig", "GatewaySource", "VirtualServer", "load_gateway_config"]
 
@@ -80,6 +83,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
         virtual: The virtual servers by name.
         middleware: The list `middleware`: rules, limits and the like.
         redis: The URL of the Redis or Valkey that its replicas share.
+        auth: Who may call it over HTTP; None allows everyone.
     """
 
     servers: LoadedConfig
@@ -91,6 +95,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     virtual: Mapping[str, VirtualServer] = {}
     middleware: tuple[Any, ...] = ()
     redis: Secret | None = None
+    auth: CallerAuth | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -171,6 +176,10 @@ def _read(value: Any, servers: LoadedConfig, scope: Scope) -> GatewayConfig:
                 )
     if "rest" in section:
         found["rest"] = check_flag(section["rest"], f"{SECTION}.rest")
+    if "auth" in section:
+        from toolweave.gateway._caller_auth import read_caller_auth  # only where callers are judged
+
+        found["auth"] = read_caller_auth(section["auth"], scope)
     if "middleware" in section:
         found["middleware"] = _list(section["middleware"], f"{SECTION}.middleware")
     if "redis" in section:

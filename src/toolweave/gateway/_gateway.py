@@ -46,6 +46,7 @@ from toolweave.tools import Toolset, ToolSpec
 from toolweave.version import VERSION
 
 if TYPE_CHECKING:
+    from toolweave.serve._auth.token_auth import TokenAuth
     from toolweave.serve._http.app import ServedEndpoint
 
 __all__ = ["Gateway", "GatewaySecrets", "create_gateway"]
@@ -64,6 +65,7 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
     patience: float = TTL_SECONDS,
     idle_seconds: float = 300.0,
     middleware: Sequence[Middleware] = (),
+    auth: TokenAuth | None = None,
     replicas: Replicas | None = None,
 ) -> Gateway:
     """Return a gateway: one MCP server in front of many, in every revision on either side.
@@ -86,6 +88,8 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
         idle_seconds: Seconds without a call after which a caller's own connection to a server is closed.
         middleware: Functions `async def middleware(request, call_next)` around every request, the first outermost, as
             those of `toolweave.middleware`.
+        auth: The authorization of requests over HTTP, such as an `ApiKeyAuth`, a `JwtAuth` or an `OAuthServer`; serving
+            it with another takes its place. None allows everyone.
         replicas: What this replica shares with others beside the keys: parked calls, what sessions remember.
 
     Raises:
@@ -114,6 +118,7 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
         page_size=page_size,
         replicas=replicas,
     )
+    gateway.auth = auth
     gateway.endpoint.use(middleware, gateway)
     return gateway
 

@@ -24,6 +24,8 @@ from toolweave.config import LoadedConfig, ServerConfig, server_config
 from toolweave.connect import ConnectionState, McpConnection
 from toolweave.errors import ConfigError, DuplicateToolError, StoreError, ToolweaveError
 from toolweave.gateway._config import GatewayConfig, GatewaySource, VirtualServer, load_gateway_config
+from toolweave.gateway._extras import metrics_middleware, spans_middleware
+from toolweave.gateway._followed_auth import FollowedAuth
 from toolweave.gateway._gateway import Gateway, create_gateway
 from toolweave.gateway._in_flight import InFlightRequests
 from toolweave.gateway._reload import ConfigChange, compare, file_stamps, when_changed
@@ -44,8 +46,9 @@ from toolweave.serve._request import Middleware
 from toolweave.tools import Toolset
 
 if TYPE_CHECKING:
-    from toolweave.gateway._metrics import MetricsPage, PrometheusMetrics
+    from toolweave.gateway._metrics import MetricsPage
     from toolweave.serve import HttpOptions
+    from toolweave.serve._auth.token_auth import TokenAuth
     from toolweave.serve._http.app import HttpApp
 
 __all__ = ["GatewayManager", "GatewayOptions"]
@@ -66,6 +69,7 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
         name: The gateway's name; else that of the config.
         wait: Seconds that the start waits for slow servers; None waits for those that show signs of life.
         middleware: Middleware around every request of all its servers, outermost first.
+        auth: The authorization of requests over HTTP; else that of the config.
         metrics: Whether to count and measure requests for Prometheus, at `/metrics`; needs the extra `metrics`.
         tracing: Whether to make OpenTelemetry spans; needs the extra `otel`.
         watch: Whether to look at the config files for changes; `reload` reads them again in any case.
@@ -79,6 +83,7 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     wait: float | None = None
     middleware: tuple[Middleware, ...] = ()
+    auth: TokenAuth | None = None
     metrics: bool = False
     tracing: bool = False
     watch: bool = True
@@ -110,6 +115,7 @@ class GatewayManager:
         problem: The reason why the last change of the config was refused, or None.
         server: The gateway as one server; serve it by the methods here.
         in_flight: Counts the requests under way.
+        auth: The authorization of requests over HTTP, or None.
 
     Raises:
         ConfigError: The config cannot be read, its section `gateway` is wrong, or a package is not installed.
@@ -123,8 +129,8 @@ class GatewayManager:
         self._source = source
         self._options = options = options or GatewayOptions()
         self._rules: dict[str, tuple[tuple[Any, ...], tuple[Middleware, ...]]] = {}
-        self._metrics = _metrics() if options.metrics else None
-        self._outer, self._inner = _spans() if options.tracing else ((), ())
+        self._metrics = metrics_middleware() if options.metrics else None
+        self._outer, self._inner = spans_middleware() if options.tracing else ((), ())
         self._known = file_stamps(self._paths)  # before they are read: a change in between is seen
         self.config = load_gateway_config(source, names=options.names)
         self.generation = 1
@@ -135,6 +141,8 @@ class GatewayManager:
         grouped = self._replicas is not None and self._replicas.group
         self._workers = WorkerChanges(self, self._replicas) if self._replicas is not None and grouped else None
         self.name = options.name or self.config.name or "toolweave"
+        self._followed = FollowedAuth(options.auth, self.config.auth)
+        self.auth = self._followed.auth
         self._rules = self._rules_of(self.config)
         self.server = self._made(self.name, title=self.config.title, instructions=self.config.instructions)
         self._wanted: dict[str, ServerConfig] = dict(self.config.servers.servers)
@@ -220,6 +228,7 @@ class GatewayManager:
 
         if self.config.rest is not None:
             options.setdefault("rest", self.config.rest)
+        options.setdefault("auth", self.auth)
         served = self.server.http_endpoint()
         app: HttpApp | None = None
 
@@ -298,12 +307,14 @@ class GatewayManager:
                 )
                 for error in config.servers.errors.values():
                     raise error
+                self._followed.check(config.auth)
                 rules = self._rules_of(config)
             except ConfigError as error:
                 self.problem = str(error)
                 _log.error("the config was not changed: %s", error)
                 return ConfigChange(error=str(error), unchanged=tuple(self._wanted))
             self.problem, self._rules = None, rules
+            self._followed.take(config.auth)
             change = compare(self._wanted, {**config.servers.servers, **self._still_added(config)})
             self._wanted = {**config.servers.servers, **self._still_added(config)}
             if config != self.config:
@@ -569,27 +580,6 @@ def _replicas(config: GatewayConfig, options: GatewayOptions) -> Replicas | None
         return Replicas(shared_redis(config.redis.reveal()), options.state_keys)
     except (StoreError, ValueError) as error:
         raise ConfigError(str(error), field="gateway.redis") from None
-
-
-def _metrics() -> PrometheusMetrics:
-    try:
-        from toolweave.gateway._metrics import PrometheusMetrics  # an extra
-    except ModuleNotFoundError:
-        raise _missing("prometheus-client", "metrics") from None
-    return PrometheusMetrics()
-
-
-def _spans() -> tuple[tuple[Middleware, ...], tuple[Middleware, ...]]:
-    """Return the middleware that makes spans: the outermost, and the innermost."""
-    try:
-        from toolweave.gateway._tracing import CallerSpans, UpstreamSpans  # an extra
-    except ModuleNotFoundError:
-        raise _missing("opentelemetry-api", "otel") from None
-    return (CallerSpans(),), (UpstreamSpans(),)
-
-
-def _missing(package: str, extra: str) -> ConfigError:
-    return ConfigError(f"the package {package} is not installed: pip install 'toolweave[{extra}]'")
 
 
 def _counts(change: ConfigChange) -> tuple[int, int, int]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from toolweave.serve._auth.api_keys import ApiKey, ApiKeys
     from toolweave.serve._auth.dpop import Dpop
     from toolweave.serve._auth.introspection import IntrospectionAuth
     from toolweave.serve._auth.jwt_auth import JwtAuth
     from toolweave.serve._auth.scopes import ScopeRules
-    from toolweave.serve._auth.token_auth import BearerAuth
+    from toolweave.serve._auth.token_auth import ApiKeyAuth, BearerAuth
     from toolweave.serve._http.app import HttpLimits, HttpOptions
     from toolweave.serve._http.events import EventStore, MemoryEventStore
     from toolweave.serve._oauth_server.clients import ClientRules, OAuthClient
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AgentLike",
+    "ApiKey",
+    "ApiKeyAuth",
+    "ApiKeys",
     "BearerAuth",
     "CallNext",
     "Client",
@@ -80,11 +84,12 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        "_auth.api_keys": ("ApiKey", "ApiKeys"),
         "_auth.dpop": ("Dpop",),
         "_auth.introspection": ("IntrospectionAuth",),
         "_auth.jwt_auth": ("JwtAuth",),
         "_auth.scopes": ("ScopeRules",),
-        "_auth.token_auth": ("BearerAuth",),
+        "_auth.token_auth": ("ApiKeyAuth", "BearerAuth"),
         "_http.app": (
             "HttpLimits",
             "HttpOptions",

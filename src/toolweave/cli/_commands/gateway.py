@@ -224,7 +224,7 @@ def _serve_http(
     own = worker is None and options.admin_token_env is None and host in LOOPBACK
     token = _admin_token(options, host) if worker is None else worker.admin_token
     port = port if worker is None else worker.port
-    app = manager.asgi_app(host=host, admin_token=token, **_http_settings(options, host))
+    app = manager.asgi_app(host=host, admin_token=token, **_http_settings(manager, options, host))
     with ExitStack() as stack:
 
         def started(base: str) -> None:
@@ -247,7 +247,7 @@ def _serve_http(
             raise CommandError(f"cannot listen on {where}: {error.strerror or error}") from None
 
 
-def _http_settings(options: GatewayRunOptions, host: str) -> dict[str, Any]:
+def _http_settings(manager: GatewayManager, options: GatewayRunOptions, host: str) -> dict[str, Any]:
     """Return the options of the app."""
     from toolweave.serve import HttpLimits  # late, as above
 
@@ -259,9 +259,11 @@ def _http_settings(options: GatewayRunOptions, host: str) -> dict[str, Any]:
     if options.rest:
         settings["rest"] = True
     if options.token_env is not None:
+        if manager.auth is not None:
+            raise CommandError("the config has 'gateway.auth', which says who may call; leave --token-env out")
         settings["auth"] = token_auth(options.token_env)
-    elif host not in LOOPBACK:
-        note("warning: whoever reaches this port can call the tools; --token-env VAR asks for a token")
+    elif host not in LOOPBACK and manager.auth is None:
+        note("warning: whoever reaches this port can call the tools; --token-env VAR or 'gateway.auth' sees to that")
     return settings
 
 

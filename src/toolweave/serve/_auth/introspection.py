@@ -11,10 +11,10 @@ import math
 import time
 from base64 import b64encode
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Unpack, cast
 from urllib.parse import quote_plus
 
 import anyio
@@ -78,7 +78,7 @@ class IntrospectionAuth(TokenAuth):
         if method not in ("client_secret_basic", "client_secret_post"):
             raise ConfigError(f"IntrospectionAuth: method is client_secret_basic or _post, not {method!r}")
         asked = _Introspection(issuer, introspection_url, client_id, Secret(client_secret), method)
-        verifier = _Introspector(asked, audience, cache_seconds)
+        verifier = _Introspector(asked, (audience,), cache_seconds)
         super().__init__(verifier, **own_metadata(audience, issuer, options))
 
 
@@ -128,14 +128,18 @@ class _Introspection:
 class _Introspector:
     """Verifies tokens by asking, with a memory."""
 
-    def __init__(self, asked: _Introspection, audience: str, cache_seconds: float) -> None:
+    def __init__(self, asked: _Introspection, audiences: Sequence[str], cache_seconds: float) -> None:
         self._asked = asked
-        self._audience = audience
+        self._audiences = frozenset(audiences)
         self._seconds = cache_seconds
         self._known: OrderedDict[bytes, tuple[float, Identity | None]] = OrderedDict()
         self._work = SingleFlight[Identity | None](_SECONDS, late=partial(IssuerUnavailable, _SECONDS))
         self._turns = anyio.Semaphore(_MOST_AT_ONCE)
         self._down_until = -math.inf
+
+    def also(self, audience: str) -> _Introspector:
+        """Return a verifier that accepts tokens for one more audience."""
+        return _Introspector(self._asked, (*self._audiences, audience), self._seconds)
 
     async def __call__(self, token: str) -> Identity | None:
         key = sha256(token.encode("utf-8", "surrogateescape")).digest()
@@ -167,7 +171,8 @@ class _Introspector:
         now = time.time()
         if claims.get("active") is not True:
             return None
-        if audience != self._audience and not (isinstance(audience, list) and self._audience in audience):
+        named = cast("list[object]", audience) if isinstance(audience, list) else [audience]
+        if not any(isinstance(one, str) and one in self._audiences for one in named):
             reason = "it is for another audience, or for none"
         elif claims.get("iss", self._asked.issuer) != self._asked.issuer:
             reason = "it is of another issuer"

@@ -85,18 +85,23 @@ class _JwtVerifier:
     def __init__(
         self,
         issuer: str,
-        audience: str,
+        audience: str | Sequence[str],
         keys: VerificationKeys,
         algorithms: tuple[str, ...],
         leeway_seconds: float,
         kinds: frozenset[str | None],
     ) -> None:
         self._issuer = issuer
-        self._audience = audience
+        self._audiences = (audience,) if isinstance(audience, str) else tuple(audience)
         self._keys = keys
         self._algorithms = algorithms
         self._leeway = leeway_seconds
         self._kinds = kinds
+
+    def also(self, audience: str) -> _JwtVerifier:
+        """Return a verifier that accepts tokens for one more audience."""
+        audiences = (*self._audiences, audience)
+        return _JwtVerifier(self._issuer, audiences, self._keys, self._algorithms, self._leeway, self._kinds)
 
     async def __call__(self, token: str) -> Identity | None:
         import jwt
@@ -115,7 +120,7 @@ class _JwtVerifier:
                 token,
                 key,
                 algorithms=list(self._algorithms),
-                audience=self._audience,
+                audience=self._audiences,
                 issuer=self._issuer,
                 leeway=self._leeway,
                 options={"require": ["exp", "iss", "aud"]},

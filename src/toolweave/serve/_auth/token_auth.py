@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeAlias, TypedDict, Unpack
+from copy import copy
+from typing import Protocol, Self, TypeAlias, TypedDict, Unpack, runtime_checkable
+
+import msgspec
 
 from toolweave.errors import ConfigError
+from toolweave.serve._auth.api_keys import ApiKey, ApiKeys, digest_of
 from toolweave.serve._auth.documents import check_issuer_url
 from toolweave.serve._auth.dpop import Dpop, ProofChecker
 from toolweave.serve._auth.middleware import Authorization
@@ -21,7 +24,7 @@ from toolweave.serve._http.asgi import App
 from toolweave.serve._request import Identity
 from toolweave.tools._scopes import scope_list
 
-__all__ = ["BearerAuth", "ProtectionOptions", "TokenAuth", "Verify", "own_metadata"]
+__all__ = ["ApiKeyAuth", "BearerAuth", "JudgesAudience", "ProtectionOptions", "TokenAuth", "Verify", "own_metadata"]
 
 _log = logging.getLogger("toolweave.serve._auth")
 
@@ -41,6 +44,7 @@ class ProtectionOptions(TypedDict, total=False):
             mounted app, the metadata has to be reachable at the root of the host.
         scopes_supported: The scopes that this metadata lists, `required_scopes` by default.
         dpop: Offer clients to prove that a token is theirs, or demand it (RFC 9449).
+        api_keys: API keys that are accepted beside the tokens.
     """
 
     required_scopes: Iterable[str]
@@ -49,6 +53,16 @@ class ProtectionOptions(TypedDict, total=False):
     authorization_servers: Iterable[str]
     scopes_supported: Iterable[str] | None
     dpop: Dpop | None
+    api_keys: ApiKeys | Iterable[ApiKey] | None
+
+
+@runtime_checkable
+class JudgesAudience(Protocol):
+    """A verifier that accepts tokens by whom they are for."""
+
+    def also(self, audience: str) -> Verify:
+        """Return a verifier that accepts those for one more audience."""
+        ...
 
 
 class TokenAuth:
@@ -64,6 +78,8 @@ class TokenAuth:
 
     def __init__(self, verify: Verify, **options: Unpack[ProtectionOptions]) -> None:
         self._verify = verify
+        keys = options.get("api_keys")
+        self.api_keys = keys if keys is None or isinstance(keys, ApiKeys) else ApiKeys(keys)
         try:
             self.required_scopes = scope_list(options.get("required_scopes", ()))
             supported = options.get("scopes_supported")
@@ -95,6 +111,9 @@ class TokenAuth:
         Raises:
             IssuerUnavailable: The issuer has to be asked, and cannot be.
         """
+        known = None if self.api_keys is None else self.api_keys.find(token)
+        if known is not None:
+            return known
         try:
             found = self._verify(token)
             if inspect.isawaitable(found):
@@ -114,19 +133,41 @@ class TokenAuth:
         async with self.proofs.store:
             yield
 
+    def below(self, path: str) -> Self:
+        """Return this authorization for another endpoint below its own, such as `/readers` of a gateway.
+
+        That is a resource by itself (RFC 9728): it has metadata of its own, and accepts the tokens that are for it,
+        beside those that are for the endpoint above. A token that is for it alone is good nowhere else.
+        """
+        made = copy(self)
+        if self.resource is None:
+            return made
+        made.resource = self.resource.rstrip("/") + path
+        made.challenges = msgspec.structs.replace(self.challenges, metadata_url=metadata_url(made.resource))
+        if isinstance(self._verify, JudgesAudience):
+            made._verify = self._verify.also(made.resource)  # noqa: SLF001  # a copy of itself
+        return made
+
+    def authorized(self, app: App) -> App:
+        """Return the app wrapped in the authorization."""
+        return Authorization(app, self)
+
+    def documents(self) -> dict[str, App]:
+        """Return the metadata of the endpoint by path (RFC 9728); none where nobody is told where to sign in."""
+        if self.resource is None:
+            return {}
+        document = resource_document(
+            self.resource,
+            self.authorization_servers,
+            scopes=self.supported,
+            dpop_algorithms=self.challenges.dpop_algorithms,
+            dpop_required=self.challenges.dpop_required,
+        )
+        return {metadata_path(self.resource): JsonDocument(document)}
+
     def protect(self, app: App) -> tuple[App, dict[str, App]]:
         """Return the app wrapped in the authorization, and the public documents by path."""
-        public: dict[str, App] = {}
-        if self.resource is not None:
-            document = resource_document(
-                self.resource,
-                self.authorization_servers,
-                scopes=self.supported,
-                dpop_algorithms=self.challenges.dpop_algorithms,
-                dpop_required=self.challenges.dpop_required,
-            )
-            public[metadata_path(self.resource)] = JsonDocument(document)
-        return Authorization(app, self), public
+        return self.authorized(app), self.documents()
 
 
 class BearerAuth(TokenAuth):
@@ -160,14 +201,10 @@ class _ListedTokens:
         named = tokens if isinstance(tokens, Mapping) else {token: f"token-{n}" for n, token in enumerate(tokens, 1)}
         if isinstance(tokens, str) or not named or any(len(token) < 16 for token in named):
             raise ConfigError("tokens must be a list or a mapping of tokens that are 16 characters or longer")
-        self._known = {_digest(token): name for token, name in named.items()}
+        self._known = {digest_of(token): name for token, name in named.items()}
 
     def __call__(self, token: str) -> str | None:
-        return self._known.get(_digest(token))
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        return self._known.get(digest_of(token))
 
 
 def own_metadata(resource: str, issuer: str, options: ProtectionOptions) -> ProtectionOptions:
@@ -178,3 +215,26 @@ def own_metadata(resource: str, issuer: str, options: ProtectionOptions) -> Prot
         return options
     named: ProtectionOptions = {"resource": resource, "authorization_servers": (issuer,)}
     return {**named, **options}
+
+
+class ApiKeyAuth(TokenAuth):
+    """Accepts API keys. Other authorizations accept them beside their own tokens, by the option `api_keys`.
+
+    Args:
+        keys: The keys.
+        **options: See `ProtectionOptions`.
+
+    Raises:
+        ConfigError: There is no key, two names have the same one, or an option is wrong.
+    """
+
+    def __init__(self, keys: ApiKeys | Iterable[ApiKey], **options: Unpack[ProtectionOptions]) -> None:
+        table = keys if isinstance(keys, ApiKeys) else ApiKeys(keys)
+        if not len(table):
+            raise ConfigError("ApiKeyAuth needs at least one key")
+        named: ProtectionOptions = {**options, "api_keys": table}
+        super().__init__(_nobody, **named)
+
+
+def _nobody(token: str) -> None:
+    """Accept no token but the API keys."""

@@ -223,6 +223,7 @@ class HttpApp:
         below: bool = True,
         guarded: bool = True,
         authorized: bool = False,
+        auth: TokenAuth | None = None,
         forms: bool = False,
         instead: bool = False,
     ) -> Callable[[], None]:
@@ -234,6 +235,7 @@ class HttpApp:
             below: Whether it serves all paths below this one, too.
             guarded: Whether the guard checks its requests: Host, Origin, content types and sizes.
             authorized: Whether they need a token, where those of the endpoint do.
+            auth: The authorization that judges it, in place of that of the endpoint.
             forms: Whether its POST requests may be forms; otherwise they are JSON.
             instead: Whether it takes the place of an app that is served there.
 
@@ -243,7 +245,7 @@ class HttpApp:
         own = path in (self.path, self._build.settings.health_path)
         if own or (path in self._routes and not instead):
             raise ConfigError(f"path {path!r} is taken")
-        served = self._build.protected(app)[0] if authorized else app
+        served = self._build.protected(app, auth)[0] if authorized else app
         route = self._routes[path] = AppRoute(app=served, below=below, guarded=guarded, forms=forms)
 
         def end() -> None:
@@ -265,12 +267,17 @@ class HttpApp:
         """
         if served.auth is not None and served.auth is not self._build.settings.auth:
             raise ConfigError(f"the server at {path!r} has an `auth` of its own; give it to the app that it stands in")
-        async with self._answering(path, served) as dispatcher:
-            end = self.route(path, dispatcher, below=False, authorized=True, instead=True)
+        auth = self._build.auth_below(path)
+        async with self._answering(path, served, auth) as dispatcher:
+            end = self.route(path, dispatcher, below=False, authorized=True, auth=auth, instead=True)
+            own = self._build.settings.auth
+            documents = {} if auth is None or auth is own else auth.documents()
+            self._build.public.update(documents)
             try:
                 yield
             finally:
                 end()
+                self._build.unpublish(documents)
                 if self._app is not None and not self.draining:  # else the app ends, and has seen to it
                     with anyio.CancelScope(shield=True):
                         await _end_streams(served, dispatcher)
@@ -294,7 +301,8 @@ class HttpApp:
         async with AsyncExitStack() as stack:
             if build.settings.auth is not None:
                 await stack.enter_async_context(build.settings.auth.running())
-            dispatcher = await stack.enter_async_context(self._answering(self.path, build.served))
+            auth = build.settings.auth
+            dispatcher = await stack.enter_async_context(self._answering(self.path, build.served, auth))
             self._app = build.app(dispatcher, self._route_of)
             try:
                 yield
@@ -302,7 +310,9 @@ class HttpApp:
                 self._app = None
 
     @asynccontextmanager
-    async def _answering(self, path: str, served: ServedEndpoint) -> AsyncGenerator[HttpDispatcher]:
+    async def _answering(
+        self, path: str, served: ServedEndpoint, auth: TokenAuth | None
+    ) -> AsyncGenerator[HttpDispatcher]:
         """Run an endpoint for the block, with its sessions and its REST view."""
         build = self._build
         async with AsyncExitStack() as stack:
@@ -312,12 +322,12 @@ class HttpApp:
             if sessions is not None:
                 tasks.start_soon(sessions.end_idle)
             spawner = TaskSpawner(tasks)
-            dispatcher = stack.enter_context(build.dispatcher(served, sessions, spawner, path))
+            dispatcher = stack.enter_context(build.dispatcher(served, sessions, spawner, path, auth))
             answering = (served, dispatcher, sessions)
             self._served.append(answering)
             base = "" if served is build.served else path
-            for where, view in build.rest(served, dispatcher, spawner, base):
-                stack.callback(self.route(where, view, authorized=True, instead=True))
+            for where, view in build.rest(served, dispatcher, spawner, base, auth):
+                stack.callback(self.route(where, view, authorized=True, auth=auth, instead=True))
             try:
                 yield dispatcher
             finally:
@@ -415,6 +425,7 @@ class _AppParts:
         self.origins = Origins(
             host, hosts=settings.allowed_hosts, origins=settings.allowed_origins, cors=settings.cors_origins
         )
+        self.public: dict[str, App] = {}
         limits = settings.limits
         self._bounds = ResponseLimits(
             body_bytes=limits.body_bytes,
@@ -433,7 +444,12 @@ class _AppParts:
 
     @contextmanager
     def dispatcher(
-        self, served: ServedEndpoint, sessions: HttpSessions | None, spawner: SpawnsTasks, path: str
+        self,
+        served: ServedEndpoint,
+        sessions: HttpSessions | None,
+        spawner: SpawnsTasks,
+        path: str,
+        auth: TokenAuth | None,
     ) -> Generator[HttpDispatcher]:
         """Make what answers the requests of both eras at a path; for the block it hears of sessions elsewhere."""
         streams = not self.settings.json_response
@@ -452,7 +468,7 @@ class _AppParts:
             legacy,
             spawner,
             mirrored=_MirroredArguments(served.tool_schema),
-            gate=self._gate(served),
+            gate=OperationGate(served.offers, auth),
             bounds=self._bounds,
             streams=streams,
         )
@@ -461,25 +477,40 @@ class _AppParts:
             yield dispatcher
 
     def rest(
-        self, served: ServedEndpoint, dispatcher: HttpDispatcher, spawner: SpawnsTasks, base: str
+        self,
+        served: ServedEndpoint,
+        dispatcher: HttpDispatcher,
+        spawner: SpawnsTasks,
+        base: str,
+        auth: TokenAuth | None,
     ) -> Sequence[tuple[str, App]]:
         """Return the apps of an endpoint's REST view by path, none unless it is wanted."""
         if not self.settings.rest:
             return ()
         from toolweave.serve._http.rest import RestView  # only where it is wanted
 
-        gate, schema_of = self._gate(served), served.tool_schema
+        gate, schema_of = OperationGate(served.offers, auth), served.tool_schema
         view = RestView(dispatcher, spawner, gate, self._bounds, schema_of=schema_of, base=base)
         return ((f"{base}/tools", view.call), (f"{base}/openapi.json", view.document))
 
-    def _gate(self, served: ServedEndpoint) -> OperationGate:
-        return OperationGate(served.offers, self.settings.auth)
+    def auth_below(self, path: str) -> TokenAuth | None:
+        """Return the authorization of an endpoint at another path: below the app's own it is a resource by itself."""
+        auth, own = self.settings.auth, self.settings.path
+        return auth.below(path.removeprefix(own)) if auth is not None and path.startswith(f"{own}/") else auth
 
-    def protected(self, app: App) -> tuple[App, dict[str, App]]:
+    def unpublish(self, documents: Mapping[str, App]) -> None:
+        """Take public documents away, unless others have taken their places."""
+        for path, document in documents.items():
+            if self.public.get(path) is document:
+                del self.public[path]
+
+    def protected(self, app: App, auth: TokenAuth | None = None) -> tuple[App, dict[str, App]]:
         """Wrap an app in middleware and authorization; also return the public documents by path."""
         settings = self.settings
         public: dict[str, App] = {}
-        if settings.auth is not None:
+        if auth is not None:
+            app = auth.authorized(app)
+        elif settings.auth is not None:
             app, public = settings.auth.protect(app)
         for wrap in reversed(settings.middleware):
             app = wrap(app)
@@ -489,9 +520,10 @@ class _AppParts:
         """Wrap the endpoint in middleware, authorization and the guard, outermost last."""
         settings, limits = self.settings, self.settings.limits
         app, public = self.protected(dispatcher)
+        self.public.update(public)
         return Guard(
             app,
-            Paths(endpoint=settings.path, health=settings.health_path, public=public, route_of=route_of),
+            Paths(endpoint=settings.path, health=settings.health_path, public=self.public, route_of=route_of),
             self.origins,
             body_bytes=limits.body_bytes,
             header_bytes=limits.header_bytes,

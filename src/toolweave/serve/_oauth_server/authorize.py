@@ -38,6 +38,7 @@ class ServerFacts(Protocol):
 
     issuer: str
     resource_url: str
+    resources: set[str]
     all_scopes: tuple[str, ...]
     clients: Clients
     grants: GrantStore
@@ -74,7 +75,7 @@ class AuthorizationPages:
             await exchange.redirect(self._back(redirect_uri, asked.get("state", ""), error=exc.error))
             return
         browser = self._cookies.of(exchange.headers)
-        if browser.has_consented(client.client_id, redirect_uri) and not browser.cross_site:
+        if browser.has_consented(client.client_id, self._consented_to(sign_in)) and not browser.cross_site:
             await self._to_provider(exchange, browser, sign_in, [])
         else:
             await self._ask(exchange, browser, client, sign_in)
@@ -97,7 +98,7 @@ class AuthorizationPages:
         elif form.get("decision") != "allow":
             await exchange.redirect(self._back(sign_in.redirect_uri, sign_in.state, error="access_denied"))
         else:
-            remembered = browser.consented(sign_in.client_id, sign_in.redirect_uri)
+            remembered = browser.consented(sign_in.client_id, self._consented_to(sign_in))
             await self._to_provider(exchange, browser, sign_in, [remembered])
 
     async def callback(self, exchange: OAuthExchange) -> None:
@@ -125,6 +126,12 @@ class AuthorizationPages:
         url = self._back(sign_in.redirect_uri, sign_in.state, **answer)
         await exchange.redirect(url, [browser.ends(state)])
 
+    def _consented_to(self, sign_in: PendingSignIn) -> str:
+        """Return what a consent is for beside its client: the redirect URI, and an endpoint below our own."""
+        if sign_in.resource in ("", self._server.resource_url):
+            return sign_in.redirect_uri
+        return f"{sign_in.redirect_uri} {sign_in.resource}"
+
     async def _client(self, asked: Mapping[str, str]) -> KnownClient:
         client = await self._server.clients.find(asked.get("client_id", ""))
         if client is None:
@@ -142,8 +149,9 @@ class AuthorizationPages:
         challenge = asked.get("code_challenge", "")
         if asked.get("code_challenge_method") != "S256" or not _SHA256.fullmatch(challenge):
             raise OAuthRefusal("invalid_request", "PKCE with S256 is required")
-        if asked.get("resource", self._server.resource_url) != self._server.resource_url:
-            raise OAuthRefusal("invalid_target", "tokens are for one resource only")
+        resource = asked.get("resource", self._server.resource_url)
+        if resource not in self._server.resources:
+            raise OAuthRefusal("invalid_target", "no tokens are given for this resource here")
         thumbprint = asked.get("dpop_jkt", "")
         if thumbprint and not _SHA256.fullmatch(thumbprint):
             raise OAuthRefusal("invalid_request", "dpop_jkt is no thumbprint of a key")
@@ -158,6 +166,7 @@ class AuthorizationPages:
             state=state,
             challenge=challenge,
             scopes=tuple(scope for scope in scopes if scope != "offline_access"),
+            resource=resource,
             thumbprint=thumbprint,
         )
 
@@ -170,7 +179,7 @@ class AuthorizationPages:
             client,
             sign_in.redirect_uri,
             sign_in.scopes,
-            server=self._server.resource_url,
+            server=sign_in.resource or self._server.resource_url,
             action=self._paths["consent"],
             fields={"sign_in": name, "token": token},
         )

@@ -40,6 +40,7 @@ class PendingSignIn(Value, frozen=True, kw_only=True):
         verifier: The PKCE verifier for the provider, once the person has consented.
         nonce: The nonce for the provider.
         thumbprint: The thumbprint of the key that the code is to be redeemed with (RFC 9449, 10), empty for any.
+        resource: The endpoint that its token is to be for, empty for that of the server.
     """
 
     quiet: ClassVar[frozenset[str]] = frozenset({"state", "verifier", "nonce"})
@@ -52,6 +53,7 @@ class PendingSignIn(Value, frozen=True, kw_only=True):
     verifier: str = ""
     nonce: str = ""
     thumbprint: str = ""
+    resource: str = ""
 
 
 class Code(Value, frozen=True, kw_only=True):
@@ -60,6 +62,7 @@ class Code(Value, frozen=True, kw_only=True):
     Attributes:
         grant: The id of the grant.
         thumbprint: The thumbprint of the key that it is to be redeemed with, empty for any or none.
+        resource: The endpoint that its token is for, empty for that of the server.
         used: Whether it was redeemed; then a second try revokes what it gave.
     """
 
@@ -69,6 +72,7 @@ class Code(Value, frozen=True, kw_only=True):
     challenge: str
     scopes: tuple[str, ...]
     thumbprint: str = ""
+    resource: str = ""
     used: bool = False
 
 
@@ -97,12 +101,14 @@ class RefreshToken(Value, frozen=True, kw_only=True):
 
     Attributes:
         thumbprint: The thumbprint of the key that it is bound to, empty for none.
+        resource: The endpoint that its tokens are for, empty for that of the server.
     """
 
     grant: str
     client_id: str
     scopes: tuple[str, ...]
     thumbprint: str = ""
+    resource: str = ""
     used: bool = False
 
 
@@ -163,6 +169,7 @@ class GrantStore:
             challenge=sign_in.challenge,
             scopes=sign_in.scopes,
             thumbprint=sign_in.thumbprint,
+            resource=sign_in.resource,
         )
         await self._store.write(
             [

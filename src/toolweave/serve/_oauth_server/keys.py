@@ -10,7 +10,7 @@ import hmac
 import json
 import secrets
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from toolweave.errors import ConfigError
@@ -68,7 +68,7 @@ class ServerKeys:
 
         return jwt.encode(dict(claims), self._derived("access tokens")[0], "HS256", headers={"typ": "at+jwt"})
 
-    def claims(self, token: str, *, issuer: str, audience: str) -> dict[str, Any] | None:
+    def claims(self, token: str, *, issuer: str, audience: Iterable[str]) -> dict[str, Any] | None:
         """Return the claims of an access token of ours, None for anything else."""
         import jwt
 

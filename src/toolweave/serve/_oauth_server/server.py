@@ -81,7 +81,8 @@ class OAuthServer(TokenAuth):
         self.resource_url = url
         self.allow = allow
         named: ProtectionOptions = {**options, "resource": url, "authorization_servers": (self.issuer,)}
-        super().__init__(self._verified, **named)
+        self.resources = {url}
+        super().__init__(_OwnTokens(self, (url,)), **named)
         if parts.path in {*_PATHS.values(), *_WELL_KNOWN}:
             raise ConfigError(f"the endpoint's path {parts.path!r} is one of the authorization server's own")
         self._store = store
@@ -91,9 +92,9 @@ class OAuthServer(TokenAuth):
         self.grants = GrantStore(store, self._keys, _GRANT_SECONDS)
         self.provider = UpstreamClient(upstream, self.issuer + _PATHS["callback"])
 
-    async def _verified(self, token: str) -> Identity | None:
-        """Return the identity of a token of ours whose grant still stands."""
-        claims = self._keys.claims(token, issuer=self.issuer, audience=self.resource_url)
+    async def verified(self, token: str, audiences: Sequence[str]) -> Identity | None:
+        """Return the identity of a token of ours, for one of these audiences, whose grant still stands."""
+        claims = self._keys.claims(token, issuer=self.issuer, audience=audiences)
         if claims is None or await self.grants.find(str(claims["grant"])) is None:
             return None
         return identity_of_claims(claims, expires_at=int(claims["exp"]))
@@ -146,6 +147,22 @@ class OAuthServer(TokenAuth):
         """Hold what the authorization needs open while it is served."""
         async with super().running(), self._store:
             yield
+
+
+class _OwnTokens:
+    """Verifies the tokens that a server has issued."""
+
+    def __init__(self, server: OAuthServer, audiences: Sequence[str]) -> None:
+        self._server = server
+        self._audiences = tuple(audiences)
+
+    def also(self, audience: str) -> _OwnTokens:
+        """Return a verifier that accepts tokens for one more audience, for which they are issued from now on."""
+        self._server.resources.add(audience)
+        return _OwnTokens(self._server, (*self._audiences, audience))
+
+    async def __call__(self, token: str) -> Identity | None:
+        return await self._server.verified(token, self._audiences)
 
 
 def _endpoint(handler: _Handler, methods: Sequence[str]) -> App:

@@ -75,8 +75,6 @@ class TokenPages:
         form = await exchange.form()
         client = await self._authenticated(exchange, form)
         thumbprint = await self._proved(exchange)
-        if form.get("resource", self._server.resource_url) != self._server.resource_url:
-            raise OAuthRefusal("invalid_target", "tokens are for one resource only")
         kind = form.get("grant_type")
         if kind == "authorization_code":
             return 200, await self._by_code(client, form, thumbprint)
@@ -108,18 +106,20 @@ class TokenPages:
             code_challenge(verifier).encode(), code.challenge.encode()
         ):
             raise OAuthRefusal("invalid_grant", "code_verifier does not fit the code")
+        resource = self._resource(form, code.resource)
         if code.thumbprint and code.thumbprint != thumbprint:
             raise BadProof("The code is to be redeemed with the key that was named when it was asked for")
         grant = await self._server.grants.use_code(name)
         if grant is None:
             raise OAuthRefusal("invalid_grant", "the code is unknown, used or expired")
-        return await self._issued(client, code.grant, grant, code.scopes, thumbprint)
+        return await self._issued(client, code.grant, grant, code.scopes, thumbprint, resource)
 
     async def _by_refresh(self, client: KnownClient, form: Mapping[str, str], thumbprint: str) -> Mapping[str, Any]:
         grants, name = self._server.grants, form.get("refresh_token", "")
         known = await grants.refresh(name)
         if known is None or known.client_id != client.client_id:
             raise OAuthRefusal("invalid_grant", "the refresh token is unknown, used or expired")
+        resource = self._resource(form, known.resource)
         if known.thumbprint and known.thumbprint != thumbprint:
             raise BadProof("The refresh token is bound to another key")
         scopes = tuple(form["scope"].split()) if "scope" in form else known.scopes
@@ -132,7 +132,18 @@ class TokenPages:
         if grant is None:
             raise OAuthRefusal("invalid_grant", "the grant was revoked or has ended")
         await self._still_there(known.grant, grant, name)
-        return await self._issued(client, known.grant, grant, scopes, thumbprint)
+        return await self._issued(client, known.grant, grant, scopes, thumbprint, resource)
+
+    def _resource(self, form: Mapping[str, str], granted: str) -> str:
+        """Return the endpoint that a token is for: the one that the person has consented to.
+
+        Raises:
+            OAuthRefusal: Another one is asked for.
+        """
+        known = granted or self._server.resource_url
+        if form.get("resource", known) != known:
+            raise OAuthRefusal("invalid_target", "the token was granted for another resource")
+        return known
 
     async def _still_there(self, name: str, grant: Grant, refresh: str) -> None:
         """Renew the provider's tokens where they expire: a person who has left the company is let in no more.
@@ -155,14 +166,14 @@ class TokenPages:
             await grants.keep_tokens(name, grant, renewed)
 
     async def _issued(
-        self, client: KnownClient, name: str, grant: Grant, scopes: tuple[str, ...], thumbprint: str
+        self, client: KnownClient, name: str, grant: Grant, scopes: tuple[str, ...], thumbprint: str, resource: str
     ) -> Mapping[str, Any]:
         bound = {"cnf": {"jkt": thumbprint}} if thumbprint else {}
         now = int(time.time())
         seconds = max(1, min(self._seconds, int(grant.ends_at) - now))
         claims = {
             "iss": self._server.issuer,
-            "aud": self._server.resource_url,
+            "aud": resource,
             "sub": grant.subject,
             "client_id": client.client_id,
             "scope": " ".join(scopes),
@@ -181,7 +192,9 @@ class TokenPages:
         if client.refreshes:
             # of a client with a secret it is bound by that (RFC 9449, 5), so that it may change its key
             key = thumbprint if client.method == "none" else ""
-            made = RefreshToken(grant=name, client_id=client.client_id, scopes=grant.scopes, thumbprint=key)
+            made = RefreshToken(
+                grant=name, client_id=client.client_id, scopes=grant.scopes, thumbprint=key, resource=resource
+            )
             answer["refresh_token"] = await self._server.grants.refresh_token(made, grant)
         return answer
 
@@ -189,7 +202,7 @@ class TokenPages:
         form = await exchange.form()
         client = await self._authenticated(exchange, form)
         token = form.get("token", "")
-        claims = self._keys.claims(token, issuer=self._server.issuer, audience=self._server.resource_url)
+        claims = self._keys.claims(token, issuer=self._server.issuer, audience=self._server.resources)
         if claims is not None:
             if claims["client_id"] == client.client_id:
                 await self._server.grants.revoke(str(claims["grant"]))

@@ -1,0 +1,329 @@
+"""The section `gateway.auth` of a config: who may call, as an authorization of `toolweave.serve`.
+
+```json
+{
+  "gateway": {
+    "auth": {
+      "api_keys": {"ci": {"sha256": "9f86d0...", "scopes": ["read"], "claims": {"team": "platform"}}},
+      "jwt": {"issuer": "https://login.example", "audience": "https://tools.example/mcp"}
+    }
+  }
+}
+```
+
+`${VAR}` and `${file:PATH}` stand for secrets, as in the entries of servers. Connects to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Any, ClassVar, Literal, TypeVar, cast, get_type_hints
+
+import msgspec
+
+from toolweave._value import Value
+from toolweave.config import Secret
+from toolweave.config._expand import Expander, Scope
+from toolweave.config._validation import check_object
+from toolweave.errors import ConfigError, StoreError
+from toolweave.serve import (
+    ApiKey,
+    ApiKeyAuth,
+    ApiKeys,
+    ClientRules,
+    Dpop,
+    IntrospectionAuth,
+    JwtAuth,
+    OAuthServer,
+    ScopeRules,
+    Upstream,
+)
+from toolweave.serve._auth.token_auth import ProtectionOptions, TokenAuth
+from toolweave.state import MemoryStore, open_store
+
+__all__ = ["CallerAuth", "read_caller_auth"]
+
+WHERE = "gateway.auth"
+_Kind = TypeVar("_Kind", bound=Value)
+
+
+class JwtSettings(Value, frozen=True):
+    """The settings of `jwt`; see `JwtAuth`."""
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"key"})
+
+    issuer: str
+    audience: str
+    jwks_url: str | None = None
+    key: str | None = None
+    algorithms: tuple[str, ...] = ("RS256", "ES256")
+    token_type: Literal["any", "at+jwt"] = "any"  # noqa: S105  # a type of tokens
+    leeway_seconds: float = 30
+
+
+class IntrospectionSettings(Value, frozen=True):
+    """The settings of `introspection`; see `IntrospectionAuth`."""
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"client_secret"})
+
+    issuer: str
+    audience: str
+    client_id: str
+    client_secret: str
+    introspection_url: str | None = None
+    method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic"
+    cache_seconds: float = 30
+
+
+class OAuthServerSettings(Value, frozen=True):
+    """The settings of `oauth_server`; see `OAuthServer`.
+
+    Attributes:
+        provider: The provider: its `type`, such as `oidc` or `github`, and what `Upstream` of that type takes.
+        store: The URL of the store, empty for one in memory.
+        allow: Values that claims of a person must have, by claim; one of each list.
+        registration: Whether clients may register themselves.
+        documents: Whether clients may be named by the URL of their metadata document.
+    """
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"provider", "secret", "store"})
+
+    url: str
+    provider: dict[str, Any]
+    secret: str | tuple[str, ...]
+    store: str = ""
+    allow: dict[str, str | tuple[str, ...]] = msgspec.field(default_factory=dict[str, "str | tuple[str, ...]"])
+    registration: bool = True
+    documents: bool = True
+
+
+class ScopeSettings(Value, frozen=True):
+    """The settings of `scopes`; see `ScopeRules`."""
+
+    tools: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict[str, tuple[str, ...]])
+    resources: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict[str, tuple[str, ...]])
+    prompts: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict[str, tuple[str, ...]])
+    hide: bool = False
+
+
+class ApiKeySettings(Value, frozen=True):
+    """The settings of one API key; see `ApiKey`."""
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"key", "sha256"})
+
+    key: str | None = None
+    sha256: str = ""
+    scopes: tuple[str, ...] = ()
+    claims: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    expires_at: float | str | None = None
+
+
+class CallerAuth(Value, frozen=True):
+    """The section `gateway.auth`, with variables in it expanded.
+
+    Attributes:
+        api_keys: The API keys.
+        issuer: The settings of `jwt`, `introspection` or `oauth_server`, or None.
+        required_scopes: The scopes that every caller needs.
+        scopes: The scopes that single tools, resources and prompts need.
+        scopes_supported: The scopes that the metadata lists.
+        resource: The gateway's own URL.
+        authorization_servers: The issuers of tokens for it.
+        dpop: Whether proofs of possession are offered to clients, or `required`.
+    """
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"api_keys"})
+
+    api_keys: tuple[ApiKey, ...] = ()
+    issuer: JwtSettings | IntrospectionSettings | OAuthServerSettings | None = None
+    required_scopes: tuple[str, ...] = ()
+    scopes: ScopeSettings = ScopeSettings()
+    scopes_supported: tuple[str, ...] | None = None
+    resource: str | None = None
+    authorization_servers: tuple[str, ...] = ()
+    dpop: bool | Literal["required"] = False
+
+    def build(self) -> TokenAuth:
+        """Return the authorization.
+
+        Raises:
+            ConfigError: A setting is wrong; `field` is its place.
+        """
+        options = self._options()
+        issuer = self.issuer
+        where = WHERE
+        try:
+            if issuer is None:
+                return ApiKeyAuth(ApiKeys(self.api_keys), **options)
+            where = f"{WHERE}.{_KINDS[type(issuer)]}"
+            keys: ProtectionOptions = {**options, "api_keys": ApiKeys(self.api_keys)}
+            if isinstance(issuer, OAuthServerSettings):
+                return _oauth_server(issuer, keys)
+            given = {name: getattr(issuer, name) for name in issuer.__struct_fields__}
+            return (JwtAuth if isinstance(issuer, JwtSettings) else IntrospectionAuth)(**given, **keys)
+        except ConfigError as exc:
+            field = exc.field if exc.field is not None and exc.field.startswith(WHERE) else where
+            raise ConfigError(f"{field!r}: {exc.message}", field=field) from None
+
+    def _options(self) -> ProtectionOptions:
+        options: ProtectionOptions = {"required_scopes": self.required_scopes, "scopes": self._rules()}
+        if self.scopes_supported is not None:
+            options["scopes_supported"] = self.scopes_supported
+        if self.resource is not None:
+            options["resource"] = self.resource
+        if self.authorization_servers:
+            options["authorization_servers"] = self.authorization_servers
+        if self.dpop:
+            options["dpop"] = Dpop(required=self.dpop == "required")
+        return options
+
+    def _rules(self) -> ScopeRules:
+        given = self.scopes
+        try:
+            return ScopeRules(tools=given.tools, resources=given.resources, prompts=given.prompts, hide=given.hide)
+        except ConfigError as exc:
+            raise ConfigError(f"'{WHERE}.scopes': {exc.message}", field=f"{WHERE}.scopes") from None
+
+
+_KINDS: Mapping[type[Value], str] = {
+    JwtSettings: "jwt",
+    IntrospectionSettings: "introspection",
+    OAuthServerSettings: "oauth_server",
+}
+_PROVIDERS = ("oidc", "github", "google", "entra", "okta", "auth0", "keycloak")
+
+
+def read_caller_auth(value: Any, scope: Scope) -> CallerAuth:
+    """Read the section `gateway.auth`.
+
+    Args:
+        value: The section as the file has it.
+        scope: The variables that it may name.
+
+    Raises:
+        ConfigError: A setting is unknown or wrong, or a variable is not set; `field` is its place. No secret is shown.
+    """
+    section = dict(check_object(Expander(scope).value(value, WHERE), WHERE))
+    issuers = {name: kind for kind, name in _KINDS.items() if name in section}
+    if len(issuers) > 1:
+        raise ConfigError(f"'{WHERE}' has {' and '.join(issuers)}; one of them issues the tokens", field=WHERE)
+    given: dict[str, Any] = {}
+    for name, kind in issuers.items():
+        given["issuer"] = _settings(kind, section.pop(name), f"{WHERE}.{name}")
+    if "scopes" in section:
+        given["scopes"] = _settings(ScopeSettings, section.pop("scopes"), f"{WHERE}.scopes")
+    keys = tuple(_api_keys(section.pop("api_keys"))) if "api_keys" in section else ()
+    if not keys and not issuers:
+        raise ConfigError(f"'{WHERE}' needs 'api_keys', or one of {', '.join(_KINDS.values())}", field=WHERE)
+    rest = [name for name in CallerAuth.__struct_fields__ if name not in ("issuer", "scopes", "api_keys")]
+    types = get_type_hints(CallerAuth)
+    known = (*_KINDS.values(), "api_keys", "scopes", *rest)
+    for name, setting in section.items():
+        given[name] = _converted(setting, types[_known(name, known, WHERE)], f"{WHERE}.{name}")
+    made = CallerAuth(api_keys=keys, **given)
+    made.build()  # it opens nothing, and knows what is wrong
+    return made
+
+
+def _api_keys(value: Any) -> Iterator[ApiKey]:
+    where = f"{WHERE}.api_keys"
+    for name, entries in check_object(value, where).items():
+        listed = cast("Sequence[Any]", entries) if isinstance(entries, list | tuple) else (entries,)
+        for entry in listed:
+            place = f"{where}.{name}"
+            one = _settings(ApiKeySettings, {"key": entry} if isinstance(entry, str) else entry, place)
+            try:
+                yield ApiKey(
+                    name=str(name),
+                    key=None if one.key is None else Secret(one.key),
+                    sha256=one.sha256,
+                    scopes=one.scopes,
+                    claims=one.claims,
+                    expires_at=_time(one.expires_at, f"{place}.expires_at"),
+                )
+            except ConfigError as exc:
+                raise ConfigError(exc.message, field=exc.field or place) from None
+
+
+def _time(value: float | str | None, where: str) -> float | None:
+    if not isinstance(value, str):
+        return value
+    try:
+        read = datetime.fromisoformat(value)
+    except ValueError:
+        raise ConfigError(f"{where!r} must be a time such as 2027-01-31T12:00:00Z", field=where) from None
+    return (read if read.tzinfo is not None else read.replace(tzinfo=UTC)).timestamp()
+
+
+def _oauth_server(settings: OAuthServerSettings, options: ProtectionOptions) -> OAuthServer:
+    where = f"{WHERE}.oauth_server"
+    rest = dict(settings.provider)
+    kind = rest.pop("type", None)
+    if kind not in _PROVIDERS:
+        field = f"{where}.provider.type"
+        raise ConfigError(f"{field!r} must be one of {', '.join(_PROVIDERS)}", field=field)
+    if isinstance(rest.get("client_secret"), str):
+        rest["client_secret"] = Secret(rest["client_secret"])
+    try:
+        provider: Upstream = getattr(Upstream, kind)(**rest)
+    except TypeError as exc:  # an argument that is missing, or one too many: by its name
+        said = str(exc).partition("() ")[2] or "a setting is wrong"
+        raise ConfigError(f"'{where}.provider': {said}", field=f"{where}.provider") from None
+
+    def allowed(claims: Mapping[str, Any]) -> bool:
+        return all(_has(claims.get(name), wanted) for name, wanted in settings.allow.items())
+
+    try:
+        store = open_store(settings.store) if settings.store else MemoryStore()
+    except StoreError as exc:
+        raise ConfigError(str(exc), field=f"{where}.store") from None
+    return OAuthServer(
+        url=settings.url,
+        upstream=provider,
+        store=store,
+        secret=settings.secret if isinstance(settings.secret, str) else list(settings.secret),
+        clients=ClientRules(registration=settings.registration, documents=settings.documents),
+        allow=allowed if settings.allow else None,
+        **options,
+    )
+
+
+def _has(claim: Any, wanted: str | tuple[str, ...]) -> bool:
+    there = cast("list[Any]", claim) if isinstance(claim, list) else [claim]
+    values = (wanted,) if isinstance(wanted, str) else wanted
+    return any(isinstance(one, str) and one in values for one in there)
+
+
+def _settings(kind: type[_Kind], value: Any, where: str) -> _Kind:
+    """Return the settings of one kind; all are known, and those that it needs are there."""
+    given, types = check_object(value, where), get_type_hints(kind)
+    found = {
+        name: _converted(setting, types[_known(name, kind.__struct_fields__, where)], f"{where}.{name}")
+        for name, setting in given.items()
+    }
+    missing = [name for name in _required(kind) if name not in found]
+    if missing:
+        raise ConfigError(f"{where!r} needs {missing[0]!r}", field=f"{where}.{missing[0]}")
+    return kind(**found)
+
+
+def _required(kind: type[Value]) -> tuple[str, ...]:
+    return kind.__struct_fields__[: len(kind.__struct_fields__) - len(kind.__struct_defaults__)]
+
+
+def _known(name: Any, known: Sequence[str], where: str) -> str:
+    """Return a setting's name: a slip must not be left out silently."""
+    if name in known:
+        return str(name)
+    near = get_close_matches(str(name), known, 1)
+    meant = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known)}"
+    raise ConfigError(f"{where!r} has no setting {name!r}; {meant}", field=f"{where}.{name}")
+
+
+def _converted(value: Any, kind: Any, where: str) -> Any:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as exc:  # its text names types, and values of enumerations alone
+        raise ConfigError(f"{where!r}: {exc}", field=where) from None

@@ -1,0 +1,120 @@
+"""API keys: long random texts, each with the name and the rights of the program that has it.
+
+What is kept is the SHA-256 of each key. That is enough for a random key, of which no list of likely ones can be made,
+and a key is found by its digest: how long that takes tells nothing about the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from toolweave.config import Secret
+from toolweave.errors import ConfigError
+from toolweave.serve._request import Identity
+from toolweave.tools._scopes import scope_list
+
+__all__ = ["ApiKey", "ApiKeys", "digest_of"]
+
+_SHORTEST = 16
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """A key that a program sends as a bearer token.
+
+    Attributes:
+        name: Whose key it is; the client of its requests. Two keys of one name are one client, so that a key can be
+            replaced by another without a break.
+        key: The key, a random text of 16 characters or more.
+        sha256: Instead of it, the SHA-256 of the key in hexadecimal.
+        scopes: The scopes of its requests.
+        claims: Claims of its requests, for rules.
+        expires_at: The end of its validity, in seconds since the epoch; None for never.
+
+    Raises:
+        ConfigError: The name is empty, both or none of `key` and `sha256` are given, one of them cannot be right, or a
+            scope is no scope.
+    """
+
+    name: str
+    key: str | Secret | None = field(default=None, repr=False)
+    sha256: str = field(default="", repr=False)
+    scopes: tuple[str, ...] = ()
+    claims: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    expires_at: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ConfigError("an API key needs a name")
+        if (self.key is None) == (not self.sha256):
+            raise ConfigError(f"API key {self.name!r} needs 'key' or 'sha256', one of them")
+        if self.key is not None and len(self._text) < _SHORTEST:
+            raise ConfigError(f"API key {self.name!r}: a key has {_SHORTEST} characters or more, all of them random")
+        if self.sha256 and not _DIGEST.fullmatch(self.sha256.lower()):
+            raise ConfigError(f"API key {self.name!r}: 'sha256' must be 64 hexadecimal digits")
+        try:
+            object.__setattr__(self, "scopes", scope_list(self.scopes))
+        except ValueError as exc:
+            raise ConfigError(f"API key {self.name!r}: {exc}") from None
+
+    @property
+    def _text(self) -> str:
+        return self.key.reveal() if isinstance(self.key, Secret) else self.key or ""
+
+    @property
+    def digest(self) -> bytes:
+        """The SHA-256 of the key."""
+        return bytes.fromhex(self.sha256) if self.sha256 else digest_of(self._text)
+
+    @property
+    def identity(self) -> Identity:
+        """The identity of its requests."""
+        expires = None if self.expires_at is None else int(self.expires_at)
+        return Identity(client_id=self.name, scopes=self.scopes, expires_at=expires, claims=self.claims)
+
+
+class ApiKeys:
+    """The keys of an endpoint; they can be replaced while it is served.
+
+    Args:
+        keys: The keys.
+
+    Raises:
+        ConfigError: Two names have the same key.
+    """
+
+    def __init__(self, keys: Iterable[ApiKey]) -> None:
+        self._known: dict[bytes, Identity] = {}
+        self.replace(keys)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def replace(self, keys: Iterable[ApiKey]) -> None:
+        """Accept these keys from now on, and no others.
+
+        Raises:
+            ConfigError: As the class; then those of before stay.
+        """
+        known: dict[bytes, Identity] = {}
+        for one in keys:
+            same = known.setdefault(one.digest, one.identity)
+            if same.client_id != one.name:
+                raise ConfigError(f"API keys {same.client_id!r} and {one.name!r} are the same key")
+        self._known = known
+
+    def find(self, token: str) -> Identity | None:
+        """Return the identity of a key that is good now, or None."""
+        found = self._known.get(digest_of(token))
+        return None if found is None or (found.expires_at is not None and found.expires_at <= time.time()) else found
+
+
+def digest_of(key: str) -> bytes:
+    """Return the SHA-256 of a token."""
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
