@@ -19,6 +19,7 @@ from benchmarks.discovery import discovery, memory
 from benchmarks.durable import durable
 from benchmarks.fleet import fleet
 from benchmarks.gateway import gateway
+from benchmarks.gateway_growth import gateway_growth
 from benchmarks.growth import growth
 from benchmarks.imports import imports
 from benchmarks.measure import Figure, machine
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, Callable[[Settings], list[Figure]]] = {
     "post": post,
     "serving": serving,
     "gateway": gateway,
+    "gateway_growth": gateway_growth,
     "growth": growth,
     "catalog": catalog,
     "scan": scan,

@@ -1,8 +1,10 @@
 """A config of three stdio servers, served as one over HTTP: what a call through it costs, beside a bare pass-through.
 
-The upstreams are the lean echo server and the clients the raw one, for all. The bare pass-through is an ASGI app that
-reads the envelope of a request, renumbers it and hands the bytes of the result on: no sessions, no checks, no errors.
-Each contender is a process of its own (`python -m benchmarks.gateway CONTENDER PORT CONFIG`).
+The upstreams are the lean echo server and the clients the raw one, of either era, for all. The bare pass-through is an
+ASGI app that reads the envelope of a request, renumbers it and hands the bytes of the result on: no sessions or checks.
+Each contender is a process of its own; ours are `python -m benchmarks.gateway CONTENDER PORT CONFIG`. Two peers know no
+revision after 2025-11-25: their upstreams are of that, and they are called as their own documentation says, each server
+at a path of its own, by MCP (mcp-proxy) or as REST (mcpo).
 """
 
 from __future__ import annotations
@@ -16,17 +18,18 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 import msgspec
 
 from benchmarks.clients import CLIENTS
 from benchmarks.crew import ROOT, server_command
 from benchmarks.measure import Figure, Sample, compare
-from benchmarks.peers import available, python_of
+from benchmarks.peers import GATEWAYS, python_in
 from benchmarks.raw import RawHttp, RawStdio
 from benchmarks.raw_server import Message, answer_post
 from benchmarks.serving import Served
@@ -35,24 +38,96 @@ from benchmarks.settings import Settings
 __all__ = ["gateway"]
 
 UPSTREAMS = ("a", "b", "c")
-CALLERS = (1, 16, 64)
+CALLERS = (1, 16, 64, 256)
+PEER_CALLERS = 64
+"""Some peers answer a few calls a second: more callers would wait for minutes."""
+PEER_ROUNDS = 3
+LAYERS = 5
 START_SECONDS = 60.0
+
+
+class Calls(Protocol):
+    """A client of a gateway."""
+
+    async def start(self) -> None:
+        """Shake hands."""
+        ...
+
+    async def payload(self, upstream: str, size: int) -> str:
+        """Return the text that an upstream's tool returns."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class OneEndpoint(RawHttp):
+    """A client of all upstreams behind one endpoint."""
+
+    async def payload(self, upstream: str, size: int) -> str:
+        """Call the tool by its name there."""
+        result = await self.call_tool(f"{upstream}_payload", {"size": size})
+        return result.content[0].text
+
+
+class OneEach:
+    """A client of gateways that have a path for each upstream.
+
+    Args:
+        url: What the path of an upstream makes of this one.
+        rest: Whether calls are plain JSON instead of MCP.
+    """
+
+    def __init__(self, url: Callable[[str], str], *, rest: bool = False) -> None:
+        self.clients = {name: RawHttp(url(name), modern=False) for name in UPSTREAMS}
+        self.rest = rest
+
+    async def start(self) -> None:
+        """Shake hands, where that is needed."""
+        if not self.rest:
+            for client in self.clients.values():
+                await client.start()
+
+    async def payload(self, upstream: str, size: int) -> str:
+        """Call the tool."""
+        client = self.clients[upstream]
+        if self.rest:
+            return msgspec.json.decode(await client.post("", "", {"size": size}), type=str)
+        result = await client.call_tool("payload", {"size": size})
+        return result.content[0].text
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for client in self.clients.values():
+            await client.close()
 
 
 class Through(Served):
     """One gateway, and a client that calls its upstreams in turn."""
 
-    def __init__(self, client: RawHttp, pid: int) -> None:
-        super().__init__(client, pid)
+    def __init__(self, caller: Calls, pid: int, upstreams: Sequence[str] = UPSTREAMS) -> None:
+        self.caller = caller
+        self.pid = pid
+        self.upstreams = upstreams
         self.called = 0
 
     async def exchange(self) -> None:
         """Call the tool of the next upstream."""
         self.called += 1
-        name = f"{UPSTREAMS[self.called % len(UPSTREAMS)]}_payload"
-        result = await self.client.call_tool(name, {"size": 100})
-        if result.content[0].text != "x" * 100:
-            raise ValueError("a wrong answer")
+        answer = await self.caller.payload(self.upstreams[self.called % len(self.upstreams)], 100)
+        if answer != "x" * 100:
+            raise ValueError(f"a wrong answer: {answer[:100]!r}")
+
+    async def turn(self, callers: int) -> Sample:
+        """Call for a while, and note the memory afterwards."""
+        sample = await super().turn(callers)
+        return replace(sample, memory=self.resident())
+
+    def resident(self) -> int:
+        """Return the resident bytes of the gateway's process."""
+        pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 class PassThrough:
@@ -108,20 +183,79 @@ def raw(port: int, config: Path) -> None:
 
 def toolweave(port: int, config: Path) -> None:
     """Serve the config as the command does, with its default settings."""
-    os.execv(
-        sys.executable,
-        [sys.executable, "-m", "toolweave", "serve", "--config", str(config), "--http", f"127.0.0.1:{port}"],
-    )
+    command = ["-m", "toolweave", "gateway", "--config", str(config), "--http", f"127.0.0.1:{port}"]
+    os.execv(sys.executable, [sys.executable, *command])
 
 
-def fastmcp(port: int, config: Path) -> None:
-    """Serve the config with FastMCP's proxy."""
-    server: Any = importlib.import_module("fastmcp.server")
-    proxy = server.create_proxy(json.loads(config.read_text()), name="bench")
-    proxy.run("http", host="127.0.0.1", port=port, show_banner=False, log_level="error")
+def layers(port: int, config: Path) -> None:
+    """Serve the config behind middleware that passes everything on, as the command does otherwise."""
+    from toolweave.cli._serve.listen import keep_started_objects
+    from toolweave.gateway import GatewayManager, GatewayOptions
+    from toolweave.serve._http.uvicorn_server import serve_http
+    from toolweave.serve._runners import run_blocking
+
+    def kept(base: str) -> None:
+        keep_started_objects()
+
+    async def passing(request: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+        return await call_next(request)
+
+    manager = GatewayManager(config, GatewayOptions(middleware=(passing,) * LAYERS))
+    app = manager.asgi_app()
+    run_blocking(lambda: serve_http(app, port=port, on_started=kept), name="layers", instead="serve_http")
 
 
-CONTENDERS: dict[str, Callable[[int, Path], None]] = {"raw": raw, "toolweave": toolweave, "fastmcp": fastmcp}
+CONTENDERS: dict[str, Callable[[int, Path], None]] = {"raw": raw, "toolweave": toolweave, "toolweave,layers": layers}
+FASTMCP = """
+import json, sys
+from fastmcp.server import create_proxy
+proxy = create_proxy(json.load(open(sys.argv[2])), name="bench")
+proxy.run("http", host="127.0.0.1", port=int(sys.argv[1]), show_banner=False, log_level="error")
+"""
+MCPO = "from mcpo import app; app()"
+ERAS = {"": True, ", handshake-era clients": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """A gateway of others: how it is started, and how it is called.
+
+    Attributes:
+        requirement: What its environment has.
+        command: The arguments of Python there, for a port and a config.
+        modern: Whether it knows the modern era.
+        caller: Makes a client from its base URL and an era.
+    """
+
+    requirement: str
+    command: Callable[[int, Path], list[str]]
+    modern: bool = False
+    caller: Callable[[str, bool], Calls]
+
+
+def of_one_endpoint(base: str, modern: bool) -> Calls:
+    """Return a client of a gateway with one endpoint."""
+    return OneEndpoint(f"{base}/mcp", modern=modern)
+
+
+PEERS: dict[str, Peer] = {
+    "fastmcp": Peer(
+        requirement=str(CLIENTS["fastmcp"].peer),
+        command=lambda port, config: ["-c", FASTMCP, str(port), str(config)],
+        modern=True,
+        caller=of_one_endpoint,
+    ),
+    "mcp-proxy": Peer(
+        requirement=GATEWAYS[0],
+        command=lambda port, config: ["-m", "mcp_proxy", "--port", str(port), "--named-server-config", str(config)],
+        caller=lambda base, modern: OneEach(lambda name: f"{base}/servers/{name}/mcp"),
+    ),
+    "mcpo": Peer(
+        requirement=GATEWAYS[1],
+        command=lambda port, config: ["-c", MCPO, "--port", str(port), "--config", str(config)],
+        caller=lambda base, modern: OneEach(lambda name: f"{base}/{name}/payload", rest=True),
+    ),
+}
 
 
 def free_port() -> int:
@@ -132,66 +266,116 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def started(name: str, config: Path) -> AsyncGenerator[Through, None]:
-    """Start a gateway, wait until all upstreams answer through it, and end it."""
-    python, port = python_of(CLIENTS["fastmcp"]) if name == "fastmcp" else sys.executable, free_port()
-    command = [python, "-m", "benchmarks.gateway", name, str(port), str(config)]
-    process = await asyncio.create_subprocess_exec(
-        *command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    client = RawHttp(f"http://127.0.0.1:{port}/mcp", modern=True)
-    through = Through(client, process.pid)
+async def started(name: str, folder: Path) -> AsyncGenerator[dict[bool, Through], None]:
+    """Start a gateway, wait until all upstreams answer clients of the eras that it knows, and end it."""
+    peer, port = PEERS.get(name), free_port()
+    modern = peer is None or peer.modern
+    config = written(folder, modern=modern)
+    command = [sys.executable, "-m", "benchmarks.gateway", name, str(port), str(config)]
+    if peer is not None:
+        command = [str(python_in(peer.requirement)), *peer.command(port, config)]
+    process = await started_process(command)
+    make, base = of_one_endpoint if peer is None else peer.caller, f"http://127.0.0.1:{port}"
+    clients = {era: make(base, era) for era in ERAS.values() if modern or not era}
     try:
         async with asyncio.timeout(START_SECONDS):
-            while True:
-                try:
-                    await client.start()
-                    for upstream in UPSTREAMS:
-                        await client.call_tool(f"{upstream}_payload", {"size": 1})
-                    break
-                except (OSError, msgspec.MsgspecError):  # no port yet, or no upstream
-                    await asyncio.sleep(0.1)
-        yield through
-        await client.close()
+            for client in clients.values():
+                await until_it_answers(client)
+        yield {era: Through(client, process.pid) for era, client in clients.items()}
+        for client in clients.values():
+            await client.close()
     finally:
-        with suppress(ProcessLookupError):
-            process.send_signal(signal.SIGINT)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), 10)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        await ended(process)
 
 
-async def measure(names: list[str], rounds: int, cases: dict[int, str]) -> dict[str, dict[str, list[Sample]]]:
+async def started_process(command: Sequence[str]) -> asyncio.subprocess.Process:
+    """Start a program that says nothing here, with a group of its own."""
+    return await asyncio.create_subprocess_exec(
+        *command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+
+
+async def ended(process: asyncio.subprocess.Process, *, seconds: float = 10) -> None:
+    """End a gateway and its upstreams; kill what is there after some seconds."""
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGINT)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), seconds)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+async def until_it_answers(client: Calls, upstreams: Sequence[str] = UPSTREAMS) -> None:
+    """Wait until all upstreams answer."""
+    while True:
+        try:
+            await client.start()
+            for upstream in upstreams:
+                await client.payload(upstream, 1)
+        except (OSError, ValueError, IndexError, msgspec.MsgspecError):  # no port yet, or no upstream
+            await asyncio.sleep(0.1)
+        else:
+            return
+
+
+def written(folder: Path, *, modern: bool) -> Path:
+    """Write a config of upstreams of an era."""
+    era = "modern" if modern else "legacy"
+    command, *arguments = server_command("--era", era)
+    config = folder / f"{era}.json"
+    config.write_text(json.dumps({"mcpServers": {name: {"command": command, "args": arguments} for name in UPSTREAMS}}))
+    return config
+
+
+async def measure(
+    names: list[str], rounds: int, cases: dict[tuple[int, bool], str]
+) -> dict[str, dict[str, list[Sample]]]:
     """Let the gateways work in turn; one that does not start is left out."""
     samples: dict[str, dict[str, list[Sample]]] = {case: {} for case in cases.values()}
     with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / "mcp.json"
-        command, *arguments = server_command("--era", "modern")
-        entries = {name: {"command": command, "args": arguments} for name in UPSTREAMS}
-        config.write_text(json.dumps({"mcpServers": entries}))
         async with AsyncExitStack() as stack:
-            running: dict[str, Through] = {}
+            running: dict[str, dict[bool, Through]] = {}
             for name in names:
                 try:
-                    running[name] = await stack.enter_async_context(started(name, config))
+                    running[name] = await stack.enter_async_context(started(name, Path(folder)))
                 except TimeoutError:
                     sys.stderr.write(f"{name} serves no config here, its rows are left out\n")
-            for callers, case in cases.items():
-                for _ in range(rounds):
-                    for name, one in running.items():
-                        samples[case].setdefault(name, []).append(await one.turn(callers))
+            for (callers, modern), case in cases.items():
+                for turn in range(rounds):
+                    for name, eras in list(running.items()):
+                        spared = name in PEERS and (callers > PEER_CALLERS or turn >= PEER_ROUNDS)
+                        if modern not in eras or spared:
+                            continue
+                        try:
+                            samples[case].setdefault(name, []).append(await eras[modern].turn(callers))
+                        except Exception as exc:
+                            if name not in PEERS:
+                                raise
+                            sys.stderr.write(f"{name} is left out from here on, {case}: {reason(exc)}\n")
+                            del running[name]
     return samples
+
+
+def reason(exc: BaseException) -> str:
+    """Return why calls failed, the first of several."""
+    first: Any = exc
+    while isinstance(first, BaseExceptionGroup):
+        first = cast("Any", first).exceptions[0]
+    return f"{type(first).__name__}: {first}"
 
 
 def gateway(settings: Settings) -> list[Figure]:
     """Measure every contender that is installed."""
-    names = ["raw", "toolweave", *(["fastmcp"] if available(CLIENTS["fastmcp"]) else [])]
+    names = [*CONTENDERS, *(name for name, peer in PEERS.items() if python_in(peer.requirement) is not None)]
     if settings.clients:
         names = [name for name in names if name in ("raw", *settings.clients)]
-    cases = {callers: f"config served, 100 B, {callers} caller{'s' if callers > 1 else ''}" for callers in CALLERS}
-    cases = {callers: case for callers, case in cases.items() if settings.wants(case)}
+    cases = {
+        (callers, modern): f"config served, 100 B, {callers} caller{'s' * (callers > 1)}{era}"
+        for era, modern in ERAS.items()
+        for callers in CALLERS
+    }
+    cases = {key: case for key, case in cases.items() if settings.wants(case)}
     if not cases:
         return []
     samples = asyncio.run(measure(names, min(settings.rounds, 7), cases))

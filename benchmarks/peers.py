@@ -10,11 +10,13 @@ from pathlib import Path
 
 from benchmarks.clients import CLIENTS, Client
 
-__all__ = ["available", "install", "post_python", "python_of"]
+__all__ = ["GATEWAYS", "POST", "available", "install", "python_in", "python_of"]
 
 FOLDER = Path(__file__).parents[1] / ".cache" / "peers"
 POST = "aiohttp httpx httpx2 msgspec httptools anyio"
 """What the comparison of HTTP libraries needs beside ours."""
+GATEWAYS = ("mcp-proxy", "mcpo mcp<2 fastapi<0.129")
+"""Gateways that are no client of ours beside; mcpo 0.0.20 does not start with newer ones of what it is made of."""
 
 
 def folder_name(requirement: str) -> str:
@@ -34,9 +36,9 @@ def python_of(client: Client) -> str:
     return sys.executable
 
 
-def post_python() -> str | None:
-    """Return the Python that has the HTTP libraries, or None."""
-    python = environment(POST)
+def python_in(requirement: str) -> str | None:
+    """Return the Python of an environment that was made, or None."""
+    python = environment(requirement)
     return str(python) if python.exists() else None
 
 
@@ -47,7 +49,7 @@ def available(client: Client) -> bool:
 
 def install() -> None:
     """Make the environments that are missing; one that fails is told and left out."""
-    for requirement in [*(client.peer for client in CLIENTS.values() if client.peer), POST]:
+    for requirement in [*(client.peer for client in CLIENTS.values() if client.peer), POST, *GATEWAYS]:
         if environment(requirement).exists():
             continue
         sys.stderr.write(f"installing {requirement} ...\n")

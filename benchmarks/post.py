@@ -126,9 +126,9 @@ def post(settings: Any) -> list[Any]:
     """Measure every library that is installed, here or among the peers."""
     from benchmarks.crew import MALLOC, ROOT, http_url
     from benchmarks.measure import Figure, Sample, compare
-    from benchmarks.peers import post_python
+    from benchmarks.peers import POST, python_in
 
-    other = post_python()
+    other = python_in(POST)
     pythons = {name: sys.executable if find_spec(module) else other for name, (module, _) in LIBRARIES.items()}
     samples: dict[str, list[Sample]] = {name: [] for name, python in pythons.items() if python is not None}
     figures: list[Figure] = []

@@ -105,6 +105,14 @@ def as_markdown(figures: Sequence[Figure]) -> str:
             parts.append(ratios(mine, *heading))
         if benchmark == "serving":
             parts.append(ratios(mine, "Time that a client waits for a served call, in units of raw", waited(mine)))
+        if benchmark == "gateway":
+            parts.append(
+                ratios(mine, "Calls per second through a gateway, in units of raw", lambda row: 1 / row.wall_ratio)
+            )
+            parts.append(
+                ratios(mine, "Time that a caller waits for a call through a gateway, in units of raw", waited(mine))
+            )
+            parts.append(ratios(mine, "Memory of a gateway, in units of raw", lambda row: row.memory_ratio))
     return "\n\n".join(parts) + "\n"
 
 
@@ -141,6 +149,8 @@ HEADINGS: dict[str, tuple[str, Callable[[Figure], float | None]]] = {
     ),
     "post": ("CPU of one POST, in units of raw", lambda row: row.cpu_ratio),
     "serving": ("CPU of a server per call, in units of raw", lambda row: row.cpu_ratio),
+    "gateway": ("CPU of a gateway per call, in units of raw", lambda row: row.cpu_ratio),
+    "gateway_growth": ("A gateway, in units of the smallest one", lambda row: row.cpu_ratio),
     "catalog": ("CPU of a server with many tools, in units of one with few", lambda row: row.cpu_ratio),
     "agents": ("CPU of an agent, in units of toolweave's", lambda row: row.cpu_ratio),
     "start of a process": ("CPU of an import", lambda row: row.cpu_ratio),

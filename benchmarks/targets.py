@@ -56,6 +56,13 @@ def over(*shapes: str) -> tuple[str, ...]:
     return tuple(f"{transport}, {shape}" for transport in ("http", "http legacy") for shape in shapes)
 
 
+def through(era: str = "") -> tuple[str, ...]:
+    """Return the cases of calls through a gateway."""
+    return tuple(
+        f"config served, 100 B, {callers}{era}" for callers in ("1 caller", "16 callers", "64 callers", "256 callers")
+    )
+
+
 STORM = "20,000 notifications before the answer"
 TARGETS = (
     Target(
@@ -147,6 +154,42 @@ TARGETS = (
         limit=1,
         applies=ours("extremes", *on(STORM), *over(STORM)),
         value=lambda row: row.wall,
+    ),
+    Target(
+        text="a call through a gateway: CPU of raw ASGI",
+        limit=1.4,
+        applies=ours("gateway", *through()),
+        value=cpu,
+    ),
+    Target(
+        text="a call of a handshake-era client through a gateway: CPU of raw ASGI",
+        limit=1.5,
+        applies=ours("gateway", *through(", handshake-era clients")),
+        value=cpu,
+    ),
+    Target(
+        text="16 callers of a gateway: time of raw ASGI (calls/s at least 0.7)",
+        limit=1.43,
+        applies=ours("gateway", "config served, 100 B, 16 callers"),
+        value=wall,
+    ),
+    Target(
+        text="64 callers of a gateway: time of raw ASGI (calls/s at least 0.8)",
+        limit=1.25,
+        applies=ours("gateway", "config served, 100 B, 64 callers"),
+        value=wall,
+    ),
+    Target(
+        text="one caller of a gateway: time of raw ASGI",
+        limit=1.3,
+        applies=ours("gateway", "config served, 100 B, 1 caller"),
+        value=wall,
+    ),
+    Target(
+        text="memory of a gateway, MB",
+        limit=110,
+        applies=ours("gateway", *through(), *through(", handshake-era clients")),
+        value=lambda row: row.memory / 1e6 if row.memory else None,
     ),
 )
 HANG = ("{} server: 1 of 20 hangs, first tool", "{} server: 20 servers, first tool")

@@ -23,6 +23,17 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
         """
         return msgspec.structs.replace(self, **changes)
 
+    def without_defaults(self) -> dict[str, Any]:
+        """Return the members that differ from their defaults, by name."""
+        names, defaults = self.__struct_fields__, self.__struct_defaults__
+        required = len(names) - len(defaults)  # the members without a default come first
+        changed = {name: getattr(self, name) for name in names[:required]}
+        for name, default in zip(names[required:], defaults, strict=True):
+            value, make = getattr(self, name), getattr(default, "factory", None)
+            if value != (default if make is None else make()):
+                changed[name] = value
+        return changed
+
     __replace__ = replace  # for `copy.replace` of Python 3.13
 
     def __repr__(self) -> str:

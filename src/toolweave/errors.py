@@ -8,6 +8,7 @@
     ├── DuplicateToolError (ValueError) two local tools want the same name
     ├── RequestError                    a request to our own server is answered with a JSON-RPC error
     ├── StoreError                      a store cannot keep or read a document
+    ├── RegistryError                   a registry of servers, an entry of it or a bundle cannot be used
     ├── ModelError                      a language model could not answer
     ├── RunError                        an agent's run ended before its work was done
     ├── ToolError                       one tool call failed; also a value: `ToolResult.error`
@@ -19,7 +20,8 @@
         ├── WrongLoopError (RuntimeError)  used in another event loop while its own does not run
         ├── ConnectionLostError         the process died or the stream broke
         ├── RequestTimeoutError (TimeoutError)  a wait passed its bound
-        └── ProtocolError               the server answered with a JSON-RPC error, or not with MCP
+        ├── ProtocolError               the server answered with a JSON-RPC error, or not with MCP
+        └── SkillError                  a skill is not as its entry says, or not to be used
 
 Every message names the thing it is about, what was expected and what to do next.
 """
@@ -43,11 +45,13 @@ __all__ = [
     "ErrorKind",
     "ModelError",
     "ProtocolError",
+    "RegistryError",
     "RequestError",
     "RequestTimeoutError",
     "RunError",
     "SchemaError",
     "ServerError",
+    "SkillError",
     "StoreError",
     "ToolError",
     "ToolExecutionError",
@@ -180,6 +184,20 @@ class StoreError(ToolweaveError):
     def __init__(self, message: str, *, collection: str | None = None) -> None:
         super().__init__(message if collection is None else f"collection {collection!r}: {message}")
         self.collection = collection
+
+
+class RegistryError(ToolweaveError):
+    """A registry of servers, an entry of it or a bundle cannot be used.
+
+    Attributes:
+        kind: `NOT_FOUND` for a server it does not have, `NOT_SENT` where it was not reached or cannot tell now, else
+            `PROTOCOL`: what it answered is not taken.
+    """
+
+    def __init__(self, message: str, *, kind: ErrorKind = ErrorKind.PROTOCOL) -> None:
+        super().__init__(message)
+        self.message = message
+        self.kind = kind
 
 
 class ToolError(ToolweaveError):
@@ -350,10 +368,12 @@ class AuthRequiredError(ConnectError):
 
     Attributes:
         challenge: The `WWW-Authenticate` header, or None.
+        scopes: The scopes that a token would need, those that it has among them, where the server said what is missing.
     """
 
     kind = ErrorKind.AUTH_REQUIRED
     retryable = False
+    scopes: tuple[str, ...] = ()
 
     def __init__(self, message: str, *, server: str, status: int | None = None, challenge: str | None = None) -> None:
         super().__init__(message, server=server, status=status)
@@ -426,6 +446,20 @@ class ProtocolError(ServerError):
         self.message = redact(self.message)
         self.args = (f"server {self.server!r}: {self.message}",)
         self.data = _masked(self.data, redact)
+
+
+class SkillError(ServerError):
+    """A skill of the server cannot be used: its content is not as its entry says, or the entry has a fault.
+
+    Attributes:
+        uri: The URI of the skill, or of its file that is at fault.
+    """
+
+    kind = ErrorKind.DENIED
+
+    def __init__(self, message: str, *, server: str, uri: str) -> None:
+        super().__init__(f"{uri!r}: {message}", server=server)
+        self.uri = uri
 
 
 def _masked(value: Any, redact: Callable[[str], str]) -> Any:

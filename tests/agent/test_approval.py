@@ -227,6 +227,7 @@ async def test_a_call_that_is_asked_about_by_itself_is_not_let_through_with_its_
     async def decide(call_id: str, *, force: bool) -> None:
         call = ToolCallPart(id=call_id, name="read")
         approval, _ = await approvals.decide(call, spec("read"), lambda: None, force=force)
+        assert approval is not None
         decided[call_id] = approval.approved
 
     with anyio.fail_after(PATIENCE):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from toolweave import Agent, ModelError, ToolSpec
 from toolweave.agent import RunResult
+from toolweave.agent._approval import Approval, WaitingCall
 from toolweave.agent._journal import Recorded, RunStart
 from toolweave.errors import RunError, StoreError
 from toolweave.models import Finished, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
@@ -64,6 +65,12 @@ class Notebook:
 
     async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | None:
         return self.calls.get((step, call.id))
+
+    async def answer(self, call: ToolCallPart, tool: ToolSpec) -> Approval | None:
+        return None
+
+    async def waiting(self, result: RunResult, calls: Sequence[WaitingCall]) -> None:
+        self._note("waiting")
 
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
         self._note(f"begin {call.id}")

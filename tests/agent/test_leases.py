@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +73,25 @@ async def test_a_clock_that_is_set_far_ahead_in_a_run_takes_it_from_nobody(tmp_p
     (found,) = [await RunStatuses(store).get(run.id)]
     assert found is not None
     assert (found.status, found.record.text) == ("completed", "done")
+
+
+def test_a_run_is_cancelled_from_elsewhere_in_a_loop_of_asyncio_run_too() -> None:
+    """Its lease is renewed there, though sniffio, where it is installed, knows no library in timers of such a loop."""
+    store, begun = MemoryStore(), asyncio.Event()
+
+    async def wait() -> str:
+        """Wait for ever."""
+        begun.set()
+        await asyncio.sleep(60)
+        return ""
+
+    async def main() -> str:
+        agent = Agent(ScriptedModel([tool_call("wait"), "done"]), tools=[wait], store=store)
+        run = agent.send("go")
+        run.start()
+        async with asyncio.timeout(30):
+            await begun.wait()
+            assert await RunStatuses(store).cancel(run.id)
+            return (await run).status
+
+    assert asyncio.run(main()) == "cancelled"

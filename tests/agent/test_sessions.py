@@ -8,9 +8,8 @@ import anyio
 import pytest
 
 from toolweave import Agent, ModelError
-from toolweave.agent import Run
+from toolweave.agent import ResultPolicy, Run
 from toolweave.agent._sessions import MemoryConversations, SessionStates
-from toolweave.agent._truncation import ResultPolicy
 from toolweave.models import ModelRequest, ScriptedModel, ToolMessage, UserMessage, tool_call
 
 pytestmark = pytest.mark.anyio

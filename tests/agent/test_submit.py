@@ -200,7 +200,7 @@ async def test_the_type_of_a_prompt_holds_for_whoever_answers_it(url: str) -> No
         assert (await run).output == {"n": 1}
 
 
-async def test_nobody_is_there_to_allow_what_has_to_be_allowed(url: str) -> None:
+async def test_a_run_that_may_not_wait_is_denied_what_has_to_be_allowed(url: str) -> None:
     def wipe() -> str:
         """Wipe."""
         raise AssertionError("was called")
@@ -210,7 +210,7 @@ async def test_nobody_is_there_to_allow_what_has_to_be_allowed(url: str) -> None
         return found.outcomes[0].result.text if isinstance(found, ToolMessage) else [tool_call("wipe")]
 
     async with Backend(url) as backend, working(backend, agent_at(backend, answer, tools=[wipe], confirm="always")):
-        record = await (await agent_at(backend).submit("x"))
+        record = await (await agent_at(backend).submit("x", attended=False))
     assert (record.status, "nobody" in record.text) == ("completed", True)
 
 

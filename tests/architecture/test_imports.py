@@ -65,6 +65,7 @@ import builtins, importlib
 
 # What the libraries below do at their own import is not ours to answer for, so they are loaded before.
 import asyncio, anyio, mcp, mcp.client, pydantic, rich.console, shellingham
+import agents, langgraph.prebuilt, pydantic_ai
 
 real, half = builtins.__import__, []
 

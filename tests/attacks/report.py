@@ -96,11 +96,13 @@ def marks(name: str) -> tuple[str, str]:
 def table(name: str, cells: Cells, versions: Mapping[str, str]) -> str:
     """Return a table of the page."""
     ours = ["Toolweave, without any setting", 'with `"pins": "block"`'] if name == "servers" else ["Toolweave"]
-    heads = ["attack", *ours, *(f"{PACKAGES[peer][0]} {versions[peer]}" for peer in PEERS)]
+    others = [f"{PACKAGES[peer][0]} {versions[peer]}" for peer in PEERS]
+    heads = ["attack", *ours, "through a gateway", *others]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for row in ROWS[name]:
         said = [row.ours, row.pinned] if isinstance(row, servers.ServerAttack) else [row.ours]
-        lines.append(f"| {' | '.join([row.attack, *said, *(cells[row.attack][peer] for peer in PEERS)])} |")
+        played = [cells[row.attack][peer] for peer in (OWN[1], *PEERS)]
+        lines.append(f"| {' | '.join([row.attack, *said, *played])} |")
     return "\n".join(lines) + "\n"
 
 

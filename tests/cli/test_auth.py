@@ -150,6 +150,10 @@ async def test_nobody_who_signs_in_in_time_is_an_error(folder: Path) -> None:
     ("entry", "why"),
     [
         ({"command": "true"}, "is a program; signing in is for servers that have a URL"),
+        (
+            {"url": "http://127.0.0.1:1/mcp", "auth": {"type": "oauth", "identity": "caller"}},
+            "is called as each caller of a gateway",
+        ),
         ({"url": "http://127.0.0.1:1/mcp", "auth": "0123456789"}, "gives its credentials by `auth` of type 'bearer'"),
         ({"url": "nonsense"}, "nonsense"),
     ],

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli import odd_server
 from tests.cli.command import Done, toolweave, write_config
 from tests.servers.fixtures import echo_command, fault_command
 
@@ -154,10 +155,34 @@ def test_structured_content_alone_is_printed_as_json(cli: Cli, config: Path) -> 
     assert json.loads(done.out)["rows"][0] == {"id": 1, "name": "one"}
 
 
+def readers(*named: tuple[str, str]) -> list[str]:
+    """The command of a server whose one tool answers with texts, each for one reader."""
+    blocks = [{"type": "text", "text": text, "annotations": {"audience": [reader]}} for text, reader in named]
+    tool = {"name": "report", "inputSchema": {"type": "object"}}
+    script = {"tools": [tool], "calls": {"report": {"content": blocks}}}
+    return [sys.executable, odd_server.__file__, json.dumps(script)]
+
+
+def test_a_person_reads_what_is_for_people_and_is_told_that_there_is_more(cli: Cli, folder: Path) -> None:
+    both = write_config(folder, {"odd": readers(("raw figures", "assistant"), ("a table", "user"))})
+    done = cli("call", "--config", both, "odd_report")
+    assert (done.code, done.out) == (0, "a table\n")
+    assert "1 part of the result for the model alone: --json shows all" in done.err
+    assert "raw figures" in cli("call", "--config", both, "odd_report", "--json").out
+
+
+def test_a_result_for_the_model_alone_is_no_empty_answer(cli: Cli, folder: Path) -> None:
+    config = write_config(folder, {"odd": readers(("one", "assistant"), ("two", "assistant"))})
+    done = cli("call", "--config", config, "odd_report")
+    assert (done.code, done.out.strip()) == (0, "")
+    assert "2 parts of the result for the model alone" in done.err
+
+
 def test_what_is_no_text_is_shown_as_a_note_and_saved_on_request(cli: Cli, config: Path, folder: Path) -> None:
     done = cli("call", "--config", config, "echo_mixed", "--save", folder / "new" / "saved")
 
-    assert "[image: image/png, 70 B]" in done.out
+    assert f"mixed-1.png (file://{folder / 'new' / 'saved' / 'mixed-1.png'})" in done.out
+    assert "[image: image/png, 70 B]" in cli("call", "--config", config, "echo_mixed").out
     saved = {path.name: path.read_bytes() for path in (folder / "new" / "saved").iterdir()}
     assert saved.keys() == {"mixed-1.png", "mixed-1.wav"}
     assert saved["mixed-1.png"].startswith(PNG)

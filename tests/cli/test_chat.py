@@ -13,6 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from tests.cli import odd_server
 from tests.cli.command import COMMAND, Done, on_terminal, toolweave, write_config
 from tests.cli.tmux import Tmux, open_tmux
 from tests.models.fake_openai import KEY, call, chat_turn, fake_openai, said
@@ -48,6 +49,19 @@ def test_one_message_is_answered_on_standard_output_and_calls_are_told_beside_it
     assert done.code == 0
     assert json.loads(done.out) == {"sum": 42}
     assert '✓ numbers_add {"values": [40, 2]}' in done.err
+
+
+def test_what_a_result_has_for_the_user_alone_is_shown_beside_the_call(folder: Path) -> None:
+    block = {"type": "text", "text": "\x1b]0;x\x07a fine table", "annotations": {"audience": ["user"]}}
+    tool = {"name": "report", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+    script = {"tools": [tool], "calls": {"report": {"content": [block, {"type": "text", "text": "ok"}]}}}
+    write_config(folder, {"odd": [sys.executable, odd_server.__file__, json.dumps(script)]})
+
+    done = toolweave(*OFFLINE, "-m", "/call odd_report {}", cwd=folder)
+
+    assert (done.code, done.out) == (0, "ok\n")
+    assert "a fine table" in done.err
+    assert "\x1b]" not in done.err
 
 
 def test_what_is_piped_in_is_one_message(folder: Path, config: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.cli.command import Done, toolweave, write_config
+from tests.cli.command import COMMAND, Done, on_terminal, toolweave, write_config
 from tests.cli.conftest import Cli
-from tests.gateway.running import gateway, upstream, write_gateway_config
+from tests.gateway.running import gateway, spoken, until, upstream, write_gateway_config
 from toolweave import connect_mcp
 
 pytestmark = pytest.mark.anyio
@@ -85,11 +86,31 @@ def test_a_gateway_that_is_not_ready_shows_in_the_exit_code(folder: Path) -> Non
         assert "no such command" in done.out or "not found" in done.out or "failed" in done.out
 
 
+def test_a_terminal_shows_a_link_to_the_console_and_a_log_does_not(folder: Path) -> None:
+    config = write_config(folder, {"numbers": NUMBERS})
+    words = ("gateway", "--config", config, "--http", "127.0.0.1:0", "--drain", "0")
+    told = folder / "told"
+    with on_terminal(*words, cwd=folder) as terminal:
+        shown = terminal.wait_for(r"console: http://\S+/ui/\?token=[\w-]{43}\s")
+        found = re.search(r"console: (http://[^/]+)(\S+)", shown)
+        assert found is not None
+        assert "set-cookie" in spoken(found[1], "GET", found[2]).headers
+
+    logged = ("/bin/sh", "-c", f"exec \"$@\" 2>'{told}'", "sh", *COMMAND)
+    told.touch()
+    with on_terminal(*words, cwd=folder, program=logged):
+        until(lambda: "makes a link that signs in" in told.read_text(), "the line about the console")
+        assert "token=" not in told.read_text()
+
+
 @pytest.mark.parametrize(
     "words, message",
     [
         (["--http", "8000"], "a config is expected"),
         (["--config", "c.json", "--metrics"], "--metrics goes with --http"),
+        (["--config", "c.json", "--ui"], "--ui goes with --http"),
+        (["--config", "c.json", "--http", "0", "--ui", "--no-ui"], "contradict each other"),
+        (["--config", "c.json", "--http", "0", "--ui", "--workers", "2"], "does not go with --workers"),
         (["--config", "c.json", "--json"], "standard output carries the protocol"),
         (["--config", "c.json", "--http", "here:there"], "expected a port or HOST:PORT"),
         (["--config", "missing.json", "--http", "0"], "there is no such file"),

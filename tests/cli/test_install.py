@@ -304,3 +304,41 @@ def test_a_new_name_is_another_entry(cli: Cli, code: Path, home: Path) -> None:
 
     assert list(_entry(path)["mcpServers"]) == ["notes", "mine"]
     assert Path(_entry(path)["mcpServers"]["mine"]["args"][-1].removesuffix(":tools")).is_absolute()
+
+
+@linux
+@pytest.mark.anyio
+@pytest.mark.parametrize("editor", EDITORS)
+async def test_a_gateway_is_started_by_an_editor_and_takes_the_place_of_what_served_the_config_before(
+    cli: Cli, folder: Path, home: Path, editor: str
+) -> None:
+    config = write_config(folder, {"demo": [sys.executable, "-m", "toolweave.cli.demo.notes"]})
+    assert cli("serve", "--config", "mcp.json", "--name", "all", "--install", editor).code == 0
+    done = cli("gateway", "--config", "mcp.json", "--server", "demo", "--name", "all", "--install", editor, "--json")
+
+    assert (done.code, done.json["changed"], done.json["name"]) == (0, True, "all")
+    (entry,) = load_config(placed(home, editor)).servers.values()
+    assert entry.args[3:] == ("gateway", "run", "--config", str(config), "--server", "demo", "--name", "all")
+    with anyio.fail_after(BOUND):
+        async with connect_mcp(entry.replace(cwd="/", env={**entry.env, "PATH": "/usr/bin:/bin"})) as connection:
+            assert "demo_read_note" in (await connection.list_tools()).names
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--config", "mcp.json", "--http", "0", "--install", "cursor"], "--http does not go with it"),
+        (["--config", "mcp.json", "--print"], "--print goes with --install"),
+        (["--config", "absent.json", "--install", "cursor"], "absent.json"),
+    ],
+)
+def test_a_gateway_that_an_editor_cannot_start_is_not_installed(
+    cli: Cli, folder: Path, home: Path, words: list[str], said: str
+) -> None:
+    write_config(folder, {"demo": [sys.executable, "-m", "toolweave.cli.demo.notes"]})
+
+    done = cli("gateway", *words)
+
+    assert done.code == 2
+    assert said in done.err
+    assert not (home / PLACES["cursor"][0]).exists()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolweave.cli._exit_codes import CommandError
-from toolweave.cli._serve.editor_config import read_object, with_member
+from toolweave.cli._serve.editor_config import read_object, with_item, with_member
 
 PATH = ("mcpServers", "mine")
 ENTRY = {"command": "py", "args": ["-m"]}
@@ -131,3 +131,33 @@ def test_a_broken_file_is_refused_with_the_place(text: str, says: str) -> None:
 
 def test_an_empty_file_says_nothing_and_is_no_error() -> None:
     assert read_object("", "f") == {}
+
+
+ITEM = {"id": "mine", "type": "x"}
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ('{"inputs": []}', [ITEM]),
+        ("{}", [ITEM]),
+        ("", [ITEM]),
+        ('{\n  "inputs": [\n    {"id": "a"} // keep\n  ]\n}\n', [{"id": "a"}, ITEM]),
+        ('{\r\n\t"inputs": [{"id": "a"},]\r\n}\r\n', [{"id": "a"}, ITEM]),
+        ('{"inputs": [5, {"id": "mine"}, {"id": "b"}]}', [5, {"id": "b"}, ITEM]),
+        ('{"inputs": [{"id": "mine", "type": "x"}, 1]}', [ITEM, 1]),
+    ],
+    ids=range(7),
+)
+def test_an_item_is_added_to_a_list_or_replaces_that_of_its_id(before: str, after: list[Any]) -> None:
+    text = with_item(before, "inputs", ITEM, "f")
+
+    assert read_object(text, "f")["inputs"] == after
+    assert ("// keep" in text) == ("// keep" in before)
+    assert ("\r\n" in text) == ("\r\n" in before)
+    assert with_item(text, "inputs", ITEM, "f") == text
+
+
+def test_a_list_that_is_none_is_refused() -> None:
+    with pytest.raises(CommandError, match="'inputs' is no list"):
+        with_item('{"inputs": {}}', "inputs", ITEM, "f")

@@ -33,7 +33,10 @@ from toolweave.errors import (
 
 Cli = Callable[..., Done]
 
-VERBS = ["tools", "call", "resources", "prompts", "status", "doctor", "chat", "serve", "worker", "init", "add", "demo"]
+VERBS = [
+    *("tools", "call", "resources", "prompts", "status", "doctor", "chat", "serve", "worker", "init", "add", "demo"),
+    *("search", "install", "explain"),
+]
 
 
 def test_help_names_every_verb_in_full(cli: Cli) -> None:
@@ -212,7 +215,7 @@ def test_each_shell_gets_words_as_its_script_reads_them(shell: str, folder: Path
         ("toolweave ru", ["runs"]),
         ("toolweave runs s", ["spawn", "show"]),
         ("toolweave runs list --st", ["--status", "--store"]),
-        ("toolweave runs list --status ", ["all", "active", "interrupted"]),
+        ("toolweave runs list --status ", ["all", "active", "interrupted", "waiting"]),
         ("toolweave runs list --status=act", ["active"]),
         ("toolweave runs list --status = act", ["active"]),
         ("toolweave runs gone --st", []),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 from toolweave.cli._exit_codes import CommandError, ExitCode
-from toolweave.cli._files import save_blobs
 from toolweave.cli._hints import hint_for
 from toolweave.cli._progress import call_progress
 from toolweave.cli._render.views import seconds_text
@@ -20,12 +18,7 @@ from toolweave.cli._runner import run
 from toolweave.cli.main import main
 from toolweave.errors import AuthRequiredError, ConfigError, ConnectError, ProtocolError, RequestTimeoutError
 from toolweave.tools import (
-    AudioContent,
-    ContentBlock,
-    EmbeddedResource,
-    ImageContent,
     Progress,
-    TextContent,
 )
 
 OLD_SDK = "ImportError: cannot import name 'FastMCP' from 'mcp.server'"
@@ -53,36 +46,6 @@ def test_advice_says_what_to_do_where_the_message_leaves_it_open(
     advice = hint_for(error, program=program)
 
     assert advice == expected if expected is None else expected in (advice or "")
-
-
-def test_saved_files_are_named_by_us_and_typed_by_a_short_list(tmp_path: Path) -> None:
-    data = base64.b64encode(b"bytes").decode()
-    blocks: list[ContentBlock] = [
-        ImageContent(data=data, mime_type="image/PNG; charset=x"),
-        ImageContent(data=data, mime_type="application/x-sh"),
-        AudioContent(data=data, mime_type="audio/mpeg"),
-        EmbeddedResource(uri="file:///../../etc/passwd", mime_type="application/pdf", blob=data),
-        EmbeddedResource(uri="u", text="printed, not saved"),
-        ImageContent(data="no base64!", mime_type="image/png"),
-        TextContent(text="x"),
-    ]
-
-    saved = [path for _, path in save_blobs(blocks, tmp_path, stem="../../evil name")]
-
-    assert [path.name if path else None for path in saved] == [
-        "evil-name-1.png",
-        "evil-name-1.bin",
-        "evil-name-1.mp3",
-        "evil-name-1.pdf",
-        None,
-    ]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in saved if path)
-
-
-def test_a_name_without_a_usable_character_still_makes_a_file(tmp_path: Path) -> None:
-    block = ImageContent(data="eA==", mime_type="image/png")
-
-    assert [path for _, path in save_blobs([block], tmp_path, stem="日本")] == [tmp_path / "result-1.png"]
 
 
 def test_a_group_of_one_error_is_raised_as_that_error() -> None:

@@ -17,7 +17,7 @@ from tests.cli.command import Done, toolweave, write_config
 from tests.servers.fixtures import echo_command
 from toolweave import Agent
 from toolweave.jobs import Backend
-from toolweave.models import ScriptedModel
+from toolweave.models import ScriptedModel, tool_call
 from toolweave.state import SqliteStore
 
 Cli = Callable[..., Done]
@@ -104,6 +104,45 @@ def test_nobody_is_asked_about_the_calls_of_a_spawned_run(numbers: Path) -> None
     run = shown(refused, until=lambda run: run["status"] in ENDS)
     assert run["status"] == "completed"
     assert "there is nobody here who could be asked" in run["text"]
+
+
+async def waiting_run(store: Path) -> str:
+    """Leave a run in a store that waits with two calls; return its id."""
+
+    def delete(name: str) -> str:
+        """Delete a file."""
+        return name
+
+    calls = [tool_call("delete", {"name": "x" * 300}, id="call_1"), tool_call("delete", {"name": "y"}, id="call_2")]
+    async with SqliteStore(store) as opened:
+        agent = Agent(ScriptedModel([calls]), name="desk", tools=[delete], confirm="always", store=opened)
+        return (await agent.send("delete", attended="later")).run_id
+
+
+def test_a_run_that_waits_is_listed_shown_whole_and_answered(folder: Path) -> None:
+    store = folder / "store.db"
+    run_id = anyio.run(waiting_run, store)
+    at = ("--store", store)
+
+    listed = toolweave("runs", "list", "--status", "waiting", *at)
+    told = toolweave("runs", "show", run_id[:8], *at)
+    first = toolweave("runs", "approve", run_id[:8], "call_1", *at)
+    again = toolweave("runs", "approve", run_id[:8], "call_1", "--json", *at)
+    other = toolweave("runs", "deny", run_id[:8], "call_1", *at)
+    none = toolweave("runs", "approve", run_id[:8], "call_9", *at)
+    last = toolweave("runs", "deny", run_id[:8], "call_2", "--reason", "not y", *at)
+
+    assert run_id[:8] in listed.out
+    assert f'waits for a yes: delete {{"name": "{"x" * 300}"}}' in told.err
+    assert f"toolweave runs approve {run_id[:8]} call_1" in told.err
+    assert (first.code, first.err) == (0, f"{run_id} waits for answers to other calls\n")
+    assert (again.code, again.json) == (0, {"run_id": run_id, "goes_on": False})
+    assert (other.code, "has an answer to call 'call_1' already: it was approved" in other.err) == (1, True)
+    assert (none.code, "has no call 'call_9' that waits; those that do: call_2" in none.err) == (1, True)
+    assert (last.code, last.err) == (0, f"{run_id} goes on when its program resumes it: it has no workers\n")
+    assert toolweave("runs", "show", run_id, "--json", *at).json["waiting"] == []
+    both = toolweave("runs", "approve", run_id, "call_1", *at, "--backend", "redis://127.0.0.1:1/0")
+    assert (both.code, "exclude each other" in both.err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,24 @@ async def test_a_gateway_of_a_file_is_served_like_any_server(folder: Path) -> No
 
 
 @pytest.mark.requirement("R85", "C22")
+@pytest.mark.parametrize("target", [True, False])
+async def test_the_skills_of_folders_are_served_beside_tools_or_alone(folder: Path, code: Path, target: bool) -> None:
+    for name in ("one", "two"):
+        skill = folder / f"{name}-skills" / name
+        skill.mkdir(parents=True)
+        (skill / "SKILL.md").write_text(f"---\nname: {name}\ndescription: The {name}.\n---\nDo {name}.\n")
+    words = ["--skills", folder / "one-skills", "--skills", folder / "two-skills"]
+    with anyio.fail_after(BOUND):
+        async with connect_mcp(serve_entry(*([f"{code}:plain"] if target else []), *words), name="s") as connection:
+            skills = await connection.list_skills()
+            loaded = [(await connection.load_skill(one)).instructions for one in skills]
+            tools = (await connection.list_tools()).names
+
+    assert loaded == ["Do one.\n", "Do two.\n"]
+    assert tools == (("plain",) if target else ())
+    assert connection.server_info["name"] == ("plain" if target else "one-skills")
+
+
 async def test_an_agent_is_served_as_a_tool_beside_functions(code: Path) -> None:
     with anyio.fail_after(BOUND):
         async with connect_mcp(serve_entry(f"{code}:both"), name="s") as connection:
@@ -268,6 +286,10 @@ def test_what_cannot_be_served_is_exit_code_2_with_the_reason(code: Path, target
         [],
         ["x.py", "--config", "mcp.json"],
         ["x.py", "--server", "a"],
+        ["--skills", "none"],
+        ["things.py:several", "--skills", "."],
+        ["x.py", "--skills", "skills", "--reload"],
+        ["--config", "empty.json", "--skills", "skills"],
         ["x.py", "--stateless"],
         ["x.py", "--token-env", "X"],
         ["x.py", "--state-keys-env", "X"],

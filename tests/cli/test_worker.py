@@ -42,7 +42,7 @@ def spawned(message: str, url: str, *more: object) -> str:
 
 
 def done_of(run: dict[str, Any]) -> bool:
-    return run["status"] not in ("pending", "running", "interrupted")
+    return run["status"] not in ("pending", "running", "waiting", "interrupted")
 
 
 def effects(folder: Path) -> list[str]:
@@ -111,16 +111,25 @@ async def test_a_served_task_is_done_by_a_worker(folder: Path, redis_url: str) -
         assert working.wait_for("ended")["topic"] == "tasks:people"
 
 
-def test_nobody_is_asked_about_the_calls_of_a_worker(folder: Path, redis_url: str) -> None:
+def test_a_run_that_needs_a_yes_waits_for_it_while_its_worker_works_on(folder: Path, redis_url: str) -> None:
     write_config(folder, {"numbers": [sys.executable, "-m", "toolweave.cli.demo.numbers"]})
+    env = {"TOOLWEAVE_BACKEND": redis_url}
+    add = '/call numbers_add {"values": [40, 2]}'
 
-    with worker("--model", "command", "--confirm", "always", "--backend", redis_url, cwd=folder) as working:
+    with worker("--model", "command", "--confirm", "always", "--concurrency", "1", cwd=folder, env=env) as working:
         working.wait_for("started")
-        run_id = toolweave("runs", "spawn", '/call numbers_add {"values": [1]}', "--backend", redis_url).out.strip()
+        first, second = [toolweave("runs", "spawn", add, env=env).out.strip() for _ in range(2)]
+        working.wait_for("waiting")
+        working.wait_for("waiting")
+        for run_id, answer in ((first, "approve"), (second, "deny")):
+            [call] = toolweave("runs", "show", run_id, "--json", env=env).json["waiting"]
+            done = toolweave("runs", answer, run_id[:8], call["call_id"], "--json", env=env)
+            assert (done.code, done.json) == (0, {"run_id": run_id, "goes_on": True})
+        working.wait_for("completed")
         working.wait_for("completed")
 
-    run = toolweave("runs", "show", run_id, "--store", redis_url, "--json").json
-    assert "there is nobody here who could be asked" in run["text"]
+    assert json.loads(toolweave("runs", "show", first, env=env).out) == {"sum": 42}
+    assert "was not allowed" in toolweave("runs", "show", second, env=env).out
 
 
 def test_a_run_whose_worker_is_killed_goes_on_in_another_and_repeats_no_step(folder: Path, redis_url: str) -> None:

@@ -20,6 +20,7 @@ from headless import HeadlessUserAgent  # beside this file: the suite starts it 
 
 from toolweave import AuthRequiredError, Callbacks, McpConnection, connect_mcp
 from toolweave.connect import ElicitationRequest, ElicitationResult, SamplingRequest, SamplingResult
+from toolweave.errors import SkillError
 from toolweave.oauth import MemoryTokenStore, OAuth
 
 __all__ = ["SCENARIOS", "main"]
@@ -66,9 +67,6 @@ def scenario(*names: str) -> Callable[[Scenario], Scenario]:
 
 
 @scenario("initialize", "request-metadata", "json-schema-ref-no-deref")
-# The skills extension (SEP-2640) is not offered: the suite sees that nothing of it is asked for, and skips its checks.
-@scenario("sep-2640-client-no-prefetch", "sep-2640-client-verify-digest", "sep-2640-client-verify-size")
-@scenario("sep-2640-client-verify-frontmatter")
 async def connect_and_list(task: Task) -> None:
     """Connect and list the tools."""
     async with task.connect() as server:
@@ -153,6 +151,29 @@ async def send_the_schema_back(task: Task) -> None:
     async with task.connect() as server:
         tools = await server.list_tools()
         await call(server, "json_schema_echo", {"schema": tools["json_schema_2020_12_tool"].input_schema})
+
+
+# Skills
+
+
+@scenario("sep-2640-client-no-prefetch")
+async def look_at_skills(task: Task) -> None:
+    """List the skills, and load none."""
+    async with task.connect() as server:
+        expect(len(await server.list_skills()) == 1, "there is one skill")
+
+
+@scenario("sep-2640-client-verify-digest", "sep-2640-client-verify-size", "sep-2640-client-verify-frontmatter")
+async def refuse_what_was_changed(task: Task) -> None:
+    """Load a skill whose content is not what its entry says, and all its files if that is possible."""
+    async with task.connect() as server:
+        (skill,) = await server.list_skills()
+        try:
+            loaded = await server.load_skill(skill)
+        except SkillError:
+            return
+        for path in loaded.files:
+            await loaded.read(path)
 
 
 # Authorization

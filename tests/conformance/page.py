@@ -20,8 +20,7 @@ scenario passes when the suite finds no failure and no warning and at least one 
 `tests/conformance/client.py` and `tests/conformance/server.py`; both use public names only. Rewritten by
 `scripts/conformance --write`; continuous integration runs every row, the client's with every engine.
 
-- `skipped`: the scenario is about an extension that is not offered (skills), or the suite itself has no checks in it
-  yet (`tasks-status-notifications`).
+- `skipped`: the suite itself has no checks in the scenario yet (`tasks-status-notifications`).
 - Scenarios about authorization (`auth/`) sign in without a person: a user agent that follows the authorization URL.
 - One scenario must fail: in `2025-03-26-oauth-metadata-backcompat` of 0.1.16 the metadata name another issuer than the
   one they were asked of, which RFC 8414 says to refuse. The newer version has that mended, and passes.

@@ -10,6 +10,7 @@ import argparse
 import base64
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import anyio
@@ -17,7 +18,7 @@ from pydantic import Field
 from server_questions import ASKING, TASKS, form, told
 
 from toolweave import CallContext, ToolError, create_mcp_server
-from toolweave.serve import MemoryEventStore
+from toolweave.serve import MemoryEventStore, skills
 from toolweave.tools import AudioContent, EmbeddedResource, ImageContent, TextContent
 
 __all__ = ["main", "server"]
@@ -39,9 +40,16 @@ server = create_mcp_server(
     name="conformance",
     version="1.0.0",
     instructions="Offers what the official conformance suite asks for.",
+    resources=[skills(Path(__file__).parent / "skills")],
     tasks=TASKS,
     logging=True,
 )
+
+
+@server.skill
+def daily_words() -> str:
+    """Says what was counted today."""
+    return "Nothing was counted yet."
 
 
 # Content

@@ -176,9 +176,6 @@ def test_only_the_scenario_that_is_wrong_itself_fails() -> None:
 
 def test_only_what_is_no_part_of_the_protocol_is_skipped() -> None:
     assert {each.name for each in SERVER if required(each) == "skipped"} == {
-        "sep-2640-skills-directory",
-        "sep-2640-skills-enumeration",
-        "sep-2640-skills-manifest",
         "tasks-status-notifications",  # the suite's own: it has no checks in it yet
     }
 

@@ -142,7 +142,8 @@ async def test_twenty_thousand_changes_before_an_answer_make_no_tasks_and_two_li
 
     def hear(note: Any) -> None:
         heard.append(note)
-        tasks.add(len(asyncio.all_tasks()))
+        if len(heard) % 100 == 0:  # counting takes longer than what is counted
+            tasks.add(len(asyncio.all_tasks()))
 
     def storm(_message: Json) -> Json:
         for _ in range(20_000):
@@ -150,7 +151,7 @@ async def test_twenty_thousand_changes_before_an_answer_make_no_tasks_and_two_li
         return {"result": {}}
 
     offer.special["ping"] = storm
-    async with connected(offer.server, 60) as connection:
+    async with connected({"server": offer.server, "timeout": {"read": 110}}, 120) as connection:
         connection.on("notification", hear)
         offer.tools("a", "b")
         await connection.ping()

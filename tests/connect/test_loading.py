@@ -33,7 +33,7 @@ async def main():
             print("left")
         except OSError:
             print("none left")
-        first = await tools["echo"].execute({"text": "first"})
+        first = await tools["echo"].execute({"text": ["not", "plain"]})  # has to be checked
         print(first.error.retryable, first.text)
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
         print((await tools["echo"].execute({"text": "again"})).text)

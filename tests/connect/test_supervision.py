@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -55,7 +54,7 @@ async def supervised(
     target: Any, clock: FakeClock, **options: Any
 ) -> AsyncGenerator[tuple[McpConnection, list[StateChanged]], None]:
     """Yield a connection on this clock that is not begun yet, and the list of its changes of state."""
-    config = replace(server_config(target, name="fickle"), **options)
+    config = server_config(target, name="fickle").replace(**options)
     connection = McpConnection(config, lazy=True, clock=clock)
     changes: list[StateChanged] = []
     connection.on("state", changes.append)

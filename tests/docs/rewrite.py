@@ -1,15 +1,22 @@
-"""Brings the documentation up to date: docs/cli.md, and every block that names its source. `scripts/docs` runs it."""
+"""Brings the documentation up to date; `scripts/docs` runs it.
+
+These are docs/cli.md, every block that names its source, the parts of pages that are made of the code, and the chart of
+the figures in docs/performance.md.
+"""
 
 from __future__ import annotations
 
+from benchmarks.bars import redraw
 from tests.docs.cli_reference import PAGE, reference
+from tests.docs.generated import generated
 from tests.docs.pages import filled, pages
 
 __all__: list[str] = []
 
 if __name__ == "__main__":
+    redraw()
     PAGE.write_text(reference(), encoding="utf-8")
     for page in pages():
         text = page.read_text(encoding="utf-8")
-        if (new := filled(text)) != text:
+        if (new := generated(filled(text))) != text:
             page.write_text(new, encoding="utf-8")

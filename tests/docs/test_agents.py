@@ -45,7 +45,7 @@ def test_every_event_of_a_run_is_in_the_table() -> None:
 def test_every_reason_for_which_a_run_ends_is_in_the_table() -> None:
     assert sorted(named("docs/agents.md", "How a run ends")) == sorted(get_args(StopReason))
     assert {row[1] for row in rows("docs/agents.md", "How a run ends")} == {
-        *("completed", "stopped", "cancelled", "failed")
+        *("completed", "stopped", "cancelled", "failed", "waiting")
     }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from benchmarks.bars import CHART, chart
 from tests.docs.drawing import Screen, masked, picture, recording
 from tests.docs.pages import CHECKOUT, pages
 from tests.docs.pictures import IMAGES, pictures
@@ -26,11 +27,26 @@ def readable(svg: str) -> str:
 @pytest.mark.slow
 def test_the_pictures_show_what_the_terminal_shows() -> None:
     taken: Mapping[str, str] = anyio.run(pictures)
-    kept = {path.name: path.read_text(encoding="utf-8") for path in IMAGES.glob("*.svg")}
+    kept = {path.name: path.read_text(encoding="utf-8") for path in IMAGES.glob("*.svg") if path != CHART}
 
     assert taken.keys() == kept.keys(), "run scripts/pictures"
     for name, svg in taken.items():
         assert readable(svg) == readable(kept[name]), f"run scripts/pictures: {name} is out of date"
+
+
+def test_the_chart_shows_the_figures_of_the_page() -> None:
+    page = (CHECKOUT / "docs" / "performance.md").read_text(encoding="utf-8")
+    drawn = chart(page)
+
+    assert CHART.read_text(encoding="utf-8") == drawn, "run scripts/docs"
+    alt = next(
+        match["alt"]
+        for match in SHOWN.finditer((CHECKOUT / "README.md").read_text("utf-8"))
+        if CHART.name in match["path"]
+    )
+    assert re.findall(r"\d+\.\d", alt) == re.findall(r">(\d+\.\d)<", drawn), (
+        "the words for the chart in README.md say others"
+    )
 
 
 def test_pictures_are_small_and_ask_no_host_for_anything() -> None:
@@ -44,7 +60,8 @@ def test_pictures_are_small_and_ask_no_host_for_anything() -> None:
 
 
 def test_pictures_of_pages_are_small_and_a_test_takes_them() -> None:
-    source = (CHECKOUT / "tests" / "browser" / "test_sign_in.py").read_text(encoding="utf-8")
+    tests = (CHECKOUT / "tests" / "browser").glob("test_*.py")
+    source = "".join(one.read_text(encoding="utf-8") for one in tests)
     for path in IMAGES.glob("*.png"):
         assert path.stat().st_size < MOST_BYTES
         assert path.read_bytes().startswith(b"\x89PNG")

@@ -52,6 +52,15 @@ def test_definitions_are_what_the_sdk_takes_under_names_that_the_api_takes() -> 
     assert definitions[0]["input_schema"] == registry().snapshot()[0].input_schema
 
 
+def test_strict_tools_are_those_whose_schemas_structured_outputs_can_express() -> None:
+    anything = spec("anything", input_schema={"type": "object", "properties": {"x": {}}})
+    definitions = AnthropicTools([registry(), Scripted([anything])], strict=True).definitions()
+
+    strict = {one["name"]: one.get("strict", False) for one in definitions}
+    assert (strict["add"], strict["anything"]) == (True, False)
+    assert [TOOL.validate_python(one) for one in definitions] == definitions
+
+
 def test_a_tool_with_a_parameter_that_the_api_refuses_is_left_out_with_its_reason() -> None:
     bad = spec("bad", input_schema={"type": "object", "properties": {"a b": {"type": "string"}}})
     tools = AnthropicTools(Scripted([spec("good"), bad]))

@@ -18,9 +18,9 @@ from langgraph.prebuilt import ToolNode
 from tests.export.offers import PNG, Rendezvous, registry
 from tests.servers.fixtures import echo_command
 from tests.tools.doubles import Scripted, spec
-from toolweave import ToolRegistry, Toolset, connect_mcp, tool
+from toolweave import CallContext, ToolRegistry, Toolset, connect_mcp, tool
 from toolweave.errors import ToolExecutionError
-from toolweave.export import langchain_tools
+from toolweave.export import calling, langchain_tools
 
 pytestmark = pytest.mark.anyio
 
@@ -169,3 +169,22 @@ async def test_an_export_neither_opens_nor_closes_what_it_borrowed() -> None:
     await langchain_tools(inner)[0].ainvoke({})
 
     assert inner.open == 0
+
+
+async def test_tools_have_the_context_of_whoever_runs_the_agent_in_threads_too() -> None:
+    seen = list[Any]()
+
+    @tool
+    async def act(context: CallContext) -> str:
+        """Act."""
+        await context.progress(1, 2)
+        return f"{context.state['tenant']} {context.meta['trace']} {context.timeout:g}"
+
+    (exported,) = langchain_tools(ToolRegistry([act]))
+    outer = CallContext(state={"tenant": "acme"}, meta={"trace": "t", "kept": 1}, timeout=5)
+    with calling(outer), calling(CallContext(meta={"trace": "u"}, on_progress=seen.append)):
+        awaited = await exported.ainvoke({})
+        blocking = await anyio.to_thread.run_sync(lambda: exported.invoke({}))
+
+    assert [awaited, blocking] == ["acme u 5"] * 2
+    assert [(one.progress, one.total) for one in seen] == [(1, 2)] * 2

@@ -13,6 +13,7 @@ from openai.types.chat import (
     ChatCompletionFunctionToolParam,
     ChatCompletionMessage,
     ChatCompletionToolMessageParam,
+    ChatCompletionUserMessageParam,
 )
 from openai.types.chat.chat_completion import Choice
 from openai.types.responses import FunctionToolParam, Response, ResponseFunctionToolCall
@@ -173,6 +174,19 @@ async def test_an_image_goes_to_the_responses_api_and_is_a_note_for_the_chat_api
     assert OUTPUT.validate_python(output)
     assert answer == {"role": "tool", "tool_call_id": "c1", "content": "here it is\n[image: image/jpeg, 69 B]"}
     assert MESSAGE.validate_python(answer) == answer
+
+
+async def test_a_model_that_sees_gets_the_images_of_the_chat_api_in_a_users_message() -> None:
+    tools = OpenAIChatTools(registry(), images=True)
+    text, picture, user = await tools.dispatch(message(("c1", "whoami", "{}"), ("c2", "picture", "{}")))
+
+    assert (text["role"], picture["role"], user["role"]) == ("tool", "tool", "user")
+    assert user.get("content") == [
+        {"type": "text", "text": "From the result of tool 'picture':"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
+    ]
+    assert TypeAdapter[Any](ChatCompletionUserMessageParam).validate_python(user)
+    assert [one["role"] for one in await tools.dispatch(message(("c1", "whoami", "{}")))] == ["tool"]
 
 
 async def test_a_whole_response_is_taken_and_what_is_no_call_is_left_alone() -> None:

@@ -25,12 +25,18 @@ __all__ = ["Outcomes", "as_page", "introduction", "kinds", "main", "totals"]
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 PAGE = CHECKOUT / "docs" / "reliability.md"
-CLIENTS = ("toolweave", "defaults", "sdk", "fastmcp")
-OURS = 2
+CLIENTS = ("toolweave", "defaults", "gateway", "sdk", "fastmcp")
+OURS = 3
 """How many of them are ours."""
 PATIENCE = 10.0
 """Seconds that whoever plays with default settings waits for a step."""
-TITLES = {"toolweave": "Toolweave", "defaults": "Toolweave, default settings", "sdk": "MCP SDK", "fastmcp": "FastMCP"}
+TITLES = {
+    "toolweave": "Toolweave",
+    "defaults": "Toolweave, default settings",
+    "gateway": "Toolweave, through a gateway",
+    "sdk": "MCP SDK",
+    "fastmcp": "FastMCP",
+}
 
 Outcomes = dict[str, dict[tuple[str, Combo], list[str]]]
 """Client -> (row, combination) -> what was wrong."""
@@ -190,6 +196,12 @@ def as_page(outcomes: Outcomes, versions: dict[str, str]) -> str:
             f'"{TITLES["defaults"]}" has no bound of the row and no other setting; what takes longer than',
             f"{PATIENCE:g} s there counts as a hang, though the default bound of a call is longer on purpose.",
         ]
+    if "gateway" in outcomes:
+        lines += [
+            "",
+            f'"{TITLES["gateway"]}" has a gateway between, whose servers have the bounds of the row and no other',
+            "setting. Both run in one process.",
+        ]
     heads = [
         *(combo.replace("-", ", ").replace("http", "HTTP") for combo in COMBOS),
         *(TITLES[one] for one in outcomes if one != "toolweave"),
@@ -268,8 +280,8 @@ def main() -> None:
         for client in clients:
             task = progress.add_task(TITLES[client], total=count)
             outcomes[client] = played(client, pythons[client], options.jobs, lambda task=task: progress.advance(task))
-    packages = {"toolweave": "toolweave", "defaults": "toolweave", "sdk": "mcp", "fastmcp": "fastmcp"}
-    versions = {client: version(pythons[client], packages[client]) for client in clients}
+    packages = {"sdk": "mcp", "fastmcp": "fastmcp"}
+    versions = {client: version(pythons[client], packages.get(client, "toolweave")) for client in clients}
     if options.json:
         rows = [
             {"client": client, "row": row, "combo": combo, "problems": said}
@@ -282,7 +294,7 @@ def main() -> None:
         console.print(f"wrote {PAGE.relative_to(CHECKOUT)}")
     for name, figures in totals(outcomes).items():
         console.print(f"{name}: {', '.join(f'{TITLES[one]} {figure}' for one, figure in figures.items())}")
-    sys.exit(any(outcomes["toolweave"].values()))
+    sys.exit(any(said for client in ("toolweave", "gateway") for said in outcomes[client].values()))
 
 
 if __name__ == "__main__":

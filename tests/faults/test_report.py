@@ -98,3 +98,13 @@ def test_the_published_page_knows_every_fault_and_ours_pass() -> None:
     for row in ROWS:
         cells = published[f"`{row.mode}`{row.name.removeprefix(row.mode)}"]
         assert cells == ["✓" if combo in runs(row) else "-" for combo in COMBOS]
+
+
+def test_what_is_played_through_a_gateway_has_a_column_of_its_own() -> None:
+    found = outcomes()
+    page = as_page({"toolweave": found["toolweave"], "gateway": found["sdk"]}, {"toolweave": "1", "gateway": "1"})
+    (line,) = [line for line in page.splitlines() if line.startswith("| `bom` ")]
+
+    assert "| Toolweave 1 | Toolweave, through a gateway 1 |" in page
+    assert "has a gateway between" in page
+    assert line.endswith("| hang, process |")

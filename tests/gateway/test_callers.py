@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from tests.gateway.relayed import Json, gateway_to, upstream
+from tests.gateway.running import upstream as process
 from tests.serve.exchanges import call, events
 from tests.serve.serving import served_http
 from toolweave import Callbacks, Hub, ProtocolError, connect_mcp
@@ -121,3 +124,21 @@ async def test_a_server_that_was_taken_away_is_an_error_of_its_calls_alone() -> 
                 await caller.call_tool("f")
             assert refused.value.code == -32602
             assert (await caller.call_tool("other_f")).text == "done"
+
+
+async def test_the_process_that_a_caller_has_of_a_server_ends_with_it(tmp_path: Path) -> None:
+    servers = {name: {**process(tmp_path, name), "protocol": "legacy"} for name in ("gone", "stays")}
+    gateway = create_gateway(servers)
+    able = Callbacks(elicitation=lambda request: {})
+    with anyio.fail_after(60):
+        async with connect_mcp(gateway, callbacks=able) as caller:
+            pids: dict[str, int] = {}
+            for name in servers:
+                content: Any = (await caller.call_tool(f"{name}_who")).structured_content
+                pids[name] = content["pid"]
+            await gateway.hub.disconnect("gone")
+            while Path(f"/proc/{pids['gone']}").exists():
+                await anyio.sleep(0.05)
+            after: Any = (await caller.call_tool("stays_who")).structured_content
+
+    assert after["pid"] == pids["stays"]

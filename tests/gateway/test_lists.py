@@ -249,7 +249,7 @@ async def test_the_page_of_a_tool_whose_uri_was_taken_is_the_exposed_one() -> No
 
     assert [tool["_meta"]["ui"] for tool in tools] == [
         {"resourceUri": "ui://app", "x": 1},
-        {"resourceUri": "b+ui://app", "x": 1},
+        {"resourceUri": "ui://b+app", "x": 1},
     ]
 
 

@@ -9,6 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from tests.gateway.relayed import MODERN, Json
+from tests.gateway.upstreams import strange
 from tests.serve.talking import talking
 from toolweave import Callbacks, ToolError, connect_mcp
 from toolweave.config import server_config
@@ -76,6 +77,22 @@ async def test_an_idle_connection_makes_room_and_one_in_use_is_waited_for() -> N
                 await used(pool, config, "ada")
             assert refused.value.retryable
         await pool.close()
+
+
+async def test_callers_whose_principal_is_not_known_share_a_bound_of_processes() -> None:
+    pool = AskingConnections(most_unnamed=1)
+    with anyio.fail_after(60):
+        async with strange("legacy", "stdio") as entry:
+            config = server_config({**entry, "timeout": {"call": 0.2}}, name="up")
+            await used(pool, config, None)
+            async with pool.lease(config, LEGACY, ABLE, "|made up"):
+                assert len(pool) == 1  # the idle one made room
+                for caller in (None, "|made up", "|another"):
+                    with pytest.raises(ToolError, match="not sent"):
+                        await used(pool, config, caller)
+                async with pool.lease(config, LEGACY, ABLE, "ada|", named=True):
+                    assert len(pool) == 2
+            await pool.close()
 
 
 async def test_a_connection_without_calls_is_closed_after_a_while() -> None:

@@ -13,7 +13,10 @@ import pytest
 
 from tests.connect.targets import eventually
 from tests.gateway.running import RunningGateway, gateway, until, upstream, write_gateway_config
+from tests.serve.serving import served_app
 from toolweave import ProtocolError, connect_mcp
+from toolweave.errors import ServerError
+from toolweave.gateway import GatewayManager
 
 pytestmark = pytest.mark.anyio
 
@@ -116,6 +119,38 @@ async def test_a_changed_server_answers_what_it_was_asked_and_its_successor_the_
             (tmp_path / "x.release").touch()
             await eventually(lambda: held)
             assert held[0].text == "held by version 1"
+
+
+async def test_a_server_that_is_connected_anew_answers_what_it_was_asked(tmp_path: Path) -> None:
+    servers = {"a": upstream(tmp_path, "a"), "gone": {"command": "toolweave-test-no-such-command"}}
+    manager, held = GatewayManager(servers), list[Any]()
+    with anyio.fail_after(BOUND):
+        async with (
+            served_app(manager.asgi_app()) as base,
+            connect_mcp(f"{base}/mcp", name="g") as connection,
+            anyio.create_task_group() as tasks,
+        ):
+            pid = (await connection.call_tool("a_who")).structured_content["pid"]
+
+            async def hold() -> None:
+                held.append(await connection.call_tool("a_hold", {"name": "x"}))
+
+            tasks.start_soon(hold)
+            await eventually((tmp_path / "x.running").exists)
+
+            status = await manager.restart("a")
+
+            assert (status.name, status.state) == ("a", "ready")
+            assert (await connection.call_tool("a_who")).structured_content["pid"] != pid
+            assert not held
+            (tmp_path / "x.release").touch()
+            await eventually(lambda: held)
+            assert held[0].text == "held by version 1"
+            await eventually(lambda: not lives(pid))
+            with pytest.raises(ServerError, match="server 'gone'"):
+                await manager.restart("gone")
+            with pytest.raises(KeyError, match="no server 'b'; there are a, gone"):
+                await manager.restart("b")
 
 
 def test_a_broken_file_changes_nothing_and_says_why(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])
 
 
-def offering(name: str) -> McpServer:
+def offering(name: str, **options: Any) -> McpServer:
     """Return a server with one of each kind, that says that everybody may keep and share its lists."""
-    server = create_mcp_server(name="s", version="1", ttl_ms=5000, cache_scope="public")
+    server = create_mcp_server(name="s", version="1", ttl_ms=5000, cache_scope="public", **options)
 
     async def answer() -> str:
         return name
@@ -150,3 +150,53 @@ async def test_a_caller_is_told_of_the_changes_that_it_sees() -> None:
         f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")
     }
     assert len(peer.told) == 4
+
+
+@ERAS
+async def test_a_caller_is_given_the_instructions_of_the_servers_that_it_may_use(version: str) -> None:
+    servers = {name: {"server": offering(name, instructions=f"This is {name}.")} for name in ("mine", "theirs")}
+    gateway, alone = create_gateway(servers), create_gateway({"s": {**servers["theirs"], "tool_prefix": ""}})
+    hello: Json = {} if version == MODERN else {"protocolVersion": version, "capabilities": {}}
+    method = "server/discover" if version == MODERN else "initialize"
+    async with gateway.running(), alone.running():
+        found = [await asked(one, restricted(version), method, **hello) for one in (gateway, alone)]
+        everything = await asked(gateway, Peer(version=version), method, **hello)
+
+    assert found[0]["instructions"] == "mine:\n> This is mine."
+    assert "instructions" not in found[1]
+    assert everything["instructions"] == "mine:\n> This is mine.\n\ntheirs:\n> This is theirs."
+
+
+async def test_a_session_is_told_of_the_changes_that_its_caller_sees() -> None:
+    mine, theirs = offering("mine"), offering("theirs")
+    gateway = create_gateway({"mine": {"server": mine}, "theirs": {"server": theirs}})
+    told: dict[str, list[str]] = {"me": [], "everybody": []}
+    peers = {"me": restricted(LEGACY), "everybody": Peer(version=LEGACY)}
+
+    async def answer() -> str:
+        return "x"
+
+    async def heard(name: str, count: int) -> None:
+        with anyio.fail_after(30):
+            while len(told[name]) < count:
+                await anyio.sleep(0.01)
+
+    async with gateway.running():
+        for name, peer in peers.items():
+            peer.client = replace(peer.client, conversation=name)
+            gateway.changes.join(lambda method, params, name=name: told[name].append(method), conversation=name)
+            for method in ("tools/list", "prompts/list", "resources/templates/list", "resources/list"):
+                await asked(gateway, peer, method)
+        for name, server in (("theirs2", theirs), ("mine2", mine)):
+            server.tool(name=name)(answer)
+            server.prompt(name=name)(answer)
+            server.resource(f"{name}://x")(answer)
+            await heard("everybody", 3 if server is theirs else 6)
+        await heard("me", 3)
+        first = list(told["me"])
+        gateway.use([])
+        theirs.tool(name="theirs3")(answer)
+        await heard("me", 4)
+
+    assert sorted(first) == [f"notifications/{kind}/list_changed" for kind in ("prompts", "resources", "tools")]
+    assert told["me"][3] == "notifications/tools/list_changed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +13,9 @@ import pytest
 from tests.gateway.upstreams import LEGACY, MODERN, Json, caller
 from tests.serve.raw import Raw
 from toolweave import CallContext, McpServer, ToolError, create_mcp_server
+from toolweave.errors import RequestError
 from toolweave.gateway import Gateway, create_gateway
+from toolweave.serve import CallNext, Request
 
 pytestmark = pytest.mark.anyio
 
@@ -35,10 +39,10 @@ class Slow:
         go: Lets `slow` end.
     """
 
-    def __init__(self, support: Any = "optional") -> None:
+    def __init__(self, support: Any = "optional", **options: Any) -> None:
         self.go = anyio.Event()
         self.server: McpServer = create_mcp_server(
-            name="slow", version="1", tasks={"slow": support, "wrong": support, "asks": support}
+            name="slow", version="1", tasks={"slow": support, "wrong": support, "asks": support}, **options
         )
         self.server.tool(self.slow)
         self.server.tool(self.wrong)
@@ -217,6 +221,60 @@ async def test_a_listen_stream_tells_of_the_end_of_a_task(protocol: str) -> None
 
     assert acknowledged["params"]["notifications"] == {"taskIds": [created["taskId"]]}
     assert statuses[-1] == "completed"
+
+
+@asynccontextmanager
+async def listening(slow: Slow) -> AsyncGenerator[tuple[Raw, Gateway]]:
+    """Speak to a gateway before an upstream, and listen to a task of its, which has begun."""
+    gateway = before(slow)
+    async with caller(gateway, MODERN) as raw:
+        created = await request(raw, "tools/call", name="up_slow", arguments={})
+        listen = raw.request("subscriptions/listen", {"notifications": {"taskIds": [created["taskId"]]}})
+        listen["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = ABLE
+        await raw.send(listen)
+        assert (await raw.receive())["params"]["notifications"] == {"taskIds": [created["taskId"]]}
+        yield raw, gateway
+
+
+async def ended_by_notification(raw: Raw) -> str:
+    """Return the last status that a listener to one task is told of."""
+    while (status := (await raw.receive())["params"]["status"]) not in ENDED:
+        pass
+    return status
+
+
+async def test_a_listener_hears_at_once_what_the_upstream_says_of_a_task() -> None:
+    filters: list[Any] = []
+
+    async def patient(asked: Request, call_next: CallNext) -> Json:
+        if asked.method == "subscriptions/listen":
+            filters.append(asked.params["notifications"].get("taskIds"))
+        result = await call_next(asked)
+        return {**result, "pollIntervalMs": 3_600_000} if "pollIntervalMs" in result else result
+
+    slow = Slow("required", middleware=[patient])
+    async with listening(slow) as (raw, _):
+        while not filters or filters[-1] is None:
+            await anyio.sleep(0.01)
+        slow.go.set()
+        assert await ended_by_notification(raw) == "completed"
+        while filters[-1] is not None:
+            await anyio.sleep(0.01)  # the stream goes on without it
+
+
+async def test_an_upstream_that_says_nothing_of_tasks_is_asked_and_goes_on_telling_of_its_lists() -> None:
+    async def refusing(asked: Request, call_next: CallNext) -> Json:
+        if "taskIds" in asked.params.get("notifications", {}):
+            raise RequestError("not of tasks", code=-32602)
+        return await call_next(asked)
+
+    slow = Slow("required", middleware=[refusing])
+    async with listening(slow) as (raw, gateway):
+        slow.go.set()
+        assert await ended_by_notification(raw) == "completed"
+        slow.server.tool(name="more")(slow.wrong)
+        while "up_more" not in gateway.tools.snapshot().by_name:
+            await anyio.sleep(0.01)
 
 
 async def test_an_id_that_was_changed_or_made_up_is_no_task() -> None:

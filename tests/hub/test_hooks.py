@@ -37,6 +37,19 @@ async def test_a_listener_hears_of_servers_that_are_there_and_of_those_that_come
     ]
 
 
+async def test_a_listener_hears_that_a_server_which_took_the_place_of_another_is_ready() -> None:
+    seen: list[tuple[McpConnection, ConnectionState]] = []
+    with anyio.fail_after(BOUND):
+        async with connect_mcp_servers({"one": echo()}) as hub:
+            hub.on("state", lambda connection, change: seen.append((connection, change.state)))
+            old = await hub.replace("one", echo())
+            assert old is not None
+            await old.close()
+            new = hub.clients["one"]
+
+    assert seen == [(new, ConnectionState.READY), (old, ConnectionState.CLOSED), (new, ConnectionState.CLOSED)]
+
+
 async def test_a_listener_that_came_before_the_hub_was_opened_hears_of_the_start() -> None:
     ready: list[str] = []
 

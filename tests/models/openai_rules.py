@@ -19,8 +19,8 @@ NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _INPUTS = {"input_text", "input_image", "input_file"}
 STRICT_KEYWORDS = {
     *("$defs", "$ref", "additionalProperties", "anyOf", "const", "description", "enum", "exclusiveMaximum"),
-    *("exclusiveMinimum", "format", "items", "maxItems", "maximum", "minItems", "minimum", "multipleOf", "pattern"),
-    *("properties", "required", "title", "type"),
+    *("exclusiveMinimum", "format", "items", "maxItems", "maxLength", "maximum", "minItems", "minLength", "minimum"),
+    *("multipleOf", "pattern", "properties", "required", "title", "type"),
 }
 STRICT_FORMATS = {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
 CHAT_MEMBERS = {
@@ -246,6 +246,8 @@ def _check_strict(schema: Mapping[str, Any], head: str) -> None:
             raise Refused(f"{context}schema must have a 'type' key.")
         if "format" in node and node["format"] not in STRICT_FORMATS:
             raise Refused(f"{context}'{node['format']}' is not a valid format.")
+        if re.search(r"(?<!\\)\(\?<?[=!]", node.get("pattern", "")):
+            raise Refused(f"{context}regex lookaround is not supported: {node['pattern']}")
         if "object" in node.get("type", ()):
             if node.get("additionalProperties") is not False:
                 raise Refused(f"{context}'additionalProperties' is required to be supplied and to be false.")

@@ -392,8 +392,9 @@ async def test_strict_tools_are_lowered_where_they_can_be_and_their_fillers_take
         ToolSpec(name="l", input_schema={"additionalProperties": {}}),
     )
     answer = chat_turn(call(0, "c", "s", '{"a": 1, "b": null}'), finish="tool_calls")
-    async with fake_openai(answer) as fake, model_of(fake, strict_tools=True) as model:
-        done = await complete(model, ModelRequest(messages=HELLO, tools=[strict, loose]))
+    settings = ModelSettings(strict_tools=True)
+    async with fake_openai(answer) as fake, model_of(fake) as model:
+        done = await complete(model, ModelRequest(messages=HELLO, tools=[strict, loose], settings=settings))
 
     first, second = (one["function"] for one in fake.checked[0]["tools"])
     assert first["strict"] is True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -206,6 +207,21 @@ async def test_mistral_gets_ids_that_it_takes_and_nothing_that_it_does_not_know(
     assert len(call["id"]) == 9
     assert call["id"].isalnum()
     assert not any("stream_options" in body for body in bodies)
+
+
+async def test_an_image_of_a_result_reaches_a_model_of_mistrals_in_the_order_that_it_takes() -> None:
+    def answer(body: dict[str, Any]) -> Answer:
+        roles = [one["role"] for one in body["messages"]]
+        if ("tool", "user") in itertools.pairwise(roles):  # as its API does
+            message = "Unexpected role 'user' after role 'tool'"
+            return error_answer(400, {"object": "error", "message": message, "type": "invalid_request_message_order"})
+        return wires.says("chat", "red") if image_parts(body) else wires.calls("chat", "look")
+
+    result, bodies = await run("chat", answer, model="pixtral-large", tools=[look])
+
+    assert result.text == "red"
+    assert [one["role"] for one in bodies[1]["messages"]] == ["user", "assistant", "tool", "assistant", "user"]
+    assert len(image_parts(bodies[1])) == 1
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import dataclasses
 import json
 from typing import Any
 
+import anyio
 import pytest
 from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 
@@ -15,9 +16,11 @@ from tests.serve.exchanges import (
     Answer,
     call,
     call_body,
+    connected,
     events,
     exchange,
     handshake,
+    head,
     modern_headers,
 )
 from tests.serve.offered import Doings, doing_server
@@ -298,6 +301,56 @@ async def test_middleware_stands_behind_the_guard_and_before_the_endpoint() -> N
         await call(url, "add", {"a": 1, "b": 1})
 
     assert seen == ["outer", "inner"]
+
+
+def adding(header: Any) -> Any:
+    """Return middleware that adds a header to each response."""
+
+    def wrap(app: Any) -> Any:
+        async def added(scope: Any, receive: Any, send: Any) -> None:
+            async def sending(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    message = {**message, "headers": [*message["headers"], header]}
+                await send(message)
+
+            await app(scope, receive, sending)
+
+        return added
+
+    return wrap
+
+
+@pytest.mark.parametrize(
+    "header",
+    [(b"X-Kind", b"tool"), [b"x-kind", b"tool"], (b"connection", b"close")],
+    ids=["a pair", "a list", "close"],
+)
+@pytest.mark.parametrize("size", [10, 100_000])
+async def test_a_response_is_whole_whatever_middleware_makes_of_its_head(size: int, header: Any) -> None:
+    server = create_mcp_server(name="sized", version="1", tools=[tool(sized)])
+    async with served_http(server, middleware=[adding(header)]) as url:
+        answer = await call(url, "sized", {"size": size})
+
+    assert answer.status == 200
+    assert answer.json()["result"]["content"][0]["text"] == "x" * size
+    assert answer.headers[header[0].decode().lower()] == header[1].decode()
+
+
+async def test_a_header_of_middleware_that_would_be_two_is_not_sent() -> None:
+    async with (
+        served_http(doing_server(), middleware=[adding((b"x-kind", b"tool\r\nx-other: 1"))]) as url,
+        connected(url) as stream,
+    ):
+        with anyio.fail_after(30):
+            body = call_body("add", {"a": 1, "b": 1})
+            await stream.send(head(url, headers={**modern_headers("add"), "Content-Length": str(len(body))}) + body)
+            with pytest.raises(anyio.EndOfStream):
+                await stream.receive()
+
+
+def sized(size: int) -> str:
+    """Return a text of a size."""
+    return "x" * size
 
 
 @pytest.mark.parametrize(

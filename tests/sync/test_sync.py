@@ -227,7 +227,7 @@ import os, sys, threading
 from toolweave import sync
 
 def note(text):
-    print(text, flush=True)
+    print(text + "\\n", end="", flush=True)  # in one piece: two threads print
 
 async def slow():
     import anyio

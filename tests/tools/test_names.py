@@ -203,6 +203,30 @@ def test_any_name_at_all_has_a_legal_wire_name(name: str, tools: Sequence[ToolNa
     assert LEGAL.match(NameMap(tools).wire(name))
 
 
+OF_APIS = {
+    "OpenAI, Groq": r"[A-Za-z0-9_-]{1,64}",
+    "Anthropic": r"[A-Za-z0-9_-]{1,128}",
+    "Gemini, as all its pages say": r"[A-Za-z_][A-Za-z0-9_-]{0,62}[A-Za-z0-9_-]?",
+    "Bedrock": r"[A-Za-z0-9_-]{1,64}",
+    "Mistral": r"[A-Za-z0-9_-]{1,64}",
+}
+
+
+@pytest.mark.requirement("C1")
+@pytest.mark.parametrize("api", OF_APIS)
+def test_every_real_tool_has_a_name_that_the_api_takes_and_that_does_not_depend_on_others_or_their_order(
+    definitions: list[dict[str, Any]], api: str
+) -> None:
+    exposed = sorted({expose(one["server"], one["name"]) for one in definitions})
+    names, later = of(*exposed), of(*reversed(exposed))
+
+    assert all(re.fullmatch(OF_APIS[api], names.wire(one)) for one in exposed)
+    assert names.wire_names == later.wire_names
+    assert [names.exposed(names.wire(one)) for one in exposed] == exposed
+    alone = {one: of(one).wire(one) for one in exposed[:: max(1, len(exposed) // 200)]}
+    assert all(names.wire(one) in (wire, f"{wire[:55]}_{names.wire(one)[-8:]}") for one, wire in alone.items())
+
+
 @pytest.mark.requirement("C1")
 def test_every_real_tool_has_a_wire_name_of_its_own(definitions: list[dict[str, Any]]) -> None:
     tools: dict[str, ToolName] = {}

@@ -126,3 +126,44 @@ def test_the_encoded_definitions_are_the_definitions() -> None:
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="unique"):
         ToolWriter("openai", function_form).of([ToolSpec(name="t", server="a"), ToolSpec(name="t", server="b")])
+
+
+def test_all_real_tools_are_written_at_once(definitions: list[dict[str, Any]]) -> None:
+    given = {f"{one['server']}.{one['name']}": one for one in definitions if isinstance(one["inputSchema"], dict)}
+    specs = [
+        ToolSpec(name=name, description=one["description"] or "", input_schema=one["inputSchema"])
+        for name, one in given.items()
+    ]
+
+    wire = ToolWriter("anthropic", function_form, strict="anthropic-strict").of(specs)
+
+    assert len(wire.definitions) + len(wire.quarantined) == len(specs)
+    assert len({one["function"]["name"] for one in wire.definitions}) == len(wire.definitions)
+    assert all(json.loads(bytes(one)) for one in wire.encoded)
+    assert all(reasons for reasons in wire.quarantined.values())
+    assert set(wire.losses) <= set(wire.changes)
+
+
+def test_a_schema_of_ten_thousand_levels_is_quarantined_with_its_reason() -> None:
+    deep: dict[str, Any] = {"type": "string"}
+    for _ in range(10_000):
+        deep = {"type": "array", "items": deep}
+    specs = [ToolSpec(name="deep", input_schema={"type": "object", "properties": {"a": deep}}), *tools(1)]
+
+    wire = ToolWriter("gemini", function_form, strict="openai-strict").of(specs)
+
+    assert len(wire.definitions) == 1
+    assert "nested deeper than 128 levels" in wire.quarantined["deep"]
+
+
+def test_what_a_schema_may_not_say_at_its_top_is_said_of_the_tool() -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {}, "description": "At least one.", "minProperties": 1}
+
+    wire = ToolWriter("bedrock", function_form).of([ToolSpec(name="t", description="Does it.", input_schema=schema)])
+
+    assert wire.definitions[0]["function"] == {
+        "name": "t",
+        "description": "Does it.\nAt least one. (minProperties: 1)",
+        "parameters": {"type": "object", "properties": {}},
+    }
+    assert wire.losses == {"t": ("the arguments: minProperties is said in the description",)}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolweave import ConfigError, ServerConfig, ToolSpec
-from toolweave.trust import PinChange, PinnedServer, Pins, ServerIdentity, drift, lock_path, tool_hash
+from toolweave.trust import PinChange, PinnedServer, Pins, ServerIdentity, allow, drift, lock_path, tool_hash
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string", "description": "Where."}}}
 
@@ -129,6 +129,43 @@ def test_another_server_under_the_same_name_is_named(identity: dict[str, str], k
     (change,) = changes(locked(spec(), name="fs", version="1", origin="npx fs"), spec(), **identity)
 
     assert change.kind == kind
+
+
+def test_each_difference_can_be_allowed_and_the_others_stay() -> None:
+    identity = ServerIdentity(name="fs", version="2")
+    now = [spec("a", "Another."), spec("c", "Three."), spec("e", "Five.")]
+    pins = Pins(
+        servers={"fs": locked(*[spec("a", "One."), spec("b", "Two."), spec("d", "Five.")], name="fs", version="1")}
+    )
+    found = drift("fs", pins.servers["fs"], identity, now)
+    assert sorted(one.kind for one in found) == ["added", "changed", "removed", "renamed", "version"]
+
+    for change in found:
+        allowed = allow(pins, change, identity)
+        assert drift("fs", allowed.servers["fs"], identity, now) == [one for one in found if one is not change]
+    for change in found:
+        pins = allow(pins, change, identity)
+    assert pins == Pins(servers={"fs": PinnedServer.of(identity, now)})
+
+
+def test_allowing_another_version_does_not_allow_another_server() -> None:
+    before, after = ServerIdentity(name="fs", version="1"), ServerIdentity(name="evil", version="2")
+    pins = Pins(servers={"fs": PinnedServer.of(before, [spec()])})
+    server, version = drift("fs", pins.servers["fs"], after, [spec()])
+
+    allowed = allow(pins, version, after).servers["fs"]
+
+    assert [one.kind for one in drift("fs", allowed, after, [spec()])] == [server.kind] == ["server"]
+
+
+def test_allowing_the_first_tool_of_a_server_pins_which_server_it_is() -> None:
+    identity = ServerIdentity(name="fs", version="1")
+    first, second = drift("fs", None, identity, [spec("a", "One."), spec("b", "Two.")])
+
+    allowed = allow(Pins(), first, identity).servers["fs"]
+
+    assert allowed.identity == identity
+    assert drift("fs", allowed, identity, [spec("a", "One."), spec("b", "Two.")]) == [second]
 
 
 def test_a_diff_shows_what_was_and_what_is() -> None:

@@ -171,6 +171,15 @@ def test_a_description_that_speaks_of_another_servers_tool_is_flagged() -> None:
     assert "'send_email', a tool of server 'mail'" in str(found[0])
 
 
+@pytest.mark.parametrize("run", ["a", "a1", "A"])
+def test_a_tool_is_found_behind_a_run_of_letters_without_an_end(run: str) -> None:
+    found = scan_tools(
+        [spec("sendMail", server="mail"), spec("add", f"{run * 50_000} then sendMail", server="calc")]
+    )  # going through all of the run from each of its letters would take minutes
+
+    assert "shadowing" in {one.kind for one in found if one.tool == "add"}
+
+
 def test_a_description_that_speaks_of_its_own_servers_tools_is_not_flagged() -> None:
     tools = [spec("read_file", "Reads. See write_file."), spec("write_file", "Writes. See read_file.")]
     others = [spec("read_file", "Reads. See write_file.", server="b"), spec("write_file", server="b")]

@@ -12,7 +12,7 @@ from toolweave._lazy import lazy_exports
 if TYPE_CHECKING:
     from toolweave.agent._agent import BaseAgent
     from toolweave.agent._agent_tools import AgentTools, ClientTool
-    from toolweave.agent._approval import Approval, Confirm
+    from toolweave.agent._approval import Approval, Confirm, WaitingCall
     from toolweave.agent._durable import Durable, OnUnknown
     from toolweave.agent._events import (
         ApprovalGiven,
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from toolweave.agent._tool import parallelize
     from toolweave.agent._tool_search import ToolSearchToolset
     from toolweave.agent._tree import RunTree, root_of, run_tree
-    from toolweave.agent._truncation import ResultPolicy
     from toolweave.agent._worker import resubmit_runs, run_handlers, work_runs
+    from toolweave.tools._truncation import ResultPolicy
 
 __all__ = [
     "AgentTools",
@@ -93,6 +93,7 @@ __all__ = [
     "ToolStarted",
     "TurnRestarted",
     "UsageReported",
+    "WaitingCall",
     "current_run",
     "parallelize",
     "resubmit_runs",
@@ -115,6 +116,7 @@ __getattr__, __dir__ = lazy_exports(
         "_approval": (
             "Approval",
             "Confirm",
+            "WaitingCall",
         ),
         "_durable": (
             "Durable",
@@ -171,7 +173,7 @@ __getattr__, __dir__ = lazy_exports(
             "root_of",
             "run_tree",
         ),
-        "_truncation": ("ResultPolicy",),
+        ".tools._truncation": ("ResultPolicy",),
         "_worker": (
             "resubmit_runs",
             "run_handlers",

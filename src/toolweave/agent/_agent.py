@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, cast
 
 from toolweave.agent._agent_tools import AgentTools, Opener, ToolLike
-from toolweave.agent._approval import Confirm, Grants, checked_confirm
+from toolweave.agent._approval import Attended, Confirm, Grants, checked_confirm
 from toolweave.agent._durable import Durable, OnUnknown, make_durable
 from toolweave.agent._events import RunResult
 from toolweave.agent._history import History
@@ -30,7 +30,6 @@ from toolweave.agent._sessions import MemoryConversations, SessionStates
 from toolweave.agent._step import RunRules
 from toolweave.agent._submit import SubmitMixin
 from toolweave.agent._tool import KeepConversation, agent_tool
-from toolweave.agent._truncation import ResultPolicy
 from toolweave.agent._turn import PerServerLimiter
 from toolweave.jobs import WorkBackend
 from toolweave.models._base import Model, ModelSettings
@@ -39,6 +38,7 @@ from toolweave.state import Store
 from toolweave.tools._call import NO_CONTEXT, CallContext
 from toolweave.tools._portal import PORTAL
 from toolweave.tools._toolset import Tool, Toolset
+from toolweave.tools._truncation import ResultPolicy
 
 __all__ = ["BaseAgent"]
 
@@ -138,7 +138,6 @@ class BaseAgent(SubmitMixin):
             confirm=checked_confirm(confirm),
             allowed=Grants(),
             slots=PerServerLimiter(limits.parallel_per_server),
-            policy=policy,
             raises=on_transport_error == "raise",
             strict=on_error == "raise",
             errors={},
@@ -179,7 +178,7 @@ class BaseAgent(SubmitMixin):
         session: str | None = None,
         tools: ToolLike | Iterable[ToolLike] | None = None,
         ctx: CallContext = NO_CONTEXT,
-        attended: bool = True,
+        attended: Attended = True,
         key: str | None = None,
     ) -> Run:
         """Return a run on a message; it starts at the first `await` or iteration.
@@ -189,7 +188,8 @@ class BaseAgent(SubmitMixin):
             session: Name of the conversation to continue; its runs execute one after another.
             tools: Additional tools for this run alone.
             ctx: Call context whose `meta`, `state` and `caller` its tools see.
-            attended: Whether a person can approve calls; if not, calls that need approval are denied.
+            attended: Whether a person can approve calls; if not, calls that need approval are denied. With `"later"`
+                the run ends as `"waiting"` there, and goes on with `resume` after `RunStatuses.approve`; needs a store.
             key: An idempotency key: the same key is the same run, which continues or returns its result again.
                 Awaiting it raises `RunError` while the run is executing already, in any process.
 
@@ -199,6 +199,8 @@ class BaseAgent(SubmitMixin):
         """
         if key is not None and self.durable is None:
             raise ValueError(f"agent {self.name!r} keeps nothing to find a key in: Agent(..., store=SqliteStore())")
+        if attended == "later" and self.durable is None:
+            raise ValueError(f"agent {self.name!r} keeps no run that waits: Agent(..., store=SqliteStore())")
         return self.begin(
             messages_of(sent),
             run_id=None if key is None else run_id_of(self.name, key),
@@ -257,7 +259,7 @@ class BaseAgent(SubmitMixin):
         depth: int = 0,
         tools: ToolLike | Iterable[ToolLike] | None = None,
         ctx: CallContext = NO_CONTEXT,
-        attended: bool | None = None,
+        attended: Attended | None = None,
         output_type: Any = None,  # any type, or a JSON Schema
         journal: Journal | None = None,
     ) -> Run:
@@ -283,7 +285,7 @@ class BaseAgent(SubmitMixin):
         *,
         tools: ToolLike | Iterable[ToolLike] | None = None,
         ctx: CallContext = NO_CONTEXT,
-        attended: bool | None = None,
+        attended: Attended | None = None,
         output_type: Any = None,  # any type, or a JSON Schema
         on_unknown: OnUnknown | None = None,
     ) -> Run:

@@ -85,6 +85,7 @@ class AgentTools(RoutingToolset):
         self._whole: Toolset = self._registry
         self._inner: ToolSnapshot | None = None
         self._view = ToolSnapshot()
+        self._hides = False
         self._told = self._view
         self._unsubscribe: Unsubscribe | None = None
         for item in _listed(items):
@@ -167,12 +168,15 @@ class AgentTools(RoutingToolset):
         inner = self._whole.snapshot()
         if inner is not self._inner:
             self._inner = inner
-            self._view = ToolSnapshot(inner, version=max(inner.version, self._view.version + 1))
+            shown = [spec for spec in inner if spec.for_models]
+            self._hides = len(shown) < len(inner)
+            self._view = ToolSnapshot(shown, version=max(inner.version, self._view.version + 1))
         return self._view
 
     def route(self, name: str) -> tuple[Toolset, str] | None:
-        """Return where a call by this name ends; see `RoutingToolset.route`."""
-        return route_of(self._whole, name)
+        """Return where a call by this name ends; see `RoutingToolset.route`. A tool for its page alone is none."""
+        view = self.snapshot()
+        return None if self._hides and view.find(name) is None else route_of(self._whole, name)
 
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
         """Call `listener` after every change."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import anyio
 
@@ -23,8 +23,10 @@ from toolweave.tools._spec import ToolSpec
 __all__ = [
     "Approval",
     "Approvals",
+    "Attended",
     "Confirm",
     "Grants",
+    "WaitingCall",
     "checked_confirm",
     "definition_digest",
     "denied",
@@ -56,6 +58,10 @@ Confirm: TypeAlias = (
 function of call and tool: True allows the call, False denies it, None asks a person."""
 
 
+Attended: TypeAlias = bool | Literal["later"]
+"""Whether a person can approve calls: now, not at all, or later, while nobody executes the run."""
+
+
 class Grants:
     """Tools that are allowed permanently, by their identity and their definition."""
 
@@ -84,6 +90,47 @@ class _PendingApproval:
     approval: Approval | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingCall:
+    """A call that waits for a person's approval.
+
+    Attributes:
+        run_id: The run.
+        call_id: Its id, unique in the run.
+        tool: The tool's exposed name.
+        arguments: The whole arguments.
+        server: The tool's server, or None.
+        description: The tool's description; text of a server, which nobody has checked.
+        repeats: Whether the call had begun in a process that died, so that it may have been carried out already.
+        digest: The digest of the tool's definition; an answer counts for this definition only.
+        asked_at: Time of the question in seconds.
+    """
+
+    run_id: str
+    call_id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    server: str | None = None
+    description: str = ""
+    repeats: bool = False
+    digest: str = ""
+    asked_at: float = 0.0
+
+    @classmethod
+    def of(cls, call: ToolCallPart, tool: ToolSpec, *, run_id: str, repeats: bool) -> WaitingCall:
+        """Return the waiting call of a run."""
+        return cls(
+            run_id=run_id,
+            call_id=call.id,
+            tool=call.name,
+            arguments=call.arguments,
+            server=tool.server,
+            description=tool.description,
+            repeats=repeats,
+            digest=definition_digest(tool),
+        )
+
+
 class Approvals:
     """The approvals of one run.
 
@@ -94,9 +141,9 @@ class Approvals:
         attended: Whether a person can be asked.
     """
 
-    attended: bool
+    attended: Attended
 
-    def __init__(self, confirm: Confirm, allowed: Grants, *, seconds: float, attended: bool = True) -> None:
+    def __init__(self, confirm: Confirm, allowed: Grants, *, seconds: float, attended: Attended = True) -> None:
         self._confirm: Confirm = confirm
         self._for_agent = allowed
         self._for_run = Grants()
@@ -115,15 +162,18 @@ class Approvals:
 
     async def decide(
         self, call: ToolCallPart, tool: ToolSpec, ask: Callable[[], None], *, force: bool = False
-    ) -> tuple[Approval, bool]:
+    ) -> tuple[Approval | None, bool]:
         """Return the decision on a call, and whether a person was asked; `ask` is called to announce the question.
 
-        With `force` a person is asked whatever the policy is.
+        There is no decision yet where the run waits for it. With `force` a person is asked whatever the policy is.
         """
         if not force and (self._confirm == "never" or tool in self._for_run or tool in self._for_agent):
             return Approval(approved=True), False
         answer = None if force else await self._answer(call, tool)
         if answer is None:
+            if self.attended == "later":
+                ask()
+                return None, True
             if not self.attended:
                 return Approval(approved=False, reason="there is nobody here who could be asked"), False
             return await self._asked(_PendingApproval(call, tool, alone=force), ask), True
@@ -132,6 +182,10 @@ class Approvals:
         approval = answer if isinstance(answer, Approval) else Approval(approved=answer)
         self._remember(tool, approval)
         return approval, False
+
+    def accept(self, tool: ToolSpec, approval: Approval) -> None:
+        """Apply a recorded answer of a person."""
+        self._remember(tool, approval)
 
     def answer(self, call_id: str, approval: Approval) -> bool:
         """Decide on a call that waits; returns False when none of this id does."""

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 import anyio
 
-from toolweave.agent._approval import definition_digest
+from toolweave.agent._approval import Approval, WaitingCall, definition_digest
 from toolweave.agent._events import RunResult
 from toolweave.agent._journal import ASK, Ask, Recorded, RunStart, outcome_unknown
 from toolweave.agent._records import (
@@ -23,7 +23,6 @@ from toolweave.agent._records import (
     CONVERSATIONS,
     JOURNAL,
     LEASES,
-    RUN_NOTES,
     RUNS,
     STARTS,
     RunRecord,
@@ -38,12 +37,13 @@ from toolweave.agent._records import (
     read_start,
     record_change,
     record_of,
+    run_topic,
     start_from_document,
     write_record,
 )
+from toolweave.agent._waiting import answer_key, answer_of, waiting_changes
 from toolweave.errors import RunError
 from toolweave.jobs import WorkBackend, WorkQueue
-from toolweave.jobs._kind import JobTopic
 from toolweave.jobs._lease import LEASE_SECONDS, Lease
 from toolweave.models._base import Finished
 from toolweave.models._messages import Message, ToolCallPart, UserMessage
@@ -115,7 +115,7 @@ class Durable:
     ) -> None:
         self.store = store
         self.queue = queue
-        self.jobs = None if queue is None else _jobs(agent, store, queue, clock, keep_seconds)
+        self.jobs = None if queue is None else run_topic(agent, store, queue, clock=clock, keep_seconds=keep_seconds)
         self.agent = agent
         self.on_unknown: OnUnknown = on_unknown
         self.clock = clock
@@ -168,10 +168,6 @@ def make_durable(
     return Durable(
         backend.store, agent=name, queue=backend.queue, on_unknown=on_unknown, lease_seconds=WORKER_LEASE_SECONDS
     )
-
-
-def _jobs(agent: str, store: Store, queue: WorkQueue, clock: Callable[[], float], keep_seconds: float) -> JobTopic:
-    return JobTopic(RUN_NOTES, agent, store=store, queue=queue, clock=clock, keep_seconds=keep_seconds)
 
 
 class StoreConversations:
@@ -301,16 +297,36 @@ class StoreJournal:
         await self.call_finished(step, call, recorded)
         return recorded
 
+    async def answer(self, call: ToolCallPart, tool: ToolSpec) -> Approval | None:
+        """Return a person's answer to a call that waited for it, given for the present definition of the tool."""
+        found = self._entries.get(answer_key(self._run_id, call.id))
+        return None if found is None else answer_of(found.value, tool)
+
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
-        """Record that a call is about to reach its tool."""
-        await self._write(self._call_key(step, call), {"name": call.name, "begun": self._durable.clock()})
+        """Record that a call is about to reach its tool; the answer that allowed it counts for this time only."""
+        answer = answer_key(self._run_id, call.id)
+        if self._entries.pop(answer, None) is not None:
+            await self._store.delete(JOURNAL, answer)  # before: whoever dies in between has to ask again
+        await self._write(self._call_key(step, call), {**self._named(call), "begun": self._durable.clock()})
 
     async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
         """Record the result of a call."""
-        value: dict[str, Any] = {"name": call.name, "result": result_to_json(recorded.result)}
+        value: dict[str, Any] = {**self._named(call), "result": result_to_json(recorded.result)}
         if recorded.below:
             value["below"] = {run_id: usage_to_json(took) for run_id, took in recorded.below.items()}
         await self._write(self._call_key(step, call), value)
+
+    async def waiting(self, result: RunResult, calls: Sequence[WaitingCall]) -> None:
+        """Record that the run waits for answers to these calls, and give back its lease."""
+        if self._record is None:
+            return
+        now, ttl, jobs = self._durable.clock(), self._durable.keep_seconds, self._durable.jobs
+        record = replace(self._record, status="waiting", changed_at=now, steps=result.steps, usage=result.usage)
+        notes: Sequence[Change] = () if jobs is None else jobs.forgotten(self._run_id)
+        asked = waiting_changes(self._run_id, calls, known=self._entries, now=now, ttl=ttl)
+        changes = [record_change(record, ttl=ttl), *asked, *notes]
+        revisions = self._unless_taken(await self._lease.give_back_with(changes, tell=ended_signal(self._run_id)))
+        self._record = replace(record, revision=revisions[0])
 
     async def finished(self, result: RunResult) -> None:
         """Record the end of the run."""
@@ -379,6 +395,10 @@ class StoreJournal:
     async def _is_gone(self, collection: str, key: str) -> bool:
         """Whether a document of this run has expired, as after a clock change, and nobody else has the run."""
         return await self._store.get(collection, key) is None and await self._lease.is_ours()
+
+    def _named(self, call: ToolCallPart) -> dict[str, Any]:
+        """Return what an entry says of the call that it is of."""
+        return {"name": call.name}
 
     def _turn_key(self, step: int) -> str:
         return f"{self._run_id}/{step:06}/turn"

@@ -37,12 +37,17 @@ __all__ = [
     "UsageReported",
 ]
 
-RunStatus: TypeAlias = Literal["new", "queued", "running", "completed", "stopped", "cancelled", "failed"]
-"""The status of a run; the last four are final. `"stopped"` is a limit, or a model that did not continue."""
+RunStatus: TypeAlias = Literal["new", "queued", "running", "waiting", "completed", "stopped", "cancelled", "failed"]
+"""The status of a run; the last four are final.
+
+`"waiting"`: it has ended here, and goes on once a person has answered (`attended="later"`); `"stopped"` is a limit,
+or a model that did not continue.
+"""
 
 StopReason: TypeAlias = Literal[
     "end",
     "client_tools",
+    "waiting",
     "max_steps",
     "max_tokens",
     "token_limit",
@@ -63,6 +68,7 @@ StopReason: TypeAlias = Literal[
 """The reason for the end of a run.
 
 `"end"`: the model has answered; `"client_tools"`: it waits for tools that the caller runs itself (`pending`);
+`"waiting"`: it waits for a person's approval of calls (`pending`);
 `"max_tokens"`: the model's own bound on one turn; the `_limit`s and `"max_steps"`: those of `Limits` and the agent;
 `"malformed_call"`, `"empty_answer"`: the model did so again and again (`Limits.turn_retries`); `"other"`: the provider
 gave a reason that this version does not know (`RunResult.stop_detail`); `"tool_failures"`: a tool failed too often in a
@@ -81,7 +87,8 @@ class RunResult:
         usage: Token usage of all turns, those of agents that ran as tools included.
         steps: Turns of the model.
         error: The exception that `await run` raises, or None.
-        pending: Calls of client tools, for the caller to run and to answer with a `ToolMessage`.
+        pending: Calls of client tools, for the caller to run and to answer with a `ToolMessage`; or calls that wait for
+            a person's approval.
         stop_detail: More about `stop_reason`: the provider's own word for it, or the tool that failed; usually None.
     """
 

@@ -5,12 +5,13 @@ Holds the Protocol and a journal that records nothing; knows no store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, Protocol, TypeAlias
 
+from toolweave.agent._approval import Approval, Attended, WaitingCall
 from toolweave.agent._events import RunResult
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.models._base import Finished, Usage
@@ -39,7 +40,7 @@ class RunStart:
         messages: The whole conversation: the session's so far and the new messages.
         sent: Number of messages at the end that were sent now.
         depth: Nesting depth: the number of runs above it.
-        attended: Whether a person can approve calls.
+        attended: Whether a person can approve calls, now or later.
         output: The `form` of an `Output` that was given to this run alone, or None.
         meta: `CallContext.meta` of its tools, as JSON.
         on_unknown: The submission's policy for calls with an unknown outcome, an `OnUnknown`; None is the agent's own.
@@ -54,7 +55,7 @@ class RunStart:
     session: str | None = None
     parent_id: str | None = None
     depth: int = 0
-    attended: bool = True
+    attended: Attended = True
     output: Mapping[str, Any] | None = None
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     on_unknown: Literal["error", "ask", "rerun"] | None = None
@@ -117,12 +118,20 @@ class Journal(Protocol):
         """
         ...
 
+    async def answer(self, call: ToolCallPart, tool: ToolSpec) -> Approval | None:
+        """Return a person's answer to a call that waited for it, given for the present definition of the tool."""
+        ...
+
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
         """Record that an allowed call is about to reach its tool; a journal that may repeat every call need not."""
         ...
 
     async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
         """Record the whole result of a call; the calls of one turn come in the order in which they end."""
+        ...
+
+    async def waiting(self, result: RunResult, calls: Sequence[WaitingCall]) -> None:
+        """Record that the run waits for a person's answers to these calls; all others of the turn are recorded."""
         ...
 
     async def finished(self, result: RunResult) -> None:
@@ -158,10 +167,16 @@ class _NoJournal:
     async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | Ask | None:
         return None
 
+    async def answer(self, call: ToolCallPart, tool: ToolSpec) -> Approval | None:
+        return None
+
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
         return None
 
     async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
+        return None
+
+    async def waiting(self, result: RunResult, calls: Sequence[WaitingCall]) -> None:
         return None
 
     async def finished(self, result: RunResult) -> None:

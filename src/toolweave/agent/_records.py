@@ -6,14 +6,16 @@ Knows documents and no loop: the journal writes them, the views of `status.py` a
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, cast
 
 from toolweave.agent._events import RunResult
 from toolweave.agent._journal import RunStart
 from toolweave.errors import RunError, StoreError
-from toolweave.jobs._kind import JobCollections
+from toolweave.jobs import WorkQueue
+from toolweave.jobs._kind import JobCollections, JobTopic
 from toolweave.models._base import Usage
 from toolweave.models._messages import Message, UserMessage
 from toolweave.models._serialization import (
@@ -50,6 +52,7 @@ __all__ = [
     "read_start",
     "record_change",
     "record_of",
+    "run_topic",
     "start_from_document",
     "unreadable",
     "write_record",
@@ -79,8 +82,9 @@ APPROVALS = "approvals"
 _FORM = 1
 _NEWEST = 10**16
 
-RecordedStatus: TypeAlias = Literal["pending", "running", "completed", "stopped", "cancelled", "failed"]
-"""The status in a run's record; a run that is `"running"` without a lease was interrupted."""
+RecordedStatus: TypeAlias = Literal["pending", "running", "waiting", "completed", "stopped", "cancelled", "failed"]
+"""The status in a run's record; a run that is `"running"` without a lease was interrupted, and one that is `"waiting"`
+waits for a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +128,7 @@ class RunRecord:
     @property
     def done(self) -> bool:
         """Whether it has ended."""
-        return self.status not in ("pending", "running")
+        return self.status not in ("pending", "running", "waiting")
 
     def ended(self, result: RunResult, now: float) -> RunRecord:
         """Return the record with the run's result."""
@@ -205,7 +209,7 @@ async def _start_form(store: Store, start: RunStart) -> dict[str, Any]:
     shared = common(spoken, messages)
     began: dict[str, Any] = {"form": _FORM, "shared": shared, "messages": messages[shared:], "sent": start.sent}
     # members that came later: left out as by default, and read as such where an older version left them out
-    began |= {} if start.attended else {"attended": False}
+    began |= {} if start.attended is True else {"attended": start.attended}
     return began | {name: plain(given) for name in ("output", "meta", "on_unknown") if (given := getattr(start, name))}
 
 
@@ -273,6 +277,18 @@ def record_change(record: RunRecord, *, ttl: float) -> Put:
     }
     value |= {"form": _FORM, "usage": usage_to_json(record.usage)}
     return Put(collection=RUNS, key=record.run_id, value=value, ttl=ttl, expect=record.revision)
+
+
+def run_topic(
+    agent: str,
+    store: Store,
+    queue: WorkQueue,
+    *,
+    clock: Callable[[], float] = time.time,
+    keep_seconds: float,
+) -> JobTopic:
+    """Return the runs of an agent as jobs of workers."""
+    return JobTopic(RUN_NOTES, agent, store=store, queue=queue, clock=clock, keep_seconds=keep_seconds)
 
 
 def ended_signal(run_id: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from toolweave.agent._agent_tools import ToolLike
+from toolweave.agent._approval import Attended
 from toolweave.agent._durable import Durable, OnUnknown
 from toolweave.agent._journal import Journal
 from toolweave.agent._records import read_record, record_of
@@ -47,7 +48,7 @@ class Resumable(Protocol):
         depth: int,
         tools: ToolLike | Iterable[ToolLike] | None,
         ctx: CallContext,
-        attended: bool | None,
+        attended: Attended | None,
         output_type: Any,
         journal: Journal,
     ) -> Run:
@@ -61,7 +62,7 @@ async def resume(
     *,
     tools: ToolLike | Iterable[ToolLike] | None = None,
     ctx: CallContext = NO_CONTEXT,
-    attended: bool | None = None,
+    attended: Attended | None = None,
     output_type: Any = None,  # any type, or a JSON Schema
     on_unknown: OnUnknown | None = None,
     durable: Durable | None = None,

@@ -16,7 +16,7 @@ import anyio
 
 from toolweave.agent import _events as events
 from toolweave.agent._agent_tools import AgentTools
-from toolweave.agent._approval import Approval, Approvals
+from toolweave.agent._approval import Approval, Approvals, Attended
 from toolweave.agent._events import Event, RunResult, RunStatus
 from toolweave.agent._lifespan import CLOSE_SECONDS, LifespanPeriod
 from toolweave.agent._run_loop import AgentRuntime, RunLoop, RunRequest
@@ -77,7 +77,10 @@ class Run:
         self._scope: anyio.CancelScope | None = None
         self._period: LifespanPeriod | None = None
         self._approvals = Approvals(
-            host.confirm, host.allowed, seconds=job.rules.limits.approval_seconds, attended=job.attended is not False
+            host.confirm,
+            host.allowed,
+            seconds=job.rules.limits.approval_seconds,
+            attended=True if job.attended is None else job.attended,
         )
         self._driver = RunLoop(host, job, self)
 
@@ -119,7 +122,7 @@ class Run:
         return self._job.tools
 
     @property
-    def attended(self) -> bool:
+    def attended(self) -> Attended:
         """Whether a person can approve calls."""
         return self._approvals.attended
 

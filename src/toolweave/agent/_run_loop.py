@@ -6,15 +6,16 @@ The only module of the package with side effects besides tools and the lifespan.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import anyio
 
 from toolweave.agent import _events as events
 from toolweave.agent._agent_tools import AgentTools, CombinedToolset
-from toolweave.agent._approval import Approvals, Confirm, Grants
+from toolweave.agent._approval import Approvals, Attended, Confirm, Grants
 from toolweave.agent._events import Event, RunResult, RunStatus, StopReason
 from toolweave.agent._history import History
 from toolweave.agent._journal import Journal, OpenJournal, RunStart
@@ -35,12 +36,14 @@ from toolweave.agent._step import (
     outcomes_of,
 )
 from toolweave.agent._tool_search import ToolSearchToolset
-from toolweave.agent._truncation import ResultPolicy
 from toolweave.agent._turn import PerServerLimiter, TurnRunner
 from toolweave.errors import ConfigError, ModelError, RunError, StoreError, ToolExecutionError
 from toolweave.models._base import Model, Usage
 from toolweave.models._messages import AssistantMessage, Message, TextPart, ToolMessage
 from toolweave.tools._call import IDEMPOTENCY_KEY, NO_CONTEXT, CallContext
+
+if TYPE_CHECKING:
+    from toolweave.agent._telemetry import RunTelemetry
 
 __all__ = ["AgentRuntime", "RunControl", "RunLoop", "RunRequest"]
 
@@ -49,6 +52,7 @@ _SAVE_SECONDS = 30.0
 _STATUS: dict[StopReason, RunStatus] = {
     "end": "completed",
     "client_tools": "completed",
+    "waiting": "waiting",
     "cancelled": "cancelled",
     "model_error": "failed",
     "transport_error": "failed",
@@ -81,7 +85,6 @@ class AgentRuntime:
     confirm: Confirm
     allowed: Grants
     slots: PerServerLimiter
-    policy: ResultPolicy
     raises: bool
     strict: bool
     errors: dict[str, Exception]
@@ -103,7 +106,7 @@ class RunRequest:
     session: str | None = None
     tools: AgentTools | None = None
     ctx: CallContext = NO_CONTEXT
-    attended: bool | None = None
+    attended: Attended | None = None
     run_id: str | None = None
     parent_id: str | None = None
     depth: int = 0
@@ -218,7 +221,7 @@ class RunLoop:
             state = await self._begin(journal)
             self._asking = self._turn(room, journal, state)
             with anyio.move_on_after(self._rules.limits.seconds) as clock:
-                finish = await self._loop(state, self._asking, period)
+                finish = await self._traced(state, self._asking, period)
             if clock.cancelled_caught:
                 finish = Finish(reason="time_limit")
         except ModelError as exc:
@@ -259,7 +262,7 @@ class RunLoop:
                 session=session,
                 parent_id=run.parent_id,
                 depth=run.depth,
-                attended=job.attended is not False,
+                attended=True if job.attended is None else job.attended,
                 output=None if given is None else given.form,
                 meta=_passed_on(job.ctx.meta),
             )
@@ -304,7 +307,6 @@ class RunLoop:
             tools=tools,
             approvals=self._run.approvals,
             limits=self._rules.limits,
-            policy=host.policy,
             kept=room.kept,
             slots=host.slots,
             ctx=self._ctx,
@@ -313,7 +315,26 @@ class RunLoop:
             keyed=self.durable,
             priced=self._run.priced,
             history=host.history,
+            telemetry=self._telemetry(),
         )
+
+    def _telemetry(self) -> RunTelemetry | None:
+        if "opentelemetry" not in sys.modules:  # whoever traces has loaded it
+            return None
+        from toolweave.agent._telemetry import RunTelemetry
+
+        return RunTelemetry(
+            agent=self._host.name, run_id=self._run.id, model=self._host.model.name, session=self._job.session
+        )
+
+    async def _traced(self, state: RunState, turn: TurnRunner, period: LifespanPeriod) -> Finish:
+        if turn.telemetry is None:
+            return await self._loop(state, turn, period)
+        recorded = "traceparent" not in self._job.ctx.meta
+        with turn.telemetry.run(self._ctx.meta, recorded=recorded) as span:
+            finish = await self._loop(state, turn, period)
+            span.finish(finish.reason, turn.telemetry.usage, state.steps)
+            return finish
 
     async def _loop(self, state: RunState, turn: TurnRunner, period: LifespanPeriod) -> Finish:
         known = self._host.tools.sources
@@ -329,6 +350,8 @@ class RunLoop:
                 case RunTools() as tools:
                     state.tool_calls += sum(map(len, tools.groups))
                     await turn.run(self.step, tools.groups, offer, state.results)
+                    if turn.waiting:
+                        return self._waiting(state, turn)
                     calls = cast("AssistantMessage", state.messages[-1]).tool_calls
                     count_failures(state, [call for call in calls if call.id in state.results])
                     if len(state.results) == len(calls):
@@ -337,6 +360,12 @@ class RunLoop:
                             turn.tools.restore(state.messages[-2:])
                 case Finish() as finish:
                     return finish
+
+    def _waiting(self, state: RunState, turn: TurnRunner) -> Finish:
+        """Return the step of a run that waits for a person; its loop begins the turn's calls again when it goes on."""
+        ids = {call.call_id for call in turn.waiting}
+        calls = cast("AssistantMessage", state.messages[-1]).tool_calls
+        return Finish(reason="waiting", pending=tuple(call for call in calls if call.id in ids))
 
     def _offer(self, turn: TurnRunner) -> AvailableTools:
         client, provider = self._host.tools.client, self._host.tools.provider
@@ -405,6 +434,9 @@ class RunLoop:
             return
         session = self._job.session
         with anyio.move_on_after(_SAVE_SECONDS, shield=True) as patience:
+            if result.stop_reason == "waiting" and self._asking is not None:
+                await journal.waiting(result, self._asking.waiting)
+                return
             if session is not None and (result.steps or result.text):
                 await self._host.conversations.save(session, result.messages)
             await journal.finished(result)

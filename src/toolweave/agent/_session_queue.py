@@ -81,7 +81,7 @@ class SessionQueue:
 
     async def _go_on_from_now(self) -> None:
         record = await read_record(self._store, self._record.run_id)
-        if record is None or record.session is None or record.status != "pending":
+        if record is None or record.session is None or record.status != "pending" or record.attempts:
             return
         start = await read_start(self._store, record)
         sent = start.messages[len(start.messages) - start.sent :]

@@ -12,10 +12,10 @@ from typing import Protocol
 
 import anyio
 
-from toolweave.agent._truncation import ResultCache, ResultPolicy
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.models._messages import AssistantMessage, Message, ToolMessage, ToolOutcome
 from toolweave.tools._result import ToolResult
+from toolweave.tools._truncation import ResultCache, ResultPolicy
 
 __all__ = ["ConversationStore", "MemoryConversations", "SessionState", "SessionStates", "continue_conversation"]
 

@@ -223,7 +223,7 @@ class SpawnTools(BaseToolset):
             sent=1,
             parent_id=None if above is None else above.id,
             depth=0 if above is None else above.depth + 1,
-            attended=above is not None and above.attended and self._durable.queue is None,
+            attended=above is not None and above.attended is True and self._durable.queue is None,
         )
         now, ttl = self._durable.clock(), self._durable.keep_seconds
         record = await create(self._store, start, status="pending", now=now, ttl=ttl, group=_group(above, self._agent))

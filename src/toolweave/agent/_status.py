@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from toolweave.agent._approval import Approval, WaitingCall
 from toolweave.agent._durable import KEEP_SECONDS
 from toolweave.agent._records import (
     LEASES,
@@ -24,17 +25,22 @@ from toolweave.agent._records import (
     unreadable,
     write_record,
 )
+from toolweave.agent._waiting import answer_waiting, waiting_calls
 from toolweave.errors import StoreError
+from toolweave.jobs import WorkQueue
 from toolweave.jobs._lease import ask_to_cancel, is_held
 from toolweave.state import Document, Store, iter_documents
 
 __all__ = ["RunInfo", "RunStats", "RunStatuses", "StoredStatus"]
 
 StoredStatus: TypeAlias = Literal[
-    "pending", "running", "interrupted", "completed", "stopped", "failed", "cancelled", "unreadable"
+    "pending", "running", "waiting", "interrupted", "completed", "stopped", "failed", "cancelled", "unreadable"
 ]
-"""The status of a run in its store; `"interrupted"` is an unfinished run that no process executes, `"unreadable"` one
-whose record is damaged or of another version: `record.error` has the reason."""
+"""The status of a run in its store.
+
+`"waiting"` is one that waits for a person's approval, `"interrupted"` an unfinished run that no process executes,
+`"unreadable"` one whose record is damaged or of another version: `record.error` has the reason.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +82,13 @@ class RunStatuses:
     Args:
         store: The store of the runs.
         clock: Returns the time in seconds, for records that are written here.
+        queue: The queue whose workers go on with runs that were answered; without one `Agent.resume` does.
     """
 
-    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time, queue: WorkQueue | None = None) -> None:
         self._store = store
         self._clock = clock
+        self._queue = queue
 
     def __repr__(self) -> str:
         return f"<RunStatuses in {self._store!r}>"
@@ -150,6 +158,47 @@ class RunStatuses:
                 left += await children_of(self._store, child.run_id)
         return cancelled
 
+    async def waiting_runs(self, *, agent: str | None = None) -> Sequence[RunInfo]:
+        """Return the runs that wait for a person, the oldest first; see `waiting` for their calls."""
+        found = [await self._told(one) async for one in iter_documents(self._store, RUNS)]
+        wait = [one for one in found if one.status == "waiting" and agent in (None, one.record.agent)]
+        return sorted(wait, key=lambda one: (one.record.created_at, one.run_id))
+
+    async def waiting(self, run_id: str) -> Sequence[WaitingCall]:
+        """Return the calls of a run that wait for a person and have no answer yet, the oldest first."""
+        return await waiting_calls(self._store, run_id)
+
+    async def approve(
+        self,
+        run_id: str,
+        call_id: str,
+        *,
+        remember: Literal["run", "agent"] | None = None,
+        reason: str | None = None,
+    ) -> bool:
+        """Approve a call that waits, in whichever process its run was; return whether the run goes on now.
+
+        It goes on after the last answer: a worker resumes it, or `Agent.resume` where there is no queue. The approval
+        is for the definition of the tool that was shown: when that has changed, the run asks again. Giving the same
+        answer again does nothing.
+
+        Args:
+            run_id: The run.
+            call_id: The call's id.
+            remember: `"run"` or `"agent"` to allow the tool from now on without asking; other calls of it that wait
+                are approved, too.
+            reason: The reason, for the event.
+
+        Raises:
+            RunError: There is no such run or call, the run does not wait, or the call was denied before.
+            StoreError: The store or the queue cannot be reached.
+        """
+        return await self._answer(run_id, call_id, Approval(approved=True, remember=remember, reason=reason))
+
+    async def deny(self, run_id: str, call_id: str, *, reason: str | None = None) -> bool:
+        """Deny a call that waits; the model reads the reason. See `approve`."""
+        return await self._answer(run_id, call_id, Approval(approved=False, reason=reason))
+
     async def info(self, record: RunRecord) -> RunInfo:
         """Return the present status of the run of a record."""
         status: StoredStatus = record.status
@@ -164,6 +213,12 @@ class RunStatuses:
         except StoreError as exc:
             problem = exc
         return RunInfo(record=unreadable(found, problem), status="unreadable")
+
+    async def _answer(self, run_id: str, call_id: str, approval: Approval) -> bool:
+        now = self._clock()
+        return await answer_waiting(
+            self._store, run_id, call_id, approval, queue=self._queue, now=now, ttl=KEEP_SECONDS
+        )
 
     async def _cancel(self, record: RunRecord | None) -> bool:
         while record is not None and not record.done:

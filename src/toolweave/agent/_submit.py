@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Generator, Sequence
+from typing import Any, Literal
 
 import anyio
 
+from toolweave.agent._approval import WaitingCall
 from toolweave.agent._durable import Durable, OnUnknown, same_request
 from toolweave.agent._idempotency import run_id_of
 from toolweave.agent._journal import RunStart
@@ -20,7 +22,7 @@ from toolweave.errors import RunError
 from toolweave.jobs._backoff import until
 from toolweave.jobs._kind import JobTopic
 
-__all__ = ["SubmitMixin", "SubmittedRun"]
+__all__ = ["SubmitMixin", "SubmittedRun", "submit_run"]
 
 _FIRST_LOOK = 0.05
 """Seconds between polls of a run whose end may not be signalled."""
@@ -38,7 +40,7 @@ class SubmittedRun:
     def __init__(self, durable: Durable, run_id: str) -> None:
         self.id = run_id
         self._durable = durable
-        self._statuses = RunStatuses(durable.store, clock=durable.clock)
+        self._statuses = RunStatuses(durable.store, clock=durable.clock, queue=durable.queue)
 
     async def status(self) -> RunInfo:
         """Return the present status of the run.
@@ -67,6 +69,20 @@ class SubmittedRun:
     async def cancel(self) -> bool:
         """Cancel it and its descendants, in any process; return False when it has ended."""
         return await self._statuses.cancel(self.id)
+
+    async def waiting(self) -> Sequence[WaitingCall]:
+        """Return the calls that wait for a person's approval; see `RunStatuses.waiting`."""
+        return await self._statuses.waiting(self.id)
+
+    async def approve(
+        self, call_id: str, *, remember: Literal["run", "agent"] | None = None, reason: str | None = None
+    ) -> bool:
+        """Approve a call that waits; see `RunStatuses.approve`."""
+        return await self._statuses.approve(self.id, call_id, remember=remember, reason=reason)
+
+    async def deny(self, call_id: str, *, reason: str | None = None) -> bool:
+        """Deny a call that waits; see `RunStatuses.deny`."""
+        return await self._statuses.deny(self.id, call_id, reason=reason)
 
     def __await__(self) -> Generator[Any, None, RunRecord]:
         return self.result().__await__()
@@ -99,10 +115,9 @@ class SubmitMixin:
         session: str | None = None,
         key: str | None = None,
         on_unknown: OnUnknown | None = None,
+        attended: Literal["later", False] = "later",
     ) -> SubmittedRun:
         """Submit a message to a worker, on this machine or another, and return a handle of its run.
-
-        No person can approve calls: those that need approval are denied.
 
         Args:
             sent: As with `send`.
@@ -110,8 +125,10 @@ class SubmitMixin:
                 one after another, in the order of submission.
             key: An idempotency key: submitted with the same one again, it is the same run.
             on_unknown: Policy for calls with an unknown outcome after a worker died: `"error"` gives the model an
-                error result, `"rerun"` repeats them, `"ask"` denies them, as no person is there; by default that of
+                error result, `"rerun"` repeats them, `"ask"` has the run wait for a person; by default that of
                 the worker, or of its agent.
+            attended: `"later"`: a call that needs approval has the run wait, without a worker, until it is answered
+                (`SubmittedRun.approve`, `toolweave runs approve`); False: such calls are denied.
 
         Raises:
             RunError: The key belongs to another message, or another session.
@@ -120,8 +137,7 @@ class SubmitMixin:
             ValueError: The agent has no backend, a prompt lacks a variable, or there is nothing to answer.
         """
         durable, messages = self.durable, messages_of(sent)
-        jobs = None if durable is None else durable.jobs
-        if durable is None or jobs is None:
+        if durable is None or durable.jobs is None:
             raise ValueError(f"agent {self.name!r} has no workers: Agent(..., backend=Backend(url))")
         output = sent.output_type if isinstance(sent, Prompt) else None
         start = RunStart(
@@ -130,19 +146,53 @@ class SubmitMixin:
             messages=messages,
             sent=len(messages),
             session=session,
-            attended=False,
+            attended=attended,
             output=None if output is None else Output(output).form,
             on_unknown=on_unknown,
+            meta=_trace_context(),
         )
-        made = await _made(durable, jobs, start)
-        if made is None:
-            record = await _known(durable, start)
-            if not record.done:
-                await SessionQueue(durable, record).join()
-                await jobs.submit(record.run_id)
-        else:
-            await jobs.queue.submit(jobs.job(made.run_id))
-        return SubmittedRun(durable, start.run_id)
+        return await submit_run(durable, start)
+
+    def submitted(self, run_id: str) -> SubmittedRun:
+        """Return the handle of a run that was submitted, by any process.
+
+        Raises:
+            ValueError: The agent has no store.
+        """
+        if self.durable is None:
+            raise ValueError(f"agent {self.name!r} keeps nothing: Agent(..., backend=Backend(url))")
+        return SubmittedRun(self.durable, run_id)
+
+
+async def submit_run(durable: Durable, start: RunStart) -> SubmittedRun:
+    """Record a run, or find the one of its id, and give it to the workers of its agent.
+
+    Raises:
+        RunError: The id belongs to another message, or another session.
+        StoreError: The store or the queue cannot be reached.
+        ValueError: There is no queue.
+    """
+    jobs = durable.jobs
+    if jobs is None:
+        raise ValueError(f"agent {start.agent!r} has no workers: give it a backend in place of a store: Backend(url)")
+    made = await _made(durable, jobs, start)
+    if made is None:
+        record = await _known(durable, start)
+        if not record.done:
+            await SessionQueue(durable, record).join()
+            await jobs.submit(record.run_id)
+    else:
+        await jobs.queue.submit(jobs.job(made.run_id))
+    return SubmittedRun(durable, start.run_id)
+
+
+def _trace_context() -> dict[str, str]:
+    """Return the context of the present span, below which the worker's spans belong."""
+    if "opentelemetry" not in sys.modules:  # whoever traces has loaded it
+        return {}
+    from toolweave.agent._telemetry import trace_context
+
+    return trace_context()
 
 
 async def _made(durable: Durable, jobs: JobTopic, start: RunStart) -> RunRecord | None:

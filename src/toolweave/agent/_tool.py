@@ -75,7 +75,7 @@ def agent_tool(
     async def send(message: str, ctx: CallContext) -> ToolResult:
         above = current_run()
         _guard(agent, above)
-        attended = above is not None and above.attended
+        attended = above is not None and above.attended is True
         session, key = _session(keep_conversation, above, ctx), None if agent.durable is None else _key(ctx)
         run = agent.send(message, session=session, ctx=ctx, attended=attended, key=key)
         if agent.durable is not None and key is not None:

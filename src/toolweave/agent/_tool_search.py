@@ -6,54 +6,32 @@ nothing but its messages, sees the same tools. Knows no provider; one with a too
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
 from typing import Any, cast
 
 from toolweave.models._messages import AssistantMessage, Message, ToolMessage
 from toolweave.protocol.content import TextContent
-from toolweave.schema._validate import Validator
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._names import free_name
 from toolweave.tools._result import ToolResult, invalid_input
-from toolweave.tools._search import ToolIndex
+from toolweave.tools._search_tool import (
+    BUDGET_TOKENS,
+    MOST_TOOLS,
+    SEARCH_NAME,
+    SEARCH_SCHEMA,
+    estimated_tokens,
+    exceeds_budget,
+    first_line,
+    index_of,
+    named_sources,
+    search_problems,
+)
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import RoutingToolset, WrapperToolset, route_of
 
 __all__ = ["BUDGET_TOKENS", "RequestTools", "ToolSearchToolset", "estimated_tokens"]
-
-BUDGET_TOKENS = 10_000
-"""Tokens of definitions above which a model gets the search tool instead."""
-
-_MOST_TOOLS = 128
-"""Maximum number of tools in one request to OpenAI; other providers take more, and models choose badly long before."""
-_NAME = "search_tools"
-_MOST_FOUND = 20
-_MOST_SERVERS = 40
-_LINE = 200
-
-_INPUT_SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "query": {
-            "type": "string",
-            "description": "What the tool should do, in a few words of the tool's language, or a tool's name.",
-        },
-        "limit": {
-            "type": "integer",
-            "description": "How many tools to load at most.",
-            "minimum": 1,
-            "maximum": _MOST_FOUND,
-            "default": 5,
-        },
-    },
-    "required": ["query"],
-    "additionalProperties": False,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,37 +45,6 @@ class RequestTools:
 
     tools: ToolSnapshot
     deferred: frozenset[str] = frozenset()
-
-
-def estimated_tokens(tools: Iterable[ToolSpec]) -> int:
-    """Estimate the tokens of definitions: a quarter of the bytes of name, description and schema as JSON.
-
-    Tokenizers differ by model and none of them is needed for this. Held against four of them (OpenAI's o200k and
-    cl100k, and those published of Claude and of DeepSeek) on the same JSON of 5,645 definitions of 675 servers, the sum
-    of all was 3 to 6 % too low and that of 9 servers in 10 within a quarter; of single definitions, more than 99 in 100
-    were within a third and none more than half off.
-    """
-    return sum(map(_tokens, tools))
-
-
-def _tokens(tool: ToolSpec) -> int:
-    parts = [tool.name, tool.description, tool.input_schema]
-    return len(json.dumps(parts, ensure_ascii=False, default=dict).encode("utf-8", "surrogatepass")) // 4
-
-
-@lru_cache(maxsize=32)
-def _tokens_of(snapshot: ToolSnapshot) -> int:
-    return estimated_tokens(snapshot)  # by its identity: there is a view for each run, and few snapshots
-
-
-@lru_cache(maxsize=8)
-def _index_of(snapshot: ToolSnapshot) -> ToolIndex:
-    return ToolIndex(snapshot)  # shared by all runs on these tools, so never updated
-
-
-@cache
-def _validator() -> Validator:
-    return Validator(_INPUT_SCHEMA)
 
 
 class ToolSearchToolset(WrapperToolset, RoutingToolset):
@@ -153,8 +100,7 @@ class ToolSearchToolset(WrapperToolset, RoutingToolset):
         """Return the tools that a model sees now."""
         inner = self._inner.snapshot()
         if inner is not self._seen:
-            over = len(inner) > _MOST_TOOLS or _tokens_of(inner) > self._budget
-            self._search = _search_tool(inner) if over else None
+            self._search = _search_tool(inner) if exceeds_budget(inner, self._budget) else None
             self._seen = inner
             self._show()
         return self._view
@@ -165,7 +111,7 @@ class ToolSearchToolset(WrapperToolset, RoutingToolset):
 
     def owns(self, tool: ToolSpec) -> bool:
         """Whether a tool is the search tool."""
-        return tool.input_schema is _INPUT_SCHEMA
+        return tool.input_schema is SEARCH_SCHEMA
 
     def offered(self, *, native: bool = False) -> RequestTools:
         """Return the tool definitions for a request.
@@ -194,13 +140,13 @@ class ToolSearchToolset(WrapperToolset, RoutingToolset):
     def restore(self, messages: Iterable[Message]) -> None:
         """Load the tools that a conversation found or called so far."""
         self.snapshot()
-        own = _NAME if self._search is None else self._search.name
+        own = SEARCH_NAME if self._search is None else self._search.name
         for message in messages:
             if isinstance(message, AssistantMessage):
                 self.load(*(self._named(call.name) for call in message.tool_calls if call.name != own))
             elif isinstance(message, ToolMessage):
                 for outcome in message.outcomes:
-                    if outcome.name.startswith(_NAME):
+                    if outcome.name.startswith(SEARCH_NAME):
                         self.load(*_found(outcome.result))
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
@@ -233,7 +179,7 @@ class ToolSearchToolset(WrapperToolset, RoutingToolset):
             return
         self._deferred = True
         names = dict.fromkeys([*self._always, *reversed(self._loaded)])
-        shown = {name for name in list(names)[: _MOST_TOOLS - 1] if name in inner.by_name}
+        shown = {name for name in list(names)[: MOST_TOOLS - 1] if name in inner.by_name}
         # in the order of loading, so that what a provider has cached of the definitions stays a prefix
         kept = [name for name in (*self._always, *self._loaded) if name in shown]
         self._view = ToolSnapshot(
@@ -245,30 +191,25 @@ class ToolSearchToolset(WrapperToolset, RoutingToolset):
         return name if spec is None else spec.name
 
     def _searched(self, arguments: Mapping[str, Any]) -> ToolResult:
-        problems = _validator().problems(arguments)
+        problems = search_problems(arguments)
         if problems:
-            return invalid_input(_NAME, problems)
-        index = _index_of(self._inner.snapshot())
+            return invalid_input(SEARCH_NAME, problems)
+        index = index_of(self._inner.snapshot())
         found = [match.tool for match in index.search(arguments["query"], int(arguments.get("limit", 5)))]
         self.load(*(tool.name for tool in found))
         return _answer(arguments["query"], found)
 
 
 def _search_tool(inner: ToolSnapshot) -> ToolSpec:
-    counts = Counter(tool.server for tool in inner)
-    local = counts.pop(None, 0)
-    servers = [f"{server} ({count})" for server, count in sorted(counts.items(), key=lambda item: str(item[0]))]
-    more = [f"{len(servers) - _MOST_SERVERS} more servers"] if len(servers) > _MOST_SERVERS else []
-    others = [f"no server ({local})"] if local else []
     return ToolSpec(
-        name=free_name(_NAME, None, inner.by_name),
+        name=free_name(SEARCH_NAME, None, inner.by_name),
         title="Search tools",
         description=(
             f"Finds tools that are not listed and loads them: they can be called from the next turn on. There are "
             f"{len(inner)} tools. Search before you say that something cannot be done. "
-            f"They come from: {', '.join([*servers[:_MOST_SERVERS], *more, *others])}."
+            f"They come from: {named_sources(inner)}."
         ),
-        input_schema=_INPUT_SCHEMA,
+        input_schema=SEARCH_SCHEMA,
         annotations={"readOnlyHint": True, "openWorldHint": False},
     )
 
@@ -277,16 +218,11 @@ def _answer(query: str, found: list[ToolSpec]) -> ToolResult:
     if not found:
         text = f"No tool fits {query!r}. Try other words: what it should do, what it works on, or the server's name."
         return ToolResult(content=(TextContent(text=text),), structured_content={"tools": []})
-    lines = [f"- {tool.name}: {_first_line(tool.description)}".rstrip(": ") for tool in found]
+    lines = [f"- {tool.name}: {first_line(tool.description)}".rstrip(": ") for tool in found]
     text = "\n".join(["Loaded; from the next turn on they are among the tools:", *lines])
     return ToolResult(
         content=(TextContent(text=text),), structured_content={"tools": [{"name": tool.name} for tool in found]}
     )
-
-
-def _first_line(text: str) -> str:
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"
 
 
 def _found(result: ToolResult) -> list[str]:

@@ -14,29 +14,33 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable
 from itertools import count
+from typing import TYPE_CHECKING
 
 import anyio
 
 from toolweave.agent import _events as events
-from toolweave.agent._approval import Approvals, definition_digest, denied
+from toolweave.agent._approval import Approvals, WaitingCall, definition_digest, denied
 from toolweave.agent._history import History, trim_history
 from toolweave.agent._idempotency import call_key
-from toolweave.agent._journal import ASK, Journal, Recorded, outcome_unknown
+from toolweave.agent._journal import ASK, Ask, Journal, Recorded, outcome_unknown
 from toolweave.agent._limits import Limits
 from toolweave.agent._step import AvailableTools, cut_off_result
 from toolweave.agent._tool_search import ToolSearchToolset
-from toolweave.agent._truncation import ResultCache, ResultPolicy, fitted
 from toolweave.agent._usage import ChildUsage
 from toolweave.errors import ErrorKind, ModelError, ToolError, ToolExecutionError, as_tool_error
 from toolweave.models import _base as base
 from toolweave.models._base import Finished, Model, ModelRequest
 from toolweave.models._messages import AssistantMessage, Message, ToolCallPart
 from toolweave.models._prices import listed, priced
-from toolweave.tools._call import IDEMPOTENCY_KEY, CallContext, Progress, ToolCall
+from toolweave.tools._call import IDEMPOTENCY_KEY, NO_CONTEXT, CallContext, Progress, ToolCall
 from toolweave.tools._names import unknown_tool
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Toolset
+from toolweave.tools._truncation import ResultCache
+
+if TYPE_CHECKING:
+    from toolweave.agent._telemetry import RunTelemetry
 
 __all__ = ["PerServerLimiter", "TurnRunner"]
 
@@ -114,7 +118,9 @@ class TurnRunner:
         keyed: Whether calls may be repeated after a crash, so that each gets a stable idempotency key.
         priced: Whether the cost of a turn is needed.
         history: Function that returns the messages to send of the conversation; None sends all of them.
+        telemetry: Makes the spans of turns and calls; None where nobody traces.
         share: Share of the conversation that the model accepts, as far as known: less than 1 after it was too long.
+        waiting: Calls of the last turn that wait for a person while nobody executes the run.
         partial: The text so far of the current turn, or of one that was broken off.
     """
 
@@ -125,7 +131,6 @@ class TurnRunner:
     tools: Toolset
     approvals: Approvals
     limits: Limits
-    policy: ResultPolicy
     kept: ResultCache
     slots: PerServerLimiter
     ctx: CallContext
@@ -135,7 +140,9 @@ class TurnRunner:
     priced: bool = False
     history: History | None = None
     share: float = 1.0
+    waiting: list[WaitingCall] = field(default_factory=list[WaitingCall])
     partial: list[str] = field(default_factory=list[str])
+    telemetry: RunTelemetry | None = None
     _taken: set[str] = field(default_factory=set[str], init=False)
     _read: int = field(default=0, init=False)
 
@@ -148,14 +155,23 @@ class TurnRunner:
         self.emit(events.StepStarted(run_id=self.run_id, step=step, tools=len(request.tools)))
         finished = await self.journal.turn(step)
         if finished is not None:
+            if self.telemetry is not None:
+                self.telemetry.replayed_turn(finished)
             if finished.message.text:
                 self.emit(events.TextDelta(run_id=self.run_id, step=step, text=finished.message.text))
             return finished
-        finished = await self._fitting(step, request)
-        if self.priced:
-            finished = listed(priced(finished, self.model))
+        if self.telemetry is None:
+            finished = await self._asked(step, request)
+        else:
+            with self.telemetry.turn(request) as span:
+                finished = await self._asked(step, request)
+                span.finish(listed(priced(finished, self.model)) if span.is_recording else finished)
         await self.journal.turn_finished(step, finished)
         return finished
+
+    async def _asked(self, step: int, request: ModelRequest) -> Finished:
+        finished = await self._fitting(step, request)
+        return listed(priced(finished, self.model)) if self.priced else finished
 
     async def _fitting(self, step: int, request: ModelRequest) -> Finished:
         """Return the turn; if the conversation is too long for the model, send ever less of its newest part.
@@ -219,6 +235,8 @@ class TurnRunner:
     ) -> None:
         """Execute the groups one after another, the calls of a group concurrently; fill `results` as they end.
 
+        No further group is begun once a call is in `waiting`.
+
         Raises:
             ToolExecutionError: The transport to a server failed, and `raises` is set.
         """
@@ -232,6 +250,8 @@ class TurnRunner:
                         tasks.start_soon(partial(self._guarded, step, call, offer, results, fatal, tasks.cancel_scope))
             if fatal:
                 raise fatal[0]
+            if self.waiting:
+                return
 
     async def _guarded(
         self,
@@ -261,6 +281,8 @@ class TurnRunner:
         if isinstance(recorded, Recorded):  # its tool may be gone by now
             result = recorded.result
             self.below.restore(recorded.below)
+            if self.telemetry is not None:
+                self.telemetry.replayed_tool(call, tool, result)
         elif call.cut:
             result = await self._told(step, call, cut_off_result(call))
         elif tool is None:
@@ -269,20 +291,25 @@ class TurnRunner:
         elif call.malformed is not None:
             result = await self._told(step, call, _malformed(call))
         else:
-            result = await self._answer(step, call, tool, again=recorded is ASK)
+            answer = await self._answer(step, call, tool, again=recorded is ASK)
+            if answer is None:
+                waits = WaitingCall.of(call, tool, run_id=self.run_id, repeats=recorded is ASK)
+                self.waiting.append(waits)
+                return
+            result = answer
             if self.raises and tool.server is not None and result.is_error and result.raw is None:  # no answer of it
                 error = result.require_error()
                 if error.kind in _TRANSPORT:
                     fatal.append(ToolExecutionError(error, result=result, tool=tool.name))
-        read, whole = fitted(result, self.policy, result_id=call.id if self.policy.keep_chars else None)
-        if whole is not None:
-            self.kept.keep(call.id, whole)
-        results[call.id] = read
+        results[call.id] = self.kept.cut(result, NO_CONTEXT, result_id=call.id)
         self.emit(events.ToolFinished(run_id=self.run_id, step=step, call=call, result=result))
 
-    async def _answer(self, step: int, call: ToolCallPart, tool: ToolSpec, *, again: bool) -> ToolResult:
+    async def _answer(self, step: int, call: ToolCallPart, tool: ToolSpec, *, again: bool) -> ToolResult | None:
+        """Return the result of a call, or None if it waits for a person."""
         while True:
             result = await self._refusal(step, call, tool, again=again)
+            if result is ASK:
+                return None
             if result is None:
                 async with self.slots.of(tool):
                     found = self._now(tool)
@@ -305,14 +332,21 @@ class TurnRunner:
         same = found is None or found is tool or definition_digest(found) == definition_digest(tool)
         return tool if same or found is None else found
 
-    async def _refusal(self, step: int, call: ToolCallPart, tool: ToolSpec, *, again: bool) -> ToolResult | None:
+    async def _refusal(self, step: int, call: ToolCallPart, tool: ToolSpec, *, again: bool) -> ToolResult | Ask | None:
+        """Return the result of a call that may not be made, None if it may, or `ASK` if a person decides later."""
         if self._is_own(tool):
             return None
 
         def ask() -> None:
             self.emit(events.ApprovalRequested(run_id=self.run_id, step=step, call=call, tool=tool))
 
-        approval, asked = await self.approvals.decide(call, tool, ask, force=again)
+        approval, asked = await self.journal.answer(call, tool), True
+        if approval is None:
+            approval, asked = await self.approvals.decide(call, tool, ask, force=again)
+        else:
+            self.approvals.accept(tool, approval)
+        if approval is None:
+            return ASK
         if asked:
             given = events.ApprovalGiven(
                 run_id=self.run_id, step=step, call=call, approved=approval.approved, reason=approval.reason
@@ -347,6 +381,14 @@ class TurnRunner:
             state=about.state,
             caller=about.caller,
         )
+        if self.telemetry is None:
+            return await self._made(call, tool, ctx)
+        with self.telemetry.tool(call, tool) as span:
+            result = await self._made(call, tool, ctx.replace(meta=span.carried(meta)))
+            span.finish(result)
+            return result
+
+    async def _made(self, call: ToolCallPart, tool: ToolSpec, ctx: CallContext) -> ToolResult:
         try:
             return await self.tools.call(ToolCall(name=tool.name, arguments=call.arguments, id=call.id), ctx)
         except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns

@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, cast
+from types import TracebackType
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias, cast, runtime_checkable
 
 from toolweave.agent._agent import BaseAgent
 from toolweave.agent._durable import Durable, OnUnknown
+from toolweave.agent._events import RunResult
 from toolweave.agent._records import RUNS, STARTS, RunRecord, read_record, read_start, record_of, write_record
 from toolweave.agent._resume import resume
 from toolweave.agent._session_queue import SessionQueue
@@ -24,16 +26,46 @@ from toolweave.jobs._kind import JobTopic
 from toolweave.jobs._worker import MOST_DEATHS, JobWorker, resubmit_jobs, share_suspicion, work_jobs
 from toolweave.state import Document
 
-__all__ = ["resubmit_runs", "run_handlers", "work_runs"]
+__all__ = ["ForeignAgent", "resubmit_runs", "run_handlers", "work_runs"]
 
 _log = logging.getLogger("toolweave.agent")
 _TURN_SECONDS = 0.5
 """Seconds until a run that waits for its session is polled again, for each run ahead of it."""
 _LONGEST_TURN_SECONDS = 30.0
+_Done: TypeAlias = Literal["ended", "waiting"] | None
+"""The end of a run in this process; None when another process has it."""
+
+
+@runtime_checkable
+class ForeignAgent(Protocol):
+    """An agent of another framework, whose own loop executes its runs: `toolweave.durability.DurableAgent`."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def durable(self) -> Durable:
+        """Its persistence in a store."""
+        ...
+
+    async def perform(self, record: RunRecord, durable: Durable) -> RunResult:
+        """Execute a submitted run, or go on with it, and record its end."""
+        ...
+
+    async def __aenter__(self) -> Any: ...
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None: ...
+
+
+_Worked: TypeAlias = BaseAgent | ForeignAgent
 
 
 async def work_runs(
-    agents: Iterable[BaseAgent],
+    agents: Iterable[_Worked],
     backend: WorkBackend,
     *,
     also: Mapping[str, Handler] | None = None,
@@ -47,13 +79,14 @@ async def work_runs(
     Enter the agents before to keep their tools open from run to run.
 
     Args:
-        agents: The agents, with unique names; one without a store uses the backend from now on.
+        agents: The agents, with unique names, also those of other frameworks (`toolweave.durability.durable`); one
+            without a store uses the backend from now on.
         backend: The store and the queue.
         also: More handlers, by topic, such as `server.handlers()`.
         concurrency: Maximum number of concurrent runs of an agent in this worker.
         on_unknown: Policy for calls in which a worker died, of runs that were submitted without one: `"error"` gives
-            the model an error result, `"rerun"` repeats them, `"ask"` denies them, as no person is there; by default
-            that of each agent.
+            the model an error result, `"rerun"` repeats them, `"ask"` has the run wait for a person; by default that
+            of each agent.
         most_deaths: Number of workers that may die of a run until it fails.
         started: Called once the worker accepts runs.
 
@@ -66,7 +99,7 @@ async def work_runs(
 
 
 def run_handlers(
-    agents: Iterable[BaseAgent],
+    agents: Iterable[_Worked],
     backend: WorkBackend,
     *,
     on_unknown: OnUnknown | None = None,
@@ -79,7 +112,7 @@ def run_handlers(
     """
     workers: dict[str, JobWorker[Any]] = {}
     for agent in agents:
-        if agent.durable is None:
+        if isinstance(agent, BaseAgent) and agent.durable is None:
             agent.use_backend(backend)
         durable = agent.durable
         if durable is None or durable.jobs is None:
@@ -92,7 +125,7 @@ def run_handlers(
     return workers
 
 
-async def resubmit_runs(agents: Iterable[BaseAgent], backend: WorkBackend, *, seconds: float = 60.0) -> NoReturn:
+async def resubmit_runs(agents: Iterable[_Worked], backend: WorkBackend, *, seconds: float = 60.0) -> NoReturn:
     """Resubmit lost runs of these agents: now and about every `seconds`, one worker at a time."""
     await resubmit_jobs(list(run_handlers(agents, backend).values()), seconds=seconds)
 
@@ -114,7 +147,7 @@ class _Runs:
 
     records = RUNS
 
-    def __init__(self, agent: BaseAgent, durable: Durable, topic: JobTopic) -> None:
+    def __init__(self, agent: _Worked, durable: Durable, topic: JobTopic) -> None:
         self.topic = topic
         self._agent = agent
         self._durable = durable
@@ -135,8 +168,10 @@ class _Runs:
         return record.record.done
 
     async def perform(self, record: _Loaded, job: Job) -> None:
+        if record.record.status == "waiting":  # the answer submits it again
+            return
         done = await (self._run(record, job) if record.record.session is None else self._in_turn(record, job))
-        if not done:
+        if done is None:
             raise Reschedule(_TURN_SECONDS)
 
     async def cancel(self, record: _Loaded) -> None:
@@ -149,30 +184,49 @@ class _Runs:
         await SessionQueue(self._durable, record.record).leave()
         await self._store.write(self.topic.forgotten(record.record.run_id))
 
-    async def _run(self, loaded: _Loaded, job: Job) -> bool:
-        """Execute a run until it ends; return False when another process has it."""
+    async def _run(self, loaded: _Loaded, job: Job) -> _Done:
+        """Execute a run until it ends or waits; return None when another process has it."""
         record = loaded.record
         try:
-            tools = tools_of_task(self._agent, self._durable, record, job.about)
-            await (await resume(self._agent, record.run_id, tools=tools, durable=loaded.durable))
+            result = await self._result(record, loaded.durable, job)
         except StoreError:
             raise  # it goes on when the store is back
         except Exception as exc:  # boundary: its record says what made it fail
-            return await self._failed(record, exc)
-        return True  # which its journal recorded, and with it forgot what was noted of the job
+            return "ended" if await self._failed(record, exc) else None
+        if result.status == "waiting":
+            await self._again_if_answered(record.run_id)
+            return "waiting"
+        return "ended"  # which its journal recorded, and with it forgot what was noted of the job
 
-    async def _in_turn(self, loaded: _Loaded, job: Job) -> bool:
+    async def _result(self, record: RunRecord, durable: Durable, job: Job) -> RunResult:
+        agent = self._agent
+        if not isinstance(agent, BaseAgent):
+            return await agent.perform(record, durable)
+        tools = tools_of_task(agent, self._durable, record, job.about)
+        return await (await resume(agent, record.run_id, tools=tools, durable=durable))
+
+    async def _in_turn(self, loaded: _Loaded, job: Job) -> _Done:
         """Do the same once the run is first in its session."""
         queue = SessionQueue(self._durable, loaded.record)
         await queue.join()
         if ahead := await queue.ahead():
             raise Reschedule(min(_LONGEST_TURN_SECONDS, _TURN_SECONDS * ahead))
-        done = False
+        done: _Done = None
         async with queue.turn() as ours:
-            done = ours and await self._run(loaded, job)
-        if done:
+            done = await self._run(loaded, job) if ours else None
+        if done == "ended":  # those behind a run that waits wait, too
             await queue.leave()
         return done
+
+    async def _again_if_answered(self, run_id: str) -> None:
+        """Have a run delivered again that was answered at once: its job was still here, so none was added.
+
+        Raises:
+            Reschedule: It was.
+        """
+        record = await read_record(self._store, run_id)
+        if record is not None and record.status == "pending":
+            raise Reschedule(0)
 
     async def _failed(self, record: RunRecord, error: Exception) -> bool:
         """Record that a run has failed, if it has not done so itself; return False when another process has it."""

@@ -12,10 +12,10 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from toolweave._value import Value
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.schema._normalize import types_of, views
 
@@ -37,8 +37,7 @@ _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RawArguments:
+class RawArguments(Value, frozen=True, kw_only=True):
     """The arguments as typed: parsed, but not yet converted by a tool's schema.
 
     Attributes:

@@ -18,10 +18,12 @@ from toolweave.cli._help import HELP_NAMES
 from toolweave.cli._parse import tokens
 from toolweave.cli._streams import write
 
-__all__ = ["complete", "remember_tools", "server_names", "tool_names"]
+__all__ = ["complete", "published_names", "remember_published", "remember_tools", "server_names", "tool_names"]
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 """Names that are completed: a shell inserts them into a command line, so they must be plain words."""
+_PUBLISHED = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,127}/[A-Za-z0-9._-]{1,128}")
+"""Names of a registry: as plain."""
 _MOST = 5_000
 _LINES: Mapping[str, Callable[[str, str], str]] = {
     "bash": lambda word, _: word,
@@ -167,6 +169,33 @@ def remember_tools(tools: Mapping[str, Sequence[str]]) -> None:
         return  # no cache, no completion
 
 
+def remember_published(names: Sequence[str]) -> None:
+    """Keep names of the registry for completion, the newest first, in the user's cache folder."""
+    import json  # as late as the cache is written
+
+    from toolweave.config._trust import write_privately
+
+    known = dict.fromkeys([*(name for name in names if _PUBLISHED.fullmatch(name)), *published_names("")])
+    path = _path("published.json")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_privately(path, json.dumps(list(known)[:_MOST]).encode())
+    except OSError:
+        return  # no cache, no completion
+
+
+def published_names(incomplete: str) -> list[str]:
+    """Return the remembered names of the registry that start with `incomplete`."""
+    import json  # as late as the cache is read
+
+    try:
+        value: Any = json.loads(_path("published.json").read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return []
+    names = cast("list[Any]", value) if isinstance(value, list) else []
+    return [one for one in names if isinstance(one, str) and one.startswith(incomplete) and _PUBLISHED.fullmatch(one)]
+
+
 def _remembered() -> dict[str, list[str]]:
     import json  # as late as the cache is read
 
@@ -182,7 +211,7 @@ def _remembered() -> dict[str, list[str]]:
     }
 
 
-def _path() -> Path:
+def _path(name: str = "completion.json") -> Path:
     from platformdirs import user_cache_path  # only when a shell asks or tools were listed
 
-    return user_cache_path("toolweave", appauthor=False) / "completion.json"
+    return user_cache_path("toolweave", appauthor=False) / name

@@ -9,6 +9,7 @@ from toolweave.errors import (
     ConfigError,
     ErrorKind,
     ProtocolError,
+    RegistryError,
     ServerError,
     ToolError,
     ToolweaveError,
@@ -69,7 +70,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
         return ExitCode.INTERRUPTED
     if isinstance(error, ConfigError):
         return ExitCode.USAGE
-    if isinstance(error, ToolError):
+    if isinstance(error, (RegistryError, ToolError)):
         return _BY_KIND.get(error.kind, ExitCode.TOOL_ERROR)
     if isinstance(error, ProtocolError):
         return ExitCode.TOOL_ERROR

@@ -10,7 +10,8 @@ import os
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, nullcontext
 
 from toolweave.cli._render.text import safe_text
 from toolweave.cli._screen import note
@@ -23,14 +24,37 @@ _FEWEST, _MOST = 12, 60
 """Minimum and maximum lines of a page, whatever the size of the screen."""
 
 
-async def ask_line(question: str) -> str | None:
-    """Ask a question on standard error and return the typed line, or None at the end of the input."""
+async def ask_line(question: str, *, hidden: bool = False) -> str | None:
+    """Ask a question on standard error and return the typed line, or None at the end of the input.
+
+    Args:
+        question: The question, in one line.
+        hidden: Whether what is typed is not shown, as it is a secret.
+    """
     import anyio  # --help imports this module
 
-    print(safe_text(question), end="", file=sys.stderr, flush=True)
-    await anyio.wait_readable(sys.stdin.fileno())
-    data = os.read(sys.stdin.fileno(), 65536)
+    with _without_echo() if hidden else nullcontext():  # before the question: who answers may be quick
+        print(safe_text(question), end="", file=sys.stderr, flush=True)
+        await anyio.wait_readable(sys.stdin.fileno())
+        data = os.read(sys.stdin.fileno(), 65536)
     return data.decode(errors="replace").rstrip("\r\n") if data else None
+
+
+@contextmanager
+def _without_echo() -> Generator[None]:
+    """Let the terminal show nothing of what is typed; it does again at the end, also after an interruption."""
+    import termios  # not on Windows
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    quiet = [*before]
+    quiet[3] &= ~termios.ECHO
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, quiet)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        print(file=sys.stderr, flush=True)  # the line break was not shown either
 
 
 async def ask_about(text: str, question: str, choices: str) -> str:

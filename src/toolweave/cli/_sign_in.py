@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from toolweave.cli._exit_codes import CommandError
@@ -12,7 +10,16 @@ from toolweave.cli._options import Target
 from toolweave.cli._questions import ask_line
 from toolweave.cli._screen import note, stderr_console
 from toolweave.cli._streams import is_terminal
-from toolweave.oauth import BrowserUserAgent, DevicePrompt, OAuth, StoredSignIn, default_token_store, resource_of
+from toolweave.oauth import (
+    BrowserUserAgent,
+    DevicePrompt,
+    OAuth,
+    SignInStatus,
+    StoredSignIn,
+    default_token_store,
+    resource_of,
+)
+from toolweave.oauth._sign_in_status import sign_in_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,7 +70,7 @@ async def server_named(name: str, target: Target) -> ServerConfig:
     """Return the server of the config with this name, or the one at this URL.
 
     Raises:
-        CommandError: It is not reached over HTTP, or its file is not trusted.
+        CommandError: It is not reached over HTTP, or as each caller of a gateway, or its file is not trusted.
         ConfigError: There is no such server, or its entry is wrong.
     """
     from toolweave.cli._targets import select  # late: --help imports this module's users
@@ -75,6 +82,8 @@ async def server_named(name: str, target: Target) -> ServerConfig:
     (config,) = selection.servers.values()
     if not config.url:
         raise CommandError(f"server {config.name!r} is a program; signing in is for servers that have a URL")
+    if config.as_caller:
+        raise CommandError(f"server {config.name!r} is called as each caller of a gateway, who signs in through that")
     return config
 
 
@@ -121,56 +130,19 @@ async def sign_in_json(config: ServerConfig) -> dict[str, Any] | None:
 
 def record_json(record: TokenRecord) -> dict[str, Any]:
     """Return a record as JSON, without its token."""
-    return {
-        "resource": record.key.resource,
-        "issuer": record.key.issuer,
-        "client": record.key.client,
-        "principal": record.key.principal,
-        "scopes": list(record.scopes),
-        "state": _state(record),
-        "expires_at": record.expires_at,
-        "renewable": record.refresh_token is not None,
-    }
-
-
-def _state(record: TokenRecord) -> str:
-    if not record.access_token:
-        return "registered"
-    if record.expires_at is None or record.expires_at > time.time():
-        return "signed in"
-    return "renewable" if record.refresh_token is not None else "expired"
+    status = SignInStatus.of(record)
+    return {name: getattr(status, name) for name in status.__struct_fields__} | {"scopes": list(status.scopes)}
 
 
 def lasting(row: dict[str, Any]) -> str:
     """Return the state of a sign-in in words, with its end."""
     match row["state"]:
-        case "signed in":
-            return f"signed in{_until(row['expires_at'])}"
-        case "renewable":
-            return "signed in; its token is renewed at the next use"
-        case "expired":
-            return f"expired{_since(row['expires_at'])}"
-        case "registered":
-            return "registered, not signed in"
         case "unknown":
             return f"not known: {row['problem']}"
-        case _:
+        case "none":
             return "not signed in"
-
-
-def _until(seconds: float | None) -> str:
-    return "" if seconds is None else f" until {_moment(seconds)}"
-
-
-def _since(seconds: float | None) -> str:
-    return "" if seconds is None else f" since {_moment(seconds)}"
-
-
-def _moment(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%d %H:%M UTC")
-    except (OverflowError, ValueError, OSError):  # a server may name any number
-        return "a time that no calendar has"
+        case state:
+            return sign_in_text(state, row["expires_at"])
 
 
 def configured_names(loaded: LoadedConfig | None) -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from toolweave.agent._agent import BaseAgent
 from toolweave.agent._agent_tools import AgentTools, Opener, ToolLike
+from toolweave.agent._approval import Approval, WaitingCall
 from toolweave.agent._durable import Durable, OnUnknown
 from toolweave.agent._events import RunResult
 from toolweave.agent._journal import Ask, Journal, Recorded, RunStart
@@ -66,6 +67,13 @@ class JournalWithHooks:
                 else:
                     await component.hooks.tell("on_error", result.error)
 
+    async def waiting(self, result: RunResult, calls: Sequence[WaitingCall]) -> None:
+        """Record that the run waits, and end the tick."""
+        try:
+            await self._journal.waiting(result, calls)
+        finally:
+            await self._end_tick()
+
     async def _end_tick(self) -> None:
         ticking, self._ticking = self._ticking, 0
         if ticking:
@@ -102,6 +110,10 @@ class JournalWithHooks:
     async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | Ask | None:
         """Return the record of a call."""
         return await self._journal.call(step, call, tool)
+
+    async def answer(self, call: ToolCallPart, tool: ToolSpec) -> Approval | None:
+        """Return a person's answer to a call."""
+        return await self._journal.answer(call, tool)
 
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
         """Record the start of a call."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -199,8 +199,11 @@ def _on_behalf_of(config: ServerConfig, principal: str | None, scopes: Sequence[
             server=config.name,
             field="auth",
         )
-    signed_in = oauth.replace(principal=principal or oauth.principal, scopes=tuple(scopes) or oauth.scopes)
-    return config.replace(auth=replace(config.auth, oauth=signed_in))
+    identity = "own" if principal else oauth.identity  # as this principal, and no other caller
+    signed_in = oauth.replace(
+        identity=identity, principal=principal or oauth.principal, scopes=tuple(scopes) or oauth.scopes
+    )
+    return config.replace(auth=config.auth.replace(oauth=signed_in))
 
 
 def same_server(one: ServerConfig, other: ServerConfig) -> bool:

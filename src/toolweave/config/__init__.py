@@ -23,13 +23,15 @@ from toolweave.config._loaded import ConfigEntry, EntryStatus, LoadedConfig, Loa
 from toolweave.config._merge import merge_config, normalize_config
 from toolweave.config._model import HeadersSource, ServerConfig, Source, known_transports, register_transport_name
 from toolweave.config._naming import program_name
-from toolweave.config._oauth import OAuth, OAuthGrant, OAuthSecret
+from toolweave.config._oauth import OAuth, OAuthGrant, OAuthIdentity, OAuthSecret
 from toolweave.config._secret import Secret, looks_secret, reveal, without_user_info
+from toolweave.config._shaping import ArgumentRule, ShapeRule
 from toolweave.config._timeouts import Timeouts
 from toolweave.config._trust import TrustedFiles
 from toolweave.config._validation import is_loopback
 
 __all__ = [
+    "ArgumentRule",
     "Auth",
     "AuthType",
     "ConfigEntry",
@@ -47,11 +49,13 @@ __all__ = [
     "McpTransport",
     "OAuth",
     "OAuthGrant",
+    "OAuthIdentity",
     "OAuthSecret",
     "ResourceLimits",
     "Sandbox",
     "Secret",
     "ServerConfig",
+    "ShapeRule",
     "Source",
     "Timeouts",
     "TrustedFiles",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
 
+import msgspec
+
+from toolweave._value import Value
 from toolweave.config._oauth import OAuth
 from toolweave.config._secret import Secret, reveal, wrap
 from toolweave.config._validation import check_headers, check_text, kind_of
@@ -39,8 +41,7 @@ _KEYS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Auth:
+class Auth(Value, frozen=True, kw_only=True):
     """The authorization of requests to an HTTP server.
 
     Raises:
@@ -62,10 +63,10 @@ class Auth:
     type: AuthType = "bearer"
     token: Secret | None = None
     header: str = ""
-    headers: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
+    headers: Mapping[str, Secret] = msgspec.field(default_factory=dict[str, Secret])
     provider: Any = None  # a callable or a foreign authorization object
     oauth: OAuth | None = None
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
         if self.type not in get_args(AuthType):
@@ -77,10 +78,10 @@ class Auth:
         if self.token is not None:
             token = check_text(self.token, "auth.token", controls=False)
             _refuse_method(token)
-            object.__setattr__(self, "token", wrap(token))
-        object.__setattr__(self, "header", header)
-        object.__setattr__(self, "headers", MappingProxyType(check_headers(self.headers, "auth.headers")))
-        object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+            msgspec.structs.force_setattr(self, "token", wrap(token))
+        msgspec.structs.force_setattr(self, "header", header)
+        msgspec.structs.force_setattr(self, "headers", MappingProxyType(check_headers(self.headers, "auth.headers")))
+        msgspec.structs.force_setattr(self, "options", MappingProxyType(dict(self.options)))
         if self.type == "oauth" or self.oauth is not None:
             self._check_sign_in()
         elif self.provider is None and not (self.headers if self.type == "custom" else self.token):
@@ -90,7 +91,7 @@ class Auth:
     def _check_sign_in(self) -> None:
         if self.type != "oauth" or self.token is not None or self.headers or self.provider is not None:
             raise ConfigError(_CREDENTIAL_BESIDE, field="auth.type")
-        object.__setattr__(self, "oauth", OAuth.of(self.oauth))
+        msgspec.structs.force_setattr(self, "oauth", OAuth.of(self.oauth))
 
     @classmethod
     def of(cls, value: Any) -> Auth | None:  # Any: whatever a user wrote

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any, Literal, Self, cast
 
+import msgspec
+
+from toolweave._value import Value
 from toolweave.config._validation import check_choice, check_flag, check_object, check_texts, kind_of
 from toolweave.errors import ConfigError
 
 __all__ = ["ResourceLimits", "Sandbox"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceLimits:
+class ResourceLimits(Value, frozen=True, kw_only=True):
     """Limits of a server's process that the operating system enforces; each process that it starts has them too.
 
     Raises:
@@ -32,10 +33,10 @@ class ResourceLimits:
     processes: int | None = None
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
+        for limit in self.__struct_fields__:
+            value = getattr(self, limit)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                name = f"limits.{item.name}"
+                name = f"limits.{limit}"
                 raise ConfigError(f"{name!r} must be a whole number of at least 1", field=name)
 
     @classmethod
@@ -47,15 +48,14 @@ class ResourceLimits:
         """
         if value is None or isinstance(value, ResourceLimits):
             return value
-        return cls(**_known(value, "limits", [item.name for item in fields(cls)])) if value else None
+        return cls(**_known(value, "limits", cls.__struct_fields__)) if value else None
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the limits that are set, by name."""
-        return {item.name: value for item in fields(self) if (value := getattr(self, item.name)) is not None}
+        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sandbox:
+class Sandbox(Value, frozen=True, kw_only=True):
     """A sandbox around a server's process: everything read-only, a temporary folder of its own, own processes only.
 
     Raises:
@@ -74,7 +74,7 @@ class Sandbox:
     def __post_init__(self) -> None:
         check_choice(self.type, "sandbox.type", ("bwrap",))
         check_flag(self.network, "sandbox.network")
-        object.__setattr__(self, "writable", check_texts(self.writable, "sandbox.writable"))
+        msgspec.structs.force_setattr(self, "writable", check_texts(self.writable, "sandbox.writable"))
 
     @classmethod
     def of(cls, value: Sandbox | Mapping[str, Any] | str | None) -> Self | Sandbox | None:
@@ -87,7 +87,7 @@ class Sandbox:
             return value
         if isinstance(value, str):
             return cls(type=cast("Any", value))  # checked there
-        return cls(**_known(value, "sandbox", [item.name for item in fields(cls)]))
+        return cls(**_known(value, "sandbox", cls.__struct_fields__))
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the settings by name."""

@@ -19,7 +19,7 @@ from toolweave.errors import ConfigError
 if TYPE_CHECKING:
     import yaml
 
-__all__ = ["ConfigDocument", "parse_document", "read_document"]
+__all__ = ["ConfigDocument", "parse_document", "read_document", "without_values"]
 
 MAX_BYTES = 10_000_000
 MAX_YAML_BYTES = 1_000_000  # its parser is a hundred times slower
@@ -269,6 +269,11 @@ _HIDDEN = (
     r"""(?P<value>"(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s"',{}\[\]][^"',{}\[\]]*)"""
     r"""|(?P<long>[\w+/.=-]{16,})"""
 )
+
+
+def without_values(row: str) -> str:
+    """Return a line of a config with the values in it masked that may be secrets."""
+    return _without_values(row, 0)[0]
 
 
 def _without_values(row: str, place: int) -> tuple[str, int]:

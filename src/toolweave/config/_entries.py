@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any, cast
+
+import msgspec
 
 from toolweave._value import Value
 from toolweave.config._auth import Auth
@@ -20,6 +21,7 @@ from toolweave.config._expand import Expander, Scope
 from toolweave.config._model import WEBSOCKET_DEPRECATED, ServerConfig, Source, canonical_transport
 from toolweave.config._oauth import OAuth
 from toolweave.config._secret import Secret
+from toolweave.config._shaping import read_shape, with_secrets
 from toolweave.config._timeouts import Timeouts
 from toolweave.config._validation import check_object, check_text, check_texts, kind_of
 from toolweave.errors import ConfigError
@@ -80,7 +82,17 @@ SSE_DEPRECATED = "transport 'sse' is deprecated by the protocol; 'http' falls ba
 _FIELDS = (
     *("name", "transport", "command", "args", "env", "cwd", "url", "headers", "auth", "disabled", "timeout"),
     *("include", "exclude", "tool_prefix", "restart", "legacy_sse", "protocol", "validate_input", "validate_output"),
-    *("max_concurrency", "max_connections", "max_message_bytes", "on_conflict", "engine", "scan", "pins", "lockfile"),
+    *(
+        "max_concurrency",
+        "max_connections",
+        "max_message_bytes",
+        "on_conflict",
+        "shape",
+        "engine",
+        "scan",
+        "pins",
+        "lockfile",
+    ),
     *("limits", "sandbox", "options", "server"),
 )
 _SYNONYMS = {
@@ -151,13 +163,12 @@ class ParsedEntry(Value, frozen=True):
     notes: list[str]
 
 
-@dataclass(slots=True)
-class _FlatEntry:
+class _FlatEntry(msgspec.Struct):
     """A partly parsed entry: the known keys by field, the other keys, and remarks."""
 
-    known: dict[str, Any] = field(default_factory=dict[str, Any])
-    options: dict[str, Any] = field(default_factory=dict[str, Any])
-    notes: list[str] = field(default_factory=list[str])
+    known: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    options: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    notes: list[str] = msgspec.field(default_factory=list[str])
 
 
 def read_entry(
@@ -201,6 +212,8 @@ def read_arguments(
         given = check_object(arguments.get("options", {}), "options")
         arguments["options"] = {**expander.value(flat.options, "options"), **given}
     arguments["sensitive"] = tuple(expander.sensitive)
+    if "shape" in arguments and expander.sensitive:
+        arguments["shape"] = with_secrets(read_shape(arguments["shape"], "shape"), expander.sensitive)
     return arguments, flat.notes
 
 

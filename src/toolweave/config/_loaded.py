@@ -6,7 +6,6 @@ Reads nothing: `load.py` makes these values, `discover.py` finds the files that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -28,8 +27,7 @@ EntryStatus = Literal["ready", "wrong", "disabled", "excluded", "skipped", "shad
 `shadowed` by an entry of the same name that takes precedence."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedFile:
+class LoadedFile(Value, frozen=True, kw_only=True):
     """A config file that was read.
 
     Attributes:
@@ -44,7 +42,7 @@ class LoadedFile:
     kind: str = "named"
     dialect: Dialect = "generic"
     digest: str = ""
-    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    inputs: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
 class ConfigEntry(Value, frozen=True, kw_only=True):
@@ -139,7 +137,7 @@ class LoadedConfig(Value, frozen=True, kw_only=True):
         servers = self.servers
         if within is not None:
             servers = {name: _started_within(config, within) for name, config in servers.items()}
-        files = [replace(file, kind=kind) for file in self.files]
+        files = [file.replace(kind=kind) for file in self.files]
         entries = [entry.replace(config=servers.get(entry.name, entry.config)) for entry in self.entries]
         return self.replace(servers=servers, files=files, entries=entries)
 

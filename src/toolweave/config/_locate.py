@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, cast
+
+import msgspec
 
 from toolweave._value import Value
 from toolweave.config._dialect_rules import Dialect, exclusion, is_goose, type_of_mcp_section
@@ -44,8 +45,7 @@ class FoundEntry(Value, frozen=True, kw_only=True):
     nameless: bool = False
 
 
-@dataclass(slots=True)
-class FoundServers:
+class FoundServers(msgspec.Struct):
     """The entries of a document and the definitions of its `inputs`.
 
     Attributes:
@@ -53,8 +53,8 @@ class FoundServers:
         excluded: Returns the reason why a list in the document excludes a server, or None.
     """
 
-    items: list[FoundEntry] = field(default_factory=list[FoundEntry])
-    inputs: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, "Mapping[str, Any]"])
+    items: list[FoundEntry] = msgspec.field(default_factory=list[FoundEntry])
+    inputs: dict[str, Mapping[str, Any]] = msgspec.field(default_factory=dict[str, "Mapping[str, Any]"])
     recognised: bool = False
     excluded: Callable[[str], str | None] = lambda _: None
 

@@ -8,11 +8,12 @@ import re
 import shlex
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
+
+import msgspec
 
 from toolweave._value import Value
 from toolweave.config._auth import Auth
@@ -30,6 +31,7 @@ from toolweave.config._secret import (
     split_user_info,
     wrap,
 )
+from toolweave.config._shaping import ShapeRule, read_shape
 from toolweave.config._timeouts import Timeouts
 from toolweave.config._validation import (
     check_choice,
@@ -68,6 +70,7 @@ HeadersSource = Callable[[], Any]
 
 _CONNECT_SECONDS = 150.0  # a server that is at work on its start for two minutes is not rare
 _CONNECT_SILENCE_SECONDS, _INSTALL_SILENCE_SECONDS = 30.0, 120.0
+_NOT_COMPARED = frozenset({"source", "sensitive"})
 _HIDDEN_FROM = 4  # a shorter value found in a foreign text is more likely a coincidence than a leak
 
 
@@ -86,8 +89,7 @@ class Source(Value, frozen=True, kw_only=True):
         return self.path if self.line is None else f"{self.path}:{self.line}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ServerConfig:
+class ServerConfig(Value, frozen=True, kw_only=True):
     """Everything needed to reach one MCP server.
 
     Lists become tuples and mappings read-only; values of `env` and `headers` are wrapped as
@@ -125,6 +127,7 @@ class ServerConfig:
         max_connections: HTTP connections that are open at once for requests; one beyond that waits. None is 100.
         max_message_bytes: The largest message that is accepted from the server; None is 128 MiB.
         on_conflict: The handling of a tool name that is taken.
+        shape: Rules that change what its tools are called, say and take, in their order; see `toolweave.shaping`.
         engine: `auto` speaks the protocol itself where it can, `sdk` uses the official SDK everywhere.
         scan: Look for hidden text and the like in what the server says; see `toolweave.trust`.
         pins: Enforcement of the pins in the lock file: `warn` reports what is new or changed, `block` withholds it too,
@@ -142,13 +145,13 @@ class ServerConfig:
     transport: str = ""
     command: str = ""
     args: Sequence[str] = ()
-    env: Mapping[str, str | Secret] = field(default_factory=dict[str, "str | Secret"])
+    env: Mapping[str, str | Secret] = msgspec.field(default_factory=dict[str, "str | Secret"])
     cwd: str | None = None
     url: str = ""
-    headers: Mapping[str, str | Secret] | HeadersSource = field(default_factory=dict[str, "str | Secret"])
+    headers: Mapping[str, str | Secret] | HeadersSource = msgspec.field(default_factory=dict[str, "str | Secret"])
     auth: Auth | None = None
     disabled: bool = False
-    timeout: Timeouts = field(default_factory=Timeouts)
+    timeout: Timeouts = msgspec.field(default_factory=Timeouts)
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
     tool_prefix: str | None = None
@@ -161,21 +164,22 @@ class ServerConfig:
     max_connections: int | None = None
     max_message_bytes: int | None = None
     on_conflict: Literal["rename", "skip", "error"] = "rename"
+    shape: Sequence[ShapeRule] = ()
     engine: Literal["auto", "sdk"] = "auto"
     scan: bool = True
     pins: Literal["off", "warn", "block"] | None = None
     lockfile: str | None = None
     limits: ResourceLimits | None = None
     sandbox: Sandbox | None = None
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     server: Any = None  # whatever an in-process server is
-    source: Source | None = field(default=None, compare=False)
-    sensitive: Sequence[Secret] = field(default=(), compare=False)
+    source: Source | None = None
+    sensitive: Sequence[Secret] = ()
 
     def __post_init__(self) -> None:
         try:
             for key, value in _normalised(self).items():
-                object.__setattr__(self, key, value)
+                msgspec.structs.force_setattr(self, key, value)
             _check_reachable(self)
         except ConfigError as error:
             raise self.error(error.message, field=error.field) from None
@@ -202,6 +206,12 @@ class ServerConfig:
         if self.timeout.probe is not None:
             return self.timeout.probe
         return 15.0 if self.transport == "stdio" and installs_first(self.command, self.args) else 5.0
+
+    @property
+    def as_caller(self) -> bool:
+        """Whether a gateway calls it as each of its callers, so that nobody else can."""
+        oauth = None if self.auth is None else self.auth.oauth
+        return self.transport in _REMOTE and oauth is not None and oauth.identity == "caller"
 
     @property
     def endpoint(self) -> str:
@@ -258,14 +268,13 @@ class ServerConfig:
         Raises:
             ConfigError: As the class.
         """
-        return replace(self, **changes)
+        return msgspec.structs.replace(self, **changes)
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the entry that `parse_server` reads back: what differs from the defaults, secrets still wrapped."""
         out: dict[str, Any] = {}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if item.name in ("source", "sensitive") or value == _default_of(item):
+        for name, value in self.without_defaults().items():
+            if name in _NOT_COMPARED:
                 continue
             if isinstance(value, Timeouts):
                 value = value.to_dict()
@@ -273,7 +282,9 @@ class ServerConfig:
                 value = value.to_mapping()
             elif isinstance(value, Mapping):
                 value = dict(cast("Mapping[str, Any]", value))
-            out[item.name] = list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
+            elif name == "shape":
+                value = [rule.to_mapping() for rule in cast("Sequence[ShapeRule]", value)]
+            out[name] = list(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else value
         return out
 
     def to_dict(self, *, reveal: bool = False) -> dict[str, Any]:
@@ -292,6 +303,12 @@ class ServerConfig:
             entry["options"] = _mask_options(self.options)
         return {key: _plain(value, self._hide) for key, value in entry.items()}
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ServerConfig):
+            return NotImplemented
+        names = (name for name in self.__struct_fields__ if name not in _NOT_COMPARED)
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
     def __hash__(self) -> int:
         return hash((self.name, self.transport, self.command, tuple(self.args), self.url))
 
@@ -300,7 +317,7 @@ class ServerConfig:
         return f"ServerConfig({shown})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = {item.name: getattr(self, item.name) for item in fields(self)}
+        state = msgspec.structs.asdict(self)
         for key in ("env", "headers", "options"):  # a read-only view does not pickle
             if isinstance(state[key], Mapping):
                 state[key] = dict(state[key])
@@ -319,10 +336,6 @@ def _quoted(word: str) -> str:
 
 def _rebuild(state: dict[str, Any]) -> ServerConfig:
     return ServerConfig(**state)
-
-
-def _default_of(item: Field[Any]) -> Any:  # Any: of the field's type
-    return item.default_factory() if item.default_factory is not MISSING else item.default
 
 
 def _reveal_all(text: str | Secret) -> str:
@@ -518,6 +531,7 @@ _RULES: dict[str, Callable[[Any, str], Any]] = {
     "max_connections": _limit,
     "max_message_bytes": _limit,
     "on_conflict": _choice("rename", "skip", "error"),
+    "shape": read_shape,
     "engine": _choice("auto", "sdk"),
     "scan": check_flag,
     "pins": _pins,

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
 from urllib.parse import urlsplit
 
+import msgspec
+
+from toolweave._value import Value
 from toolweave.config._secret import Secret, wrap
 from toolweave.config._validation import check_choice, check_text, check_texts, check_url, is_loopback, kind_of
 from toolweave.errors import ConfigError
 
-__all__ = ["ALGORITHMS", "OAuth", "OAuthGrant", "OAuthSecret"]
+__all__ = ["ALGORITHMS", "OAuth", "OAuthGrant", "OAuthIdentity", "OAuthSecret"]
 
-OAuthGrant = Literal["authorization_code", "device_code", "client_credentials", "jwt_bearer", "enterprise"]
+OAuthGrant = Literal[
+    "authorization_code", "device_code", "client_credentials", "jwt_bearer", "enterprise", "token_exchange"
+]
 """The ways to get a token: a person in a browser, a person with a code on another device, the client for itself (RFC
-6749 4.4), a workload's own assertion (RFC 7523), and an enterprise's identity provider (ID-JAG)."""
+6749 4.4), a workload's own assertion (RFC 7523), an enterprise's identity provider (ID-JAG), and the token of a caller
+(RFC 8693)."""
+
+OAuthIdentity = Literal["own", "caller"]
+"""The identity that requests are made as: that of the program itself, or of each caller of a gateway."""
 
 OAuthSecret = Secret | Callable[[], Any]
 """A secret, or a callable, plain or async, that returns it anew for each use; a callable comes from code alone."""
@@ -37,16 +45,18 @@ _GRANTS = {
     "urn:ietf:params:oauth:grant_type:jwt_bearer": "jwt_bearer",
     "enterprise": "enterprise",
     "id_jag": "enterprise",
+    "token_exchange": "token_exchange",
+    "urn:ietf:params:oauth:grant_type:token_exchange": "token_exchange",
 }
 _NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {  # of each group one
     "client_credentials": (("client_id",), ("client_secret", "private_key")),
     "jwt_bearer": (("assertion",),),
     "enterprise": (("client_id",), ("idp_token_endpoint",), ("idp_client_id",), ("idp_id_token",)),
+    "token_exchange": (("issuer",), ("client_id",)),  # whoever the server names must not be given a token of somebody
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class OAuth:
+class OAuth(Value, frozen=True, kw_only=True):
     """The sign-in at the authorization server of an MCP server; without any setting all is discovered.
 
     Raises:
@@ -72,6 +82,10 @@ class OAuth:
         idp_client_id: The client's id there.
         idp_client_secret: The client's secret there.
         idp_id_token: The user's ID token there.
+        identity: `caller` for a server that a gateway calls as each of its callers, who signs in there; `own` for one
+            identity of all. With the grant `token_exchange` it is `caller` where no `subject_token` is given.
+        subject_token: The token that `token_exchange` gives for another one, to the authorization server alone.
+        audience: The server's name at the authorization server of `token_exchange`, where that is not its URL.
         dpop: Whether tokens are bound to a key (RFC 9449); None where the server asks for it. True refuses others.
         principal: The user on whose behalf it is, as the program names them; tokens of two are never mixed.
         timeout: Seconds that a person has for a sign-in.
@@ -97,20 +111,35 @@ class OAuth:
     idp_client_id: str = ""
     idp_client_secret: OAuthSecret | None = None
     idp_id_token: OAuthSecret | None = None
+    identity: OAuthIdentity = "own"
+    subject_token: OAuthSecret | None = None
+    audience: str = ""
     dpop: bool | None = None
     principal: str = ""
     timeout: float = _TIMEOUT
     store: Any = None  # a TokenStore, of a room above
     user_agent: Any = None  # a UserAgent, of a room above
-    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
         for name, rule in _RULES.items():
-            object.__setattr__(self, name, rule(getattr(self, name), f"oauth.{name}"))
+            msgspec.structs.force_setattr(self, name, rule(getattr(self, name), f"oauth.{name}"))
         for group in _NEEDS.get(self.grant, ()):
             if not any(getattr(self, name) for name in group):
                 named = " or ".join(f"'{name}'" for name in group)
                 raise ConfigError(f"'oauth' with the grant {self.grant!r} needs {named}", field=f"oauth.{group[0]}")
+        if self.grant == "token_exchange" and not self.subject_token:
+            msgspec.structs.force_setattr(self, "identity", "caller")
+        if self.identity == "caller" and self.principal:
+            raise ConfigError(
+                "'oauth.identity' is 'caller', and 'oauth.principal' names one user: give one of them",
+                field="oauth.principal",
+            )
+        if self.identity == "caller" and self.grant not in ("authorization_code", "token_exchange"):
+            raise ConfigError(
+                f"'oauth.identity' is 'caller', but the grant {self.grant!r} is of the program itself",
+                field="oauth.identity",
+            )
         if self.client_secret and not self.client_id:
             raise ConfigError("'oauth.client_secret' needs 'client_id', to which it belongs", field="oauth.client_id")
 
@@ -132,10 +161,6 @@ class OAuth:
             raise ConfigError(f"'oauth' must be an object, not {kind_of(value)}", field="oauth")
         return cls(**_arguments(cast("Mapping[Any, Any]", value)))
 
-    def replace(self, **changes: Any) -> OAuth:
-        """Return settings with some fields changed, checked like new ones."""
-        return replace(self, **changes)
-
     def secrets(self) -> tuple[str, ...]:
         """Return every fixed secret in it, for masking."""
         values = [getattr(self, name) for name in _SECRETS]
@@ -144,10 +169,9 @@ class OAuth:
     def to_mapping(self) -> dict[str, Any]:
         """Return what differs from the defaults, secrets still wrapped."""
         out = dict(self.options)
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if item.name != "options" and value != item.default:
-                out[item.name] = list(cast("tuple[str, ...]", value)) if item.name == "scopes" else value
+        for name, value in self.without_defaults().items():
+            if name != "options":
+                out[name] = list(cast("tuple[str, ...]", value)) if name == "scopes" else value
         return out
 
     def __hash__(self) -> int:
@@ -161,8 +185,7 @@ class OAuth:
         return f"OAuth({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = {item.name: getattr(self, item.name) for item in fields(self)}
-        return _rebuild, ({**state, "options": dict(self.options)},)
+        return _rebuild, ({**msgspec.structs.asdict(self), "options": dict(self.options)},)
 
 
 def _rebuild(state: dict[str, Any]) -> OAuth:
@@ -188,7 +211,7 @@ _PASSED_OVER = frozenset({"type", "enabled", "auth_provider_type"})
 def _arguments(entry: Mapping[Any, Any]) -> dict[str, Any]:
     known: dict[str, Any] = {}
     options: dict[str, Any] = {}
-    names = {item.name for item in fields(OAuth)} - {"options"}
+    names = {*OAuth.__struct_fields__} - {"options"}
     for key, value in entry.items():
         word = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(key)).replace("-", "_").lower()
         word = _WORDS.get(word, word)
@@ -270,7 +293,7 @@ def _algorithm(value: Any, field: str) -> str:
     return check_choice(value, field, ALGORITHMS)  # never `none`, and no symmetric one
 
 
-_SECRETS = ("client_secret", "private_key", "assertion", "idp_client_secret", "idp_id_token")
+_SECRETS = ("client_secret", "private_key", "assertion", "idp_client_secret", "idp_id_token", "subject_token")
 _RULES: dict[str, Callable[[Any, str], Any]] = {
     "scopes": _scopes,
     "grant": _grant,
@@ -284,6 +307,8 @@ _RULES: dict[str, Callable[[Any, str], Any]] = {
     "idp_issuer": _safe_url,
     "idp_token_endpoint": _safe_url,
     "idp_client_id": _text,
+    "identity": lambda value, field: check_choice(value, field, get_args(OAuthIdentity)),
+    "audience": _text,
     "dpop": _flag,
     "principal": _text,
     "timeout": _seconds,

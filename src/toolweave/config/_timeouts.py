@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
-from toolweave.config._validation import kind_of
+import msgspec
+
+from toolweave._value import Value
+from toolweave.config._validation import check_seconds
 from toolweave.errors import ConfigError
 
 __all__ = ["Timeouts"]
@@ -15,8 +16,7 @@ __all__ = ["Timeouts"]
 _MAY_BE_NONE = ("connect", "probe", "call_total")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeouts:
+class Timeouts(Value, frozen=True, kw_only=True):
     """The bounds of every wait for one server, in seconds.
 
     Raises:
@@ -46,11 +46,11 @@ class Timeouts:
     read: float = 30.0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is None and field.name in _MAY_BE_NONE:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is None and name in _MAY_BE_NONE:
                 continue
-            object.__setattr__(self, field.name, _seconds(value, f"timeout.{field.name}"))
+            msgspec.structs.force_setattr(self, name, check_seconds(value, f"timeout.{name}"))
 
     @classmethod
     def of(cls, value: Timeouts | Mapping[str, Any] | float | None) -> Timeouts:
@@ -69,35 +69,23 @@ class Timeouts:
             return value
         if isinstance(value, Mapping):
             return _from_mapping(value)
-        seconds = _seconds(value, "timeout")
+        seconds = check_seconds(value, "timeout")
         return cls(
             connect=seconds, probe=seconds / 3 if seconds < 15 else None, list=seconds, call=seconds, read=seconds
         )
 
     def updated(self, **seconds: float | None) -> Timeouts:
         """Return the bounds with some of them changed."""
-        return replace(self, **seconds)  # pyright: ignore[reportArgumentType]  # __post_init__ checks
+        return self.replace(**seconds)
 
     def to_dict(self) -> dict[str, float]:
         """Return the bounds that differ from the defaults."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        return self.without_defaults()
 
 
 def _from_mapping(value: Mapping[Any, Any]) -> Timeouts:
-    known = [field.name for field in fields(Timeouts)]
+    known = Timeouts.__struct_fields__
     for key in value:
         if key not in known:
             raise ConfigError(f"'timeout' has no bound {key!r}; known: {', '.join(known)}", field="timeout")
     return Timeouts(**cast("Mapping[str, Any]", value))
-
-
-def _seconds(value: Any, field: str) -> float:  # Any: whatever a user wrote
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigError(f"{field!r} must be a number of seconds, not {kind_of(value)}", field=field)
-    try:
-        seconds = float(value)
-    except OverflowError:
-        seconds = math.inf
-    if not 0 < seconds < math.inf:
-        raise ConfigError(f"{field!r} must be more than 0 seconds and finite", field=field)
-    return seconds

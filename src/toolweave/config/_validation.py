@@ -6,6 +6,7 @@ message shows a value that may be a secret.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -21,6 +22,7 @@ __all__ = [
     "check_flag",
     "check_headers",
     "check_object",
+    "check_seconds",
     "check_text",
     "check_texts",
     "check_url",
@@ -91,6 +93,19 @@ def check_choice(value: Any, field: str, choices: tuple[str, ...]) -> str:  # An
         shown = repr(value) if isinstance(value, str) else kind_of(value)
         raise ConfigError(f"{field!r} is {shown}; known: {', '.join(choices)}", field=field)
     return str(value)
+
+
+def check_seconds(value: Any, field: str) -> float:  # Any: whatever a user wrote
+    """Return a number of seconds that is more than 0 and finite."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"{field!r} must be a number of seconds, not {kind_of(value)}", field=field)
+    try:
+        seconds = float(value)
+    except OverflowError:
+        seconds = math.inf
+    if not 0 < seconds < math.inf:
+        raise ConfigError(f"{field!r} must be more than 0 seconds and finite", field=field)
+    return seconds
 
 
 def check_env(value: Any, field: str = "env") -> dict[str, Secret]:  # Any: whatever a user wrote

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from toolweave.connect._feed.subscriptions import ResourceUpdated
     from toolweave.connect._health import Silent
     from toolweave.connect._report import Report, Step
+    from toolweave.connect._skills import LoadedSkill
     from toolweave.connect._state import ConnectionState, StateChanged
     from toolweave.connect._transports import register_transport
     from toolweave.connect._wire.credentials import AuthChallenge, AuthHook
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         Resource,
         ResourceTemplate,
     )
+    from toolweave.protocol.skills import Skill, SkillFile
 
 __all__ = [
     "AuthChallenge",
@@ -52,6 +54,7 @@ __all__ = [
     "ElicitationRequest",
     "ElicitationResult",
     "ListChanged",
+    "LoadedSkill",
     "LogMessage",
     "McpConnection",
     "Prompt",
@@ -67,6 +70,8 @@ __all__ = [
     "SamplingRequest",
     "SamplingResult",
     "Silent",
+    "Skill",
+    "SkillFile",
     "StateChanged",
     "Step",
     "connect_mcp",
@@ -94,6 +99,7 @@ __getattr__, __dir__ = lazy_exports(
             "Resource",
             "ResourceTemplate",
         ),
+        ".protocol.skills": ("Skill", "SkillFile"),
         "_channel": (
             "Channel",
             "memory_channels",
@@ -115,6 +121,7 @@ __getattr__, __dir__ = lazy_exports(
             "Report",
             "Step",
         ),
+        "_skills": ("LoadedSkill",),
         "_state": (
             "ConnectionState",
             "StateChanged",

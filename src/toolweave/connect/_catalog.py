@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolweave._value import Value
 from toolweave.config import ServerConfig
@@ -17,12 +17,17 @@ from toolweave.errors import ErrorKind, SchemaError, ToolError, printable
 from toolweave.schema._pydantic_models import loader_for_schema
 from toolweave.schema._type_loader import TypeLoader
 from toolweave.schema._validate import Validator
+from toolweave.tools._call import CallContext
 from toolweave.tools._names import selected
-from toolweave.tools._result import ToolResult
+from toolweave.tools._result import ToolResult, invalid_input
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import ToolsChanged, ToolSnapshot
 from toolweave.trust._enforcement import ServerGuard
 from toolweave.trust._scan import is_plain_result, scan_result
+
+if TYPE_CHECKING:
+    from toolweave.shaping._arguments import ShapedCalls
+    from toolweave.shaping._rules import Shaper
 
 __all__ = ["CallTarget", "Catalog"]
 
@@ -35,9 +40,10 @@ class CallTarget(Value, frozen=True):
     Attributes:
         name: The name to send.
         spec: None for a tool that is not listed.
-        schema: Its input schema.
+        schema: Its input schema, as the server has it.
         check: The validator of the arguments, or None.
-        says_how: Whether its definition has an `execution` member.
+        has_execution: Whether its definition has an `execution` member.
+        shaped: Makes the arguments that the server takes, and checks them, in the place of `check`; None without rules.
     """
 
     name: str
@@ -45,6 +51,19 @@ class CallTarget(Value, frozen=True):
     schema: Mapping[str, Any] | None = None
     check: Validator | None = None
     has_execution: bool = False
+    shaped: ShapedCalls | None = None
+
+    def sent(self, arguments: Mapping[str, Any], ctx: CallContext) -> Mapping[str, Any] | ToolResult:
+        """Return the arguments that the server takes, or the error result for wrong ones."""
+        spec, check, shaped = self.spec, self.check, self.shaped
+        if check is not None and not check.is_valid(arguments) and (problems := check.problems(arguments)):
+            return invalid_input(self.name if spec is None else spec.name, problems)
+        if spec is None or shaped is None:
+            return arguments
+        try:
+            return shaped.arguments(spec, arguments, ctx)
+        except ToolError as error:
+            return ToolResult.failure(error)
 
 
 class Catalog:
@@ -56,6 +75,7 @@ class Catalog:
         snapshot: The current tools; version 0 before the first listing.
         live: The list behind it.
         guard: The judge of what is in it.
+        left_out: The reasons why the config leaves tools out, by the server's names.
     """
 
     def __init__(self, config: ServerConfig, tell: Callable[[ToolsChanged], None]) -> None:
@@ -66,6 +86,16 @@ class Catalog:
         self.guard = ServerGuard(config)
         self._config = config
         self._tell = tell
+        self.left_out: dict[str, str] = {}
+        self._read: dict[str, ToolSpec] = {}
+        self._shaper: Shaper | None = None
+        self._shaped_calls: ShapedCalls | None = None
+        if config.shape:
+            from toolweave.shaping._arguments import ShapedCalls  # for servers with rules
+            from toolweave.shaping._rules import Shaper
+
+            self._shaper = Shaper(config.shape, prefix=config.tool_prefix or "")
+            self._shaped_calls = ShapedCalls(validate=config.validate_input)
         self._by_original: dict[str, ToolSpec] = {}
         self._loads: dict[str, tuple[object, TypeLoader | None]] = {}
         self._validators: dict[tuple[str, str], tuple[object, Validator | None]] = {}
@@ -90,12 +120,19 @@ class Catalog:
         """Return the tool of this exposed name, alias or original name."""
         return self.snapshot.find(name) or self._by_original.get(name)
 
-    def call_target(self, name: str) -> CallTarget:
+    def call_target(self, name: str, version: str | None = None) -> CallTarget:
         """Return the facts about the tool that `find` returns for a name; only the name for an unlisted tool.
+
+        So for another version than the one that is listed, whose definition only the server knows.
 
         Raises:
             ToolError: The tool is withheld.
         """
+        if version is not None:
+            newest = self.call_target(name)
+            if newest.spec is None or newest.spec.version == version or newest.shaped is not None:
+                return newest  # rules hold for every version
+            return CallTarget(newest.name)
         known = self._call_targets.get(name)
         if known is not None:
             return known
@@ -103,8 +140,9 @@ class Catalog:
         if spec is None:
             self._check_unlisted(name)
             return CallTarget(name)
-        check = self.validator(spec, "input") if self._config.validate_input else None
-        made = CallTarget(spec.original_name, spec, spec.input_schema, check, "execution" in spec.raw)
+        own, shaped = spec.unshaped, None if spec.shape is None else self._shaped_calls
+        check = self.validator(own, "input") if self._config.validate_input and shaped is None else None
+        made = CallTarget(spec.original_name, spec, own.input_schema, check, "execution" in spec.raw, shaped)
         self._call_targets[name] = made
         return made
 
@@ -119,6 +157,10 @@ class Catalog:
             self._check_unlisted(name)
             return CallTarget(name)
         return self.call_target(spec.name)
+
+    def lists(self, name: str) -> bool:
+        """Whether the server lists a tool that it calls by this name, and it is not withheld."""
+        return name in self._by_original
 
     async def refresh(self, request: Request, refusal: Refusal | None = None) -> ToolsChanged:
         """List all tools again; see `LiveList.refresh`.
@@ -164,8 +206,9 @@ class Catalog:
     def _judge(self, entries: list[Any], refusal: Refusal | None) -> ParsedList[ToolSpec]:
         config = self._config
         read = read_tools(
-            entries, server=config.name, prefix=config.tool_prefix or "", refusal=refusal, known=self._by_original
+            entries, server=config.name, prefix=config.tool_prefix or "", refusal=refusal, known=self._read
         )
+        self._read = {spec.original_name: spec for spec in read.items}
         kept = read.items
         if config.include or config.exclude:
             kept = tuple(
@@ -173,8 +216,19 @@ class Catalog:
                 for spec in kept
                 if selected(spec.original_name, include=config.include, exclude=config.exclude, server=config.name)
             )
-        offered, problems = self.guard.judge(kept)
-        return ParsedList(items=offered, problems=(*read.problems, *problems))
+        wanted = {spec.original_name for spec in kept}
+        why = "'include' does not name it" if config.include else "'exclude' names it"
+        self.left_out = {name: why for name in self._read if name not in wanted}
+        if self._shaper is None:
+            offered, problems = self.guard.judge(kept)
+            return ParsedList(items=offered, problems=(*read.problems, *problems))
+        shaped = self._shaper.shape(kept)
+        own = {spec.name: spec.original_name for spec in kept}
+        self.left_out |= {own[name]: reason for name, reason in shaped.hidden.items()}
+        offered, problems = self.guard.judge(tuple(spec for spec, _ in shaped.offered))  # of the server's own words
+        allowed = {id(spec) for spec in offered}
+        items = tuple(made for spec, made in shaped.offered if id(spec) in allowed)
+        return ParsedList(items=items, problems=(*read.problems, *shaped.problems, *shaped.unused, *problems))
 
     def note_result(self, spec: ToolSpec | None, name: str, result: ToolResult) -> None:
         """Look for hidden characters in a result; quick for one without."""
@@ -187,6 +241,10 @@ class Catalog:
 
     def _check_unlisted(self, name: str) -> None:
         reason = self.guard.refusal(name)
+        if reason is None and self._shaper is not None:
+            own = name.removeprefix(self._config.tool_prefix or "")
+            hidden = next((self.left_out[one] for one in (name, own) if one in self.left_out), None)
+            reason = hidden and f"tool {name!r} of server {self._config.name!r} is not offered: {hidden}"
         if reason is None and self.guard.blocks:
             reason = f"tool {name!r} of server {self._config.name!r} is not pinned, so it is not called"
         if reason is not None:

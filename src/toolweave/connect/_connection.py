@@ -6,7 +6,6 @@ Combines the supervisor, the catalog and the session. Knows nothing of other ser
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -18,6 +17,7 @@ from toolweave.connect._client_capabilities import ClientFeatures
 from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks, ClientStandIn
 from toolweave.connect._clock import Clock
 from toolweave.connect._connecting import Connecting, Openable
+from toolweave.connect._direct import DirectCalls
 from toolweave.connect._events import EventListeners, EventName
 from toolweave.connect._feed.list_cache import ListFacts, ListKind, LiveList
 from toolweave.connect._feed.refresher import CAPABILITIES, ListRefresher
@@ -25,8 +25,8 @@ from toolweave.connect._forwarding import ForwardedRequest
 from toolweave.connect._health import Health
 from toolweave.connect._report import Report
 from toolweave.connect._requester import Requester
-from toolweave.connect._server_features import ServerFeatures
 from toolweave.connect._session import Agreement, ClientHandlers
+from toolweave.connect._skills import SkillFeatures
 from toolweave.connect._state import ConnectionState, StateChanged
 from toolweave.connect._supervisor import Supervisor
 from toolweave.connect._transports import OpenSession
@@ -39,6 +39,7 @@ from toolweave.errors import (
     WrongLoopError,
     as_tool_error,
 )
+from toolweave.protocol.component_meta import asking_for
 from toolweave.protocol.json_types import as_object
 from toolweave.tools._call import CallContext, ProgressCallback, ToolCall
 from toolweave.tools._names import unknown_tool
@@ -56,7 +57,7 @@ _SHOWN_PROBLEMS = 20
 ListenerT = TypeVar("ListenerT", bound=Callable[[Any], Any])
 
 
-class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
+class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
     """A connection to one MCP server, and a `Toolset` of its tools.
 
     Made by `connect_mcp`. May be used and closed from any task, also of an event loop in another thread: requests run
@@ -185,6 +186,11 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         """The tools that may not be used until they are allowed, by the server's names, each with the reason."""
         return self._catalog.guard.verdict.withheld
 
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """The tools that its config leaves out, by the server's names, each with the reason; not those withheld."""
+        return self._catalog.left_out
+
     # life
 
     def start(self) -> None:
@@ -281,6 +287,7 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         *,
         timeout: float | None = None,
         on_progress: ProgressCallback | None = None,
+        version: str | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> ToolResult:
         """Call a tool by its own name, its exposed name or an alias, and return its result.
@@ -288,7 +295,8 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
         `timeout` is seconds without a sign of life, reset by progress; it does not run while a callback is
         at work, nor between the polls of a call that became a task. A cancelled call is cancelled at the
         server. Arguments that do not fit the tool's schema come back as an `invalid_input` error result
-        without being sent.
+        without being sent. Of several versions that a server of Toolweave has the newest is called, if `version`
+        names no other.
 
         Raises:
             ProtocolError: The server answered with a JSON-RPC error.
@@ -297,6 +305,8 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
             ConnectionClosedError: The connection is closed.
             ToolError: The server cancelled the task that the call became, or the tool is withheld by its pins.
         """
+        if version is not None:
+            meta = {**(meta or {}), **asking_for(version)}
         ctx = CallContext(timeout=timeout, on_progress=on_progress, meta=meta or {})
         return await self._supervisor.run_on_own_loop(self._requester.call(name, arguments or {}, ctx))
 
@@ -336,6 +346,29 @@ class McpConnection(ServerFeatures, ClientFeatures, Openable, BaseToolset):
             ToolError: The tool is withheld by its pins; or the server cancelled the task that the call became.
         """
         return await self._requester.forward(request)
+
+    def listen_to_task(self, task: str, listener: Callable[[Mapping[str, Any]], object]) -> Unsubscribe:
+        """Call `listener` with what a modern server says of a task; return the end of that.
+
+        A server need not say anything, and what it says may be lost with a connection: `tasks/get` is what counts.
+
+        Args:
+            task: The id that the server gave it.
+            listener: Gets the parameters of the notification.
+        """
+        return self._follower.listen_to_task(task, listener)
+
+    @property
+    def direct_calls(self) -> DirectCalls:
+        """Calls of tools for other clients that are sent at once, without a task or a scope; the sender waits for each.
+
+        What an answer needs beyond that `forward` does, given the call as `ForwardedRequest.sent`.
+        """
+        return self._requester.direct
+
+    def note_forwarded(self, name: str, result: Mapping[str, Any]) -> None:
+        """Look for hidden characters in the result of a call that was sent by `direct_calls`, as the config says."""
+        self._requester.note_forwarded(name, result)
 
     def __repr__(self) -> str:
         return f"<McpConnection {self.name!r} {self.state.value} {self.config.endpoint}>"
@@ -432,5 +465,5 @@ def connect_mcp(
     """
     config = server_config(target, name=name, headers=headers, auth=auth, timeout=timeout)
     if restart is not None:
-        config = replace(config, restart=restart)
+        config = config.replace(restart=restart)
     return Connecting(McpConnection(config, lazy=lazy, callbacks=callbacks))

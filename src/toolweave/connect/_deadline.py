@@ -91,12 +91,15 @@ class SharedTimer:
         loop = loop or asyncio.get_running_loop()
         task = asyncio.current_task(loop)
         assert task is not None
-        at = loop.time() + seconds
-        deadline = Deadline(seconds, self, at, task, task.cancelling())
-        self.running.add(deadline)
-        if at < self.fires_at or loop is not self.loop:
-            self.stand(at, loop)
+        deadline = Deadline(seconds, self, loop.time() + seconds, task, task.cancelling())
+        self.add(deadline, loop)
         return deadline
+
+    def add(self, deadline: Deadline, loop: asyncio.AbstractEventLoop) -> None:
+        """Watch over a deadline that was made by hand."""
+        self.running.add(deadline)
+        if deadline.at < self.fires_at or loop is not self.loop:
+            self.stand(deadline.at, loop)
 
     def stand(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
         """Set the timer to the end of the earliest deadline."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from toolweave.connect._client_features.callbacks import AnswerRequest
+from toolweave.connect._direct import DirectCall
 from toolweave.connect._session import Declared, OnNotification
 
 __all__ = ["ForwardedRequest"]
@@ -30,6 +31,7 @@ class ForwardedRequest(msgspec.Struct, frozen=True, kw_only=True):
         sole: Whether no other request of a client runs on the connection, so that all its notifications are of this.
         answer: Answers the input that a modern server asks for, in rounds; None returns its requests as the result.
         follow_tasks: Whether a call that becomes a task is followed to its end.
+        sent: The call as it was sent already, with its outcome; the requester goes on from there.
     """
 
     method: str
@@ -41,3 +43,4 @@ class ForwardedRequest(msgspec.Struct, frozen=True, kw_only=True):
     sole: bool = False
     answer: AnswerRequest | None = None
     follow_tasks: bool = True
+    sent: DirectCall | None = None

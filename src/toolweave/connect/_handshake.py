@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import anyio
+import msgspec
 
 from toolweave._value import Value
 from toolweave.connect._report import Report, Step
@@ -156,8 +156,7 @@ class _Handshakes(Value, frozen=True):
         return envelope(revision, _client_info(), self.peer.capabilities(modern=True))
 
 
-@dataclass(slots=True)
-class _HandshakeRequest:
+class _HandshakeRequest(msgspec.Struct):
     """One handshake request under way, and its outcome."""
 
     done: bool = False

@@ -9,8 +9,9 @@ import asyncio
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+import msgspec
 
 __all__ = ["ProcessOutput", "Report", "Step"]
 
@@ -55,8 +56,7 @@ class ProcessOutput(Protocol):
         ...
 
 
-@dataclass(slots=True, kw_only=True)
-class Step:
+class Step(msgspec.Struct, kw_only=True):
     """One step of an attempt to connect.
 
     Attributes:

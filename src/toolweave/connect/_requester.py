@@ -20,6 +20,7 @@ from toolweave.connect._client_features.input_required import exchange
 from toolweave.connect._client_features.server_requests import ForwardingHandler, ServerRequestHandler
 from toolweave.connect._client_features.tasks import ClientTask, LegacyClientTask, wants_task
 from toolweave.connect._deadline import Deadline, SharedTimer
+from toolweave.connect._direct import DirectCall, DirectCalls
 from toolweave.connect._forwarding import ForwardedRequest
 from toolweave.connect._health import PendingRequest
 from toolweave.connect._idle_timeout import IdleTimeout
@@ -37,12 +38,13 @@ from toolweave.errors import (
 )
 from toolweave.protocol import methods
 from toolweave.protocol.codes import HEADER_MISMATCH
+from toolweave.protocol.component_meta import VERSION
 from toolweave.protocol.content import TextContent
 from toolweave.protocol.json_types import as_object
 from toolweave.schema._problems import describe
 from toolweave.tools._call import CallContext, Progress, ProgressCallback
 from toolweave.tools._mcp import tool_result
-from toolweave.tools._result import ToolResult, invalid_input, typed
+from toolweave.tools._result import ToolResult, typed
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import ToolsChanged
 
@@ -126,6 +128,7 @@ class Requester:
     """The requests of one connection, with their timeouts and retries.
 
     Attributes:
+        direct: Sends calls of tools at once, for other clients.
         last_line: The current or last open session, for the results of its handshake.
         on_timeout: Called when a call was not answered within its bound.
     """
@@ -137,6 +140,7 @@ class Requester:
         self._deadlines = SharedTimer()
         self._limiter = anyio.CapacityLimiter(config.max_concurrency) if config.max_concurrency else None
         self._plain = config.timeout.call_total is None and not supervisor.peer.may_answer
+        self.direct = DirectCalls(config, supervisor, catalog, self._deadlines, too_slow=self._call_too_slow)
         self.last_line: OpenSession | None = None
         self.on_timeout: Callable[[], None] = lambda: None
 
@@ -186,21 +190,32 @@ class Requester:
             exc.mask(self._config.redact)
             raise
 
-    async def request(self, method: str, params: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        timeout: float | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
         """Make one request other than a tool call, within `timeout` or the server's `timeout.read`."""
-        return await self._supervisor.run_on_own_loop(self._request(method, params, timeout))
+        return await self._supervisor.run_on_own_loop(self._request(method, params, timeout, meta))
 
-    async def _request(self, method: str, params: Mapping[str, Any], timeout: float | None) -> dict[str, Any]:
+    async def _request(
+        self, method: str, params: Mapping[str, Any], timeout: float | None, meta: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
         await self.line()  # has a bound of its own
         seconds = self._config.timeout.read if timeout is None else timeout
         with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
             if method not in methods.INPUT_REQUIRED:
-                return await self.with_reconnect(lambda line: line.session.request(method, params))
+                return await self.with_reconnect(lambda line: line.session.request(method, params, meta=meta))
             silence, peer = IdleTimeout(scope, seconds), self._supervisor.peer
             with peer.waiting(silence):
                 return await self.with_reconnect(
                     lambda line: exchange(
-                        lambda more: line.session.request(method, {**params, **more}), method, peer.asked, silence
+                        lambda more: line.session.request(method, {**params, **more}, meta=meta),
+                        method,
+                        peer.asked,
+                        silence,
                     )
                 )
         raise self.too_slow(method, seconds)
@@ -225,11 +240,11 @@ class Requester:
             raise TypeError(f"tool {name!r}: arguments must be one mapping, not {type(arguments).__name__}")
         last = self._supervisor.line
         line = await self.line() if last is None or last.session.wire.over else last
-        call_target = self._catalog.call_target(name)
-        check = call_target.check
-        if check is not None and not check.is_valid(arguments) and (problems := check.problems(arguments)):
-            return invalid_input(name if call_target.spec is None else call_target.spec.name, problems)
-        params: dict[str, Any] = {"name": call_target.name, "arguments": dict(arguments)}
+        call_target = self._catalog.call_target(name, ctx.meta.get(VERSION) if ctx.meta else None)
+        sent = call_target.sent(arguments, ctx)
+        if isinstance(sent, ToolResult):
+            return sent
+        params: dict[str, Any] = {"name": call_target.name, "arguments": dict(sent)}
         line.session.stamp(params, ctx.meta)
         limiter = self._limiter
         if limiter is not None:
@@ -407,12 +422,16 @@ class Requester:
 
     # requests of other clients
 
+    def _call_too_slow(self, name: str) -> RequestTimeoutError:
+        self.on_timeout()
+        return self.too_slow(f"the call of tool {name!r}", self._config.timeout.call)
+
     async def forward(self, request: ForwardedRequest) -> dict[str, Any]:
         """Send a request of another client, and return its result as it came; see `McpConnection.forward`."""
         return await self._supervisor.run_on_own_loop(self._forward(request))
 
     async def _forward(self, request: ForwardedRequest) -> dict[str, Any]:
-        line = await self.line()
+        line = await self.line() if request.sent is None else request.sent.line
         is_call = request.method == methods.TOOLS_CALL
         target = self._catalog.original_target(request.params["name"]) if is_call else CallTarget(request.method)
         limiter = self._limiter if is_call else None
@@ -420,7 +439,7 @@ class Requester:
             await self._take_turn(limiter, target.name)
         send = partial(self._forward_once, request)
         try:
-            result = await send(line, target)
+            result = await send(line, target, request.sent)
         except (AuthRequiredError, ConnectionLostError, ProtocolError) as exc:
             result = await self._retry_call(line, target, exc, send)
         finally:
@@ -431,7 +450,10 @@ class Requester:
             self._note_forwarded(target, result)
         return result
 
-    async def _forward_once(self, request: ForwardedRequest, line: OpenSession, target: CallTarget) -> dict[str, Any]:
+    async def _forward_once(
+        self, request: ForwardedRequest, line: OpenSession, target: CallTarget, sent: DirectCall | None = None
+    ) -> dict[str, Any]:
+        """Make one attempt; `sent` is that which was made already."""
         is_call = request.method == methods.TOOLS_CALL
         timeout, peer = self._config.timeout, self._supervisor.peer
         seconds = timeout.call if is_call else timeout.read
@@ -450,7 +472,7 @@ class Requester:
                 meta = {**meta, "progressToken": token}
             if request.sole and request.on_news is not None:
                 stack.enter_context(peer.sole_listener(request.on_news))
-            return await self._forward_rounds(request, line, target, meta, silence)
+            return await self._forward_rounds(request, line, target, meta, silence, sent)
         self.on_timeout()
         raise self.too_slow(f"the call of tool {target.name!r}" if is_call else request.method, seconds)
 
@@ -461,6 +483,7 @@ class Requester:
         target: CallTarget,
         meta: Mapping[str, Any],
         silence: IdleTimeout,
+        sent: DirectCall | None,
     ) -> dict[str, Any]:
         """Send a request, in rounds and to the end of its task where its client leaves these to us."""
         params, asked = dict(request.params), self._supervisor.peer.asked
@@ -468,8 +491,12 @@ class Requester:
         if wants:
             params["task"] = {}
 
-        def send(more: Mapping[str, Any]) -> Awaitable[dict[str, Any]]:
-            return line.session.request(
+        attempts = iter(() if sent is None else (sent,))
+
+        async def send(more: Mapping[str, Any]) -> dict[str, Any]:
+            if (attempt := next(attempts, None)) is not None:
+                return await attempt.result()
+            return await line.session.request(
                 request.method,
                 {**params, **more},
                 meta=meta,
@@ -485,8 +512,12 @@ class Requester:
             result = await exchange(send, request.method, asked, silence)
         return await self._followed(result, asked, silence, legacy=wants) if request.follow_tasks else result
 
+    def note_forwarded(self, name: str, result: Mapping[str, Any]) -> None:
+        """Look for hidden characters in a result that is passed on; see `McpConnection.note_forwarded`."""
+        if self._config.scan and self._catalog.lists(name):
+            self._note_forwarded(self._catalog.original_target(name), result)
+
     def _note_forwarded(self, target: CallTarget, result: Mapping[str, Any]) -> None:
-        """Look for hidden characters in a result that is passed on."""
         try:
             self._catalog.note_result(target.spec, target.name, tool_result(result, server=self._config.name))
         except ProtocolError as exc:

@@ -23,6 +23,7 @@ from toolweave.connect._wire.request_encoder import request_text
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
+from toolweave.protocol.component_meta import asking_for
 from toolweave.protocol.content import EmbeddedResource
 from toolweave.protocol.json_types import as_object
 from toolweave.protocol.server_features import (
@@ -124,14 +125,16 @@ class ServerFeatures:
             return await self._requester.with_reconnect(lambda _line: self._follower.subscribe(uri, listener))
         raise self._requester.too_slow(f"the subscription to {uri!r}", seconds)
 
-    async def read_resource(self, uri: str, *, timeout: float | None = None) -> tuple[EmbeddedResource, ...]:
-        """Return the contents of a resource.
+    async def read_resource(
+        self, uri: str, *, version: str | None = None, timeout: float | None = None
+    ) -> tuple[EmbeddedResource, ...]:
+        """Return the contents of a resource; of a server of Toolweave also in a `version` that is not the newest.
 
         Raises:
             ProtocolError: The server does not know it (code -32602, or -32002 from older servers).
         """
         method = methods.RESOURCES_READ
-        raw = await self._requester.request(method, {"uri": uri}, timeout)
+        raw = await self._requester.request(method, {"uri": uri}, timeout, meta=asking_for(version))
         return await self._made(method, raw.get("contents"), partial(read_resource_contents, raw))
 
     async def list_prompts(self, *, refresh: bool = False, timeout: float | None = None) -> tuple[Prompt, ...]:
@@ -139,11 +142,16 @@ class ServerFeatures:
         return await self._list(self._prompts, refresh, timeout)
 
     async def get_prompt(
-        self, name: str, arguments: Mapping[str, str] | None = None, *, timeout: float | None = None
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        version: str | None = None,
+        timeout: float | None = None,
     ) -> PromptResult:
-        """Return a prompt filled in with string arguments."""
+        """Return a prompt filled in with string arguments; of a server of Toolweave also in another `version`."""
         method, params = methods.PROMPTS_GET, {"name": name, "arguments": dict(arguments or {})}
-        raw = await self._requester.request(method, params, timeout)
+        raw = await self._requester.request(method, params, timeout, meta=asking_for(version))
         return await self._made(method, raw.get("messages"), partial(read_prompt_result, raw))
 
     async def complete(

@@ -324,6 +324,11 @@ class Session:
         self.agreement = agreement
         self._meta: Mapping[str, Any] = envelope if agreement.modern else {}
 
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The `_meta` of requests that have none of their own, as it is now; empty in revisions with a handshake."""
+        return self._meta
+
     async def set_log_level(self, level: str) -> None:
         """Request log messages of this severity and above: for later requests, or (legacy) for the whole session."""
         if self.agreement.modern:

@@ -10,11 +10,11 @@ import importlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 import anyio.to_thread
+import msgspec
 
 from toolweave._value import Value
 from toolweave.config import ServerConfig, register_transport_name, server_config
@@ -66,8 +66,7 @@ class ConnectPlan(Value, frozen=True, kw_only=True):
     era: str
 
 
-@dataclass(slots=True)
-class OpenSession:
+class OpenSession(msgspec.Struct):
     """An open session, with its server process where there is one."""
 
     session: Session

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from toolweave.export._openai import OpenAIChatTools, OpenAIResponsesTools
     from toolweave.export._openai_agents import openai_agents_tools
     from toolweave.export._pydantic_ai import pydantic_ai_toolset
+    from toolweave.tools._ambient import calling
 
 __all__ = [
     "AnthropicTools",
     "OpenAIChatTools",
     "OpenAIResponsesTools",
+    "calling",
     "langchain_tools",
     "openai_agents_tools",
     "plain_functions",
@@ -31,6 +33,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        ".tools._ambient": ("calling",),
         "_anthropic": ("AnthropicTools",),
         "_functions": ("plain_functions",),
         "_langchain": ("langchain_tools",),

@@ -34,10 +34,12 @@ class AnthropicTools:
 
     Args:
         source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
+        strict: Enforce the schemas of those tools whose schemas structured outputs can express, as many as the API
+            takes in one request.
     """
 
-    def __init__(self, source: ToolSource) -> None:
-        self._listing = ToolExport(source, "anthropic", _definition)
+    def __init__(self, source: ToolSource, *, strict: bool = False) -> None:
+        self._listing = ToolExport(source, "anthropic", _definition, strict="anthropic-strict" if strict else None)
 
     def definitions(self) -> list[ToolParam]:
         """Return the definitions of the tools offered now, for `tools`; call it anew for every request.
@@ -75,7 +77,8 @@ class AnthropicTools:
 
 def _definition(tool: WireTool) -> dict[str, Any]:
     described = {"description": tool.description} if tool.description.strip() else {}
-    return {"name": tool.name, **described, "input_schema": tool.schema}
+    held = {"strict": True} if tool.strict else {}
+    return {"name": tool.name, **described, "input_schema": tool.schema, **held}
 
 
 def _answer(call_id: str, result: ToolResult) -> ToolResultBlockParam:

@@ -52,7 +52,7 @@ def plain_functions(source: ToolSource, *, blocking: bool = False) -> list[Calla
     snapshot = toolset.snapshot()
     names = NameMap(snapshot)
     bridge = Bridge() if blocking else None
-    return [_function(toolset, spec, names.wire(spec.name), bridge) for spec in snapshot]
+    return [_function(toolset, spec, names.wire(spec.name), bridge) for spec in snapshot if spec.for_models]
 
 
 def _function(toolset: Toolset, spec: ToolSpec, name: str, bridge: Bridge | None) -> Callable[..., Any]:
@@ -76,7 +76,7 @@ def _function(toolset: Toolset, spec: ToolSpec, name: str, bridge: Bridge | None
 
 async def _value(toolset: Toolset, name: str, arguments: Mapping[str, Any]) -> Any:
     result = (await run_call(toolset, ToolCall(name=name, arguments=arguments))).raise_for_error(tool=name)
-    return result.text if result.structured_content is None else result.structured_content
+    return result.for_model().text if result.structured_content is None else result.structured_content
 
 
 def _arguments(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any, cast
 from toolweave.export._tool_calls import run_calls
 from toolweave.export._tool_export import ToolExport, member
 from toolweave.tools._call import CallContext
-from toolweave.tools._openai_content import chat_text, responses_content
+from toolweave.tools._openai_content import chat_images, chat_text, responses_content
 from toolweave.tools._result import ToolResult
 from toolweave.tools._sources import ToolSource
 from toolweave.tools._wire_tools import WireTool
 
 if TYPE_CHECKING:
-    from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionToolMessageParam
+    from openai.types.chat import (
+        ChatCompletionFunctionToolParam,
+        ChatCompletionToolMessageParam,
+        ChatCompletionUserMessageParam,
+    )
     from openai.types.responses import FunctionToolParam
     from openai.types.responses.response_input_param import FunctionCallOutput
 
@@ -103,10 +107,12 @@ class OpenAIChatTools:
     Args:
         source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
         strict: Enforce the schemas of those tools whose schemas OpenAI's strict mode can express.
+        images: Send images of results, for a model that sees, in a user's message after those of the tools.
     """
 
-    def __init__(self, source: ToolSource, *, strict: bool = False) -> None:
+    def __init__(self, source: ToolSource, *, strict: bool = False, images: bool = False) -> None:
         self._listing = _listing(source, strict, _chat_definition)
+        self._images = images
 
     def definitions(self) -> list[ChatCompletionFunctionToolParam]:
         """Return the definitions of the tools offered now, for `tools`; call it anew for every request.
@@ -123,12 +129,14 @@ class OpenAIChatTools:
         """The tools that are left out because the API cannot accept them, each with the reason."""
         return self._listing.quarantined
 
-    async def dispatch(self, message: Any, ctx: CallContext | None = None) -> list[ChatCompletionToolMessageParam]:
+    async def dispatch(
+        self, message: Any, ctx: CallContext | None = None
+    ) -> list[ChatCompletionToolMessageParam | ChatCompletionUserMessageParam]:
         """Run the tool calls of a message and return the messages that answer them.
 
         The calls run at the same time; the messages stand in the order of the calls. Every fault, a tool that does
-        not exist included, is a message that begins with `Error:` for the model to read. The API takes text alone:
-        an image is a note that says so.
+        not exist included, is a message that begins with `Error:` for the model to read. The API takes text alone in
+        them: an image is a note that says so, and with `images` follows in a message of the user.
 
         Args:
             message: A `ChatCompletion`, which stands for its first choice, a `ChatCompletionMessage` or its
@@ -137,10 +145,15 @@ class OpenAIChatTools:
         """
         made: list[Any] = list(_tool_calls(message))
         results = await run_calls(self._listing.toolset, [self._call(one) for one in made], ctx)
-        return [
+        answers: list[ChatCompletionToolMessageParam | ChatCompletionUserMessageParam] = [
             {"role": "tool", "tool_call_id": member(one, "id"), "content": chat_text(result)}
             for one, result in zip(made, results, strict=True)
         ]
+        if self._images:
+            names = (str(member(member(one, "function"), "name")) for one in made)
+            if parts := chat_images(zip(names, results, strict=True)):
+                answers.append({"role": "user", "content": cast("Any", parts)})
+        return answers
 
     def _call(self, made: Any) -> Any:
         function = member(made, "function")

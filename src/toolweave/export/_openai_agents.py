@@ -57,6 +57,9 @@ def _function_tool(listing: ToolExport, tool: WireTool) -> FunctionTool:
         call = listing.call(tool.name, arguments, context.tool_call_id)
         return _output(await run_call(toolset, call) if isinstance(call, ToolCall) else call)
 
+    spec = toolset.snapshot().find(name)
+    setattr(invoke, "toolweave_annotations", spec.annotations if spec else None)  # noqa: B010 - a function has no such member
+
     def is_offered(context: RunContextWrapper[Any], agent: AgentBase[Any]) -> bool:
         return name in toolset.snapshot().by_name
 

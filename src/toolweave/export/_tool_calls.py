@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from toolweave.errors import as_tool_error
-from toolweave.tools._call import NO_CONTEXT, CallContext, ToolCall
+from toolweave.tools._ambient import ambient_context
+from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Toolset
@@ -17,10 +18,10 @@ AT_ONCE = 8
 """Maximum calls of one turn that run on one server at the same time."""
 
 
-async def run_call(toolset: Toolset, call: ToolCall, ctx: CallContext = NO_CONTEXT) -> ToolResult:
-    """Run one call; every fault is an error result, cancellation propagates."""
+async def run_call(toolset: Toolset, call: ToolCall, ctx: CallContext | None = None) -> ToolResult:
+    """Run one call, in the context of `calling` by default; every fault is an error result, cancellation propagates."""
     try:
-        return await toolset.call(call, ctx)
+        return await toolset.call(call, ambient_context() if ctx is None else ctx)
     except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns
         return ToolResult.failure(as_tool_error(exc))
 
@@ -35,17 +36,16 @@ async def run_calls(
     Args:
         toolset: Runs them.
         calls: The calls; a result in place of a call stands for one that cannot be made.
-        ctx: The context of each of them.
+        ctx: The context of each of them, that of `calling` without one.
     """
     import anyio  # 15 ms, and most who list tools have it loaded already
 
     results: dict[int, ToolResult] = {place: one for place, one in enumerate(calls) if isinstance(one, ToolResult)}
     limits: defaultdict[str | None, anyio.CapacityLimiter] = defaultdict(lambda: anyio.CapacityLimiter(AT_ONCE))
-    context = NO_CONTEXT if ctx is None else ctx
 
     async def run(place: int, call: ToolCall, server: str | None) -> None:
         async with limits[server]:
-            results[place] = await run_call(toolset, call, context)
+            results[place] = await run_call(toolset, call, ctx)
 
     waiting = ((place, one) for place, one in enumerate(calls) if isinstance(one, ToolCall))
     for group in _groups(toolset, waiting):

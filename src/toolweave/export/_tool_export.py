@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from toolweave.schema._lowering import Dialect
 from toolweave.schema._problems import Problem
+from toolweave.schema._profiles import SchemaProfile
 from toolweave.tools._arguments import read_arguments
 from toolweave.tools._call import ToolCall
 from toolweave.tools._result import ToolResult, invalid_input
 from toolweave.tools._sources import ToolSource, as_toolset
 from toolweave.tools._toolset import Toolset
 from toolweave.tools._wire_tools import Form, ToolWriter, WireTools
+from toolweave.tools._wrappers import filtered
 
 __all__ = ["ToolExport", "member"]
 
@@ -26,9 +27,9 @@ class ToolExport:
 
     Args:
         source: Anything that `as_toolset` accepts; borrowed.
-        dialect: The dialect of JSON Schema that the API accepts.
+        profile: The profile of JSON Schema that the API accepts.
         form: Returns a tool's definition in the API's form.
-        strict: The dialect of structured outputs, for tools whose schemas it can express.
+        strict: The profile of structured outputs, for tools whose schemas it can express.
         max_description: Characters that a description may have.
     """
 
@@ -37,14 +38,14 @@ class ToolExport:
     def __init__(
         self,
         source: ToolSource,
-        dialect: Dialect,
+        profile: SchemaProfile,
         form: Form,
         *,
-        strict: Dialect | None = None,
+        strict: SchemaProfile | None = None,
         max_description: int | None = None,
     ) -> None:
-        self.toolset: Toolset = as_toolset(source)
-        self._writer = ToolWriter(dialect, form, strict=strict, max_description=max_description)
+        self.toolset: Toolset = filtered(as_toolset(source), predicate=lambda spec: spec.for_models)
+        self._writer = ToolWriter(profile, form, strict=strict, max_description=max_description)
         self._listed: WireTools | None = None
 
     def now(self) -> WireTools:

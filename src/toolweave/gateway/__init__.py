@@ -9,14 +9,19 @@ from toolweave._lazy import lazy_exports
 if TYPE_CHECKING:
     from toolweave.gateway._admin_client import GatewayAdmin
     from toolweave.gateway._admin_token import keep_token, kept_token, new_token
+    from toolweave.gateway._comparison import ClientComparison, LostFeature, compare_through
     from toolweave.gateway._config import GatewayConfig, VirtualServer, load_gateway_config
+    from toolweave.gateway._fast_calls import AnsweredCall
     from toolweave.gateway._gateway import Gateway, create_gateway
-    from toolweave.gateway._manager import GatewayManager, GatewayOptions
+    from toolweave.gateway._manager import GatewayManager
+    from toolweave.gateway._options import GatewayOptions
     from toolweave.gateway._reload import ConfigChange
     from toolweave.gateway._replicas import Replicas, shared_redis
     from toolweave.gateway._status import GatewayStatus, Readiness, UpstreamStatus, VirtualStatus
 
 __all__ = [
+    "AnsweredCall",
+    "ClientComparison",
     "ConfigChange",
     "Gateway",
     "GatewayAdmin",
@@ -24,11 +29,13 @@ __all__ = [
     "GatewayManager",
     "GatewayOptions",
     "GatewayStatus",
+    "LostFeature",
     "Readiness",
     "Replicas",
     "UpstreamStatus",
     "VirtualServer",
     "VirtualStatus",
+    "compare_through",
     "create_gateway",
     "keep_token",
     "kept_token",
@@ -46,19 +53,23 @@ __getattr__, __dir__ = lazy_exports(
             "kept_token",
             "new_token",
         ),
+        "_comparison": (
+            "ClientComparison",
+            "LostFeature",
+            "compare_through",
+        ),
         "_config": (
             "GatewayConfig",
             "VirtualServer",
             "load_gateway_config",
         ),
+        "_fast_calls": ("AnsweredCall",),
         "_gateway": (
             "Gateway",
             "create_gateway",
         ),
-        "_manager": (
-            "GatewayManager",
-            "GatewayOptions",
-        ),
+        "_manager": ("GatewayManager",),
+        "_options": ("GatewayOptions",),
         "_reload": ("ConfigChange",),
         "_replicas": (
             "Replicas",

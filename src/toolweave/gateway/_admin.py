@@ -57,6 +57,7 @@ class AdminApi:
     `POST PATH/servers`          adds `{"name": ..., "config": ...}`
     `DELETE PATH/servers/NAME`   removes one
     `POST PATH/reload`           reads the config again
+    `POST PATH/console`          makes a link that signs in to the console: `{"path": ...}`
     ===========================  =======================================================
 
     Args:
@@ -109,10 +110,19 @@ class AdminApi:
             case "POST", "reload", False:
                 change = await self._manager.reload()
                 return (200 if change.error is None else 422), change
-            case _, ("status" | "servers" | "reload"), _:
+            case "POST", "console", False:
+                return 200, self._console()
+            case _, ("status" | "servers" | "reload" | "console"), _:
                 raise _AdminRefusal(405, "method_not_allowed", f"{method} is not for this path")
             case _:
-                raise _AdminRefusal(404, "not_found", f"there are {self._path}/status, /servers and /reload")
+                raise _AdminRefusal(404, "not_found", f"there are {self._path}/status, /servers, /reload and /console")
+
+    def _console(self) -> dict[str, str]:
+        path = self._manager.console_link()
+        if path is None:
+            raise _AdminRefusal(404, "not_found", "this gateway has no console; --ui asks for one")
+        _log.warning("a link to the console was made through the admin API")
+        return {"path": path}
 
     async def _add(self, receive: Receive) -> Any:
         body: bytes | None = b""

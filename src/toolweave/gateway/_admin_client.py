@@ -38,6 +38,10 @@ class _ErrorDocument(msgspec.Struct):
     error: _ErrorBody
 
 
+class _ConsoleLink(msgspec.Struct):
+    path: str
+
+
 class GatewayAdmin:
     """Shows and changes the servers of a running gateway: `async with GatewayAdmin(url) as admin`.
 
@@ -68,6 +72,7 @@ class GatewayAdmin:
         if parts.scheme == "http" and not is_loopback(parts.hostname):
             raise ConfigError("the admin token is not sent over plain http to another machine; use https", field="url")
         self._name = parts.netloc.rpartition("@")[2]
+        self._origin = f"{parts.scheme}://{self._name}"
         self._path = parts.path.rstrip("/") or "/admin"
         self._headers = {
             "authorization": f"Bearer {token}",
@@ -123,6 +128,16 @@ class GatewayAdmin:
             ConnectError: It cannot be reached, or refuses the token.
         """
         return self._decoded(await self._send("POST", "/reload", b"{}", accepted=(200, 422)), ConfigChange)
+
+    async def console_link(self) -> str:
+        """Return a new address that signs in to the console once, within an hour.
+
+        Raises:
+            ConfigError: The gateway has no console.
+            ConnectError: It cannot be reached, or refuses the token.
+        """
+        found = self._decoded(await self._send("POST", "/console", b"{}"), _ConsoleLink)
+        return self._origin + found.path
 
     async def _send(
         self,

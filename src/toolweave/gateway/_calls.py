@@ -7,11 +7,14 @@ version does not know included.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from toolweave.errors import RequestError
+from toolweave.errors import RequestError, ToolError
+from toolweave.gateway._fast_calls import SentToolCall
 from toolweave.gateway._relay import Relay
 from toolweave.gateway._routes import Route, Routes
+from toolweave.gateway._slow_calls import SlowCalls
 from toolweave.gateway._tasks import UpstreamTasks
 from toolweave.hub import Hub
 from toolweave.protocol import methods
@@ -20,6 +23,11 @@ from toolweave.protocol.resource_uris import with_uris
 from toolweave.protocol.server_features import completion_json, read_reference
 from toolweave.serve._request import Feature, Json, Method, OfferKind, Request
 from toolweave.serve._unknown import not_offered, unknown_reference
+from toolweave.tools import ToolResult, ToolSpec
+from toolweave.tools._mcp import call_result
+
+if TYPE_CHECKING:
+    from toolweave.shaping._arguments import ShapedCalls
 
 __all__ = ["Calls"]
 
@@ -38,14 +46,26 @@ class Calls:
         relay: Sends the requests.
         tasks: Knows which calls become tasks of their callers.
         local: Answers calls of tools that no upstream offers.
+        slow: Turns calls that take long into tasks; None leaves all as they are.
     """
 
-    def __init__(self, hub: Hub, routes: Routes, relay: Relay, tasks: UpstreamTasks, *, local: Feature) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        routes: Routes,
+        relay: Relay,
+        tasks: UpstreamTasks,
+        *,
+        local: Feature,
+        slow: SlowCalls | None = None,
+    ) -> None:
         self._hub = hub
         self._routes = routes
         self._relay = relay
         self._tasks = tasks
         self._local = local
+        self._slow = slow
+        self._shaped_calls: ShapedCalls | None = None
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return the methods that are relayed."""
@@ -67,16 +87,44 @@ class Calls:
         name = request.text("name")
         if request.params.get("arguments") is not None:
             request.object("arguments")  # anything else is refused
-        route = self._routes.tool(name)
+        route = self._routes.tool(name) if request.sent is None else request.sent.route
         if route is None:  # a tool of this process, or none
             return await self._local.methods(modern=request.modern)[methods.TOOLS_CALL](request)
+        if self._slow is None or route.spec is None:
+            return await self._call_at(route, request)
+        return await self._slow.run(request, route.spec, partial(self._call_at, route))
+
+    async def _call_at(self, route: Route, request: Request) -> Json:
+        """Call a tool at its upstream."""
         params = _params(request, name=route.name)
         if params.get("arguments", params) is None:  # some clients write null for none
             params["arguments"] = {}
+        if route.spec is not None and route.spec.shape is not None:
+            try:
+                params["arguments"] = self._shaped(request, route.spec, params.get("arguments", {}))
+            except ToolError as error:
+                return call_result(ToolResult.failure(error), modern=request.modern)
         params |= self._tasks.wanted(request, route.spec)
         follow = not self._tasks.takes(request)
-        result = await self._relay.request(request, route, request.method, params, follow_tasks=follow)
+        sent: SentToolCall | None = request.sent
+        direct = None if sent is None else sent.direct
+        result = await self._relay.request(request, route, request.method, params, follow_tasks=follow, sent=direct)
         return self._tasks.shown(request, route.server, self._named(route, result))
+
+    def _shaped(self, request: Request, spec: ToolSpec, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments that the upstream takes of those that a shaped definition asks for.
+
+        Raises:
+            ToolError: They are wrong, or a value that a rule sends is not there.
+        """
+        from toolweave.shaping._arguments import CallFacts, ShapedCalls  # for tools with rules
+
+        if self._shaped_calls is None:
+            self._shaped_calls = ShapedCalls()
+        client = request.client
+        return self._shaped_calls.arguments(
+            spec, arguments, CallFacts(principal=client.principal, claims=client.claims)
+        )
 
     async def _get_prompt(self, request: Request) -> Json:
         name = request.text("name")

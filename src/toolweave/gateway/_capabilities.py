@@ -12,14 +12,16 @@ from toolweave.connect import ConnectionState, McpConnection
 from toolweave.errors import shortened
 from toolweave.hub import Hub
 from toolweave.protocol.json_types import as_object
+from toolweave.protocol.meta import OF_EVERY_ERA
 from toolweave.protocol.versions import MODERN_VERSIONS
-from toolweave.serve._request import Json, Method
+from toolweave.serve._request import Json, MayUse, Method, OfferKind
 from toolweave.tools import Toolset
 
 __all__ = ["UpstreamCapabilities", "declares", "offered"]
 
 _OWN = frozenset({"tools", "prompts", "resources", "completions", "logging", "tasks", "extensions", "experimental"})
 _STARTING = frozenset({ConnectionState.IDLE, ConnectionState.CONNECTING})
+_NOUNS: Mapping[str, OfferKind] = {"prompt": "prompts", "resource": "resources", "resource template": "resources"}
 _MOST_OF_ONE = 8_000
 _MOST_OF_ALL = 64_000
 """Characters of the instructions of one upstream, and of all of them, where they are joined."""
@@ -33,9 +35,16 @@ def declares(connection: McpConnection, capability: str, member: str | None = No
 
 
 def offered(hub: Hub, capability: str, member: str | None = None) -> bool:
-    """Whether an upstream declares a capability, or may yet: one that is starting, or that is to come where none is."""
+    """Whether an upstream declares a capability, or may yet: one that is starting, or that is to come where none is.
+
+    One that is called as each caller may declare anything to it.
+    """
     upstreams = hub.clients.values()
-    return not upstreams or any(one.state in _STARTING or declares(one, capability, member) for one in upstreams)
+    return (
+        not upstreams
+        or bool(hub.of_callers.configs)
+        or any(one.state in _STARTING or declares(one, capability, member) for one in upstreams)
+    )
 
 
 class UpstreamCapabilities:
@@ -53,6 +62,7 @@ class UpstreamCapabilities:
         self._tools = tools
         self._own_info = dict(info)
         self._own_instructions = instructions
+        self._upstreams = hub.clients
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return nothing: it only declares."""
@@ -74,37 +84,53 @@ class UpstreamCapabilities:
         only = self._only
         if only is not None:
             found |= {name: value for name, value in only.capabilities.items() if name not in _OWN}
-        return found | (_extensions(upstreams) if modern else {})
+        return found | _extensions(upstreams, modern=modern)
 
     def info(self) -> Mapping[str, Any]:
         """Return the `Implementation` object: our own, or that of the only upstream."""
-        only = self._only
-        shown: Mapping[str, Any] = {} if only is None else only.server_info
+        only = self._only if len(self._upstreams) == 1 else None  # asked with each call, so the quick test comes first
+        if only is None:
+            return self._own_info
+        shown = only.server_info
         complete = isinstance(shown.get("name"), str) and isinstance(shown.get("version"), str)
         return shown if complete else self._own_info
 
-    def instructions(self) -> str | None:
+    def instructions(self, may: MayUse | None = None) -> str | None:
         """Return the instructions of all upstreams, each quoted under its name, or those of the only one as they are.
 
-        Every line of an upstream is quoted, so that none can speak for another.
+        Every line of an upstream is quoted, so that none can speak for another. Those of an upstream of which a caller
+        may use nothing that is known are left out.
         """
         if self._own_instructions is not None:
             return self._own_instructions
         only = self._only
         if only is not None:
-            return only.instructions
+            return only.instructions if self._shows(only.name, may) else None
         parts = [
             f"{server}:\n{_quoted(shortened(connection.instructions.strip(), _MOST_OF_ONE))}"
             for server, connection in self._hub.clients.items()
-            if connection.instructions and connection.instructions.strip()
+            if connection.instructions and connection.instructions.strip() and self._shows(server, may)
         ]
         return shortened("\n\n".join(parts), _MOST_OF_ALL) or None
+
+    def _shows(self, server: str, may: MayUse | None) -> bool:
+        """Whether a caller may use something of an upstream."""
+        if may is None:
+            return True
+        tools = (spec for spec in self._tools.snapshot() if spec.server == server)
+        if any(may("tools", spec.name, spec.scopes, server) for spec in tools):
+            return True
+        return any(
+            may(kind, name, (), server)
+            for noun, kind in _NOUNS.items()
+            for name in self._hub.given(noun).names_of(server)
+        )
 
     @property
     def _only(self) -> McpConnection | None:
         """The only upstream, if what callers see of it has its own names."""
-        clients = self._hub.clients
-        if len(clients) != 1 or self._tools is not self._hub:
+        clients = self._upstreams
+        if len(clients) != 1 or self._tools is not self._hub or self._hub.of_callers.configs:
             return None
         (only,) = clients.values()
         return only if only.config.tool_prefix == "" and not self._hub.errors.keys() - clients.keys() else None
@@ -121,10 +147,19 @@ class UpstreamCapabilities:
         return found
 
 
-def _extensions(upstreams: Iterable[McpConnection]) -> Json:
-    """Return the extensions of the modern upstreams, with their settings; handshake revisions have none."""
-    modern = [one.capabilities for one in upstreams if one.protocol_version in MODERN_VERSIONS]
-    extensions = _merged(one.get("extensions") for one in modern)
+def _extensions(upstreams: Iterable[McpConnection], *, modern: bool) -> Json:
+    """Return the extensions of the upstreams, with their settings, in an era.
+
+    Handshake revisions know none, but skills and the pages of tools are the same in every revision.
+    """
+    declared = [
+        (as_object(one.capabilities.get("extensions")) or {}, one.protocol_version in MODERN_VERSIONS)
+        for one in upstreams
+    ]
+    extensions = _merged(
+        {name: value for name, value in found.items() if (modern and same_era) or name in OF_EVERY_ERA}
+        for found, same_era in declared
+    )
     return {"extensions": extensions} if extensions else {}
 
 

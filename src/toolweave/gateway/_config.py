@@ -23,12 +23,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
-from toolweave.config import LoadedConfig, Secret, load_config, merge_loaded
+from toolweave.config import LoadedConfig, Secret, ShapeRule, load_config, merge_loaded
 from toolweave.config._documents import ConfigDocument, read_document
 from toolweave.config._expand import Expander, Scope
 from toolweave.config._load import project_of
-from toolweave.config._validation import check_flag, check_object, check_text, check_texts, kind_of
+from toolweave.config._shaping import read_shape, with_secrets
+from toolweave.config._validation import (
+    check_choice,
+    check_flag,
+    check_object,
+    check_seconds,
+    check_text,
+    check_texts,
+    check_url,
+    kind_of,
+)
 from toolweave.errors import ConfigError
+from toolweave.gateway._disclosure import DISCLOSURES, DisclosureMode
 
 if TYPE_CHECKING:
     from toolweave.gateway._caller_auth import CallerAuth
@@ -56,7 +67,9 @@ class VirtualServer(msgspec.Struct, frozen=True, kw_only=True):
         exclude: Tools to leave out, likewise.
         rename: Other names of tools, by the name in the gateway or `server:tool`.
         prefix: Put literally before the names of the other tools.
+        shape: Rules that change what its tools are called, say and take; see `toolweave.shaping`.
         middleware: Its list `middleware`: rules, limits and the like of its own, inside those of the gateway.
+        disclosure: The form in which callers learn of its tools; by default that of the gateway.
     """
 
     name: str
@@ -67,7 +80,9 @@ class VirtualServer(msgspec.Struct, frozen=True, kw_only=True):
     exclude: tuple[str, ...] = ()
     rename: Mapping[str, str] = {}
     prefix: str = ""
+    shape: tuple[ShapeRule, ...] = ()
     middleware: tuple[Any, ...] = ()
+    disclosure: DisclosureMode | None = None
 
 
 class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,10 +95,14 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
         instructions: Its instructions for models.
         required: The upstreams without which it is not ready.
         rest: Whether tools are offered over REST, too.
+        ui: Whether there is a console; None for one where only this machine reaches it.
         virtual: The virtual servers by name.
         middleware: The list `middleware`: rules, limits and the like.
         redis: The URL of the Redis or Valkey that its replicas share.
         auth: Who may call it over HTTP; None allows everyone.
+        url: The address that callers know it by.
+        disclosure: The form in which callers learn of tools.
+        slow_call_seconds: Seconds after which a call becomes a task, for callers that take tasks; None for never.
     """
 
     servers: LoadedConfig
@@ -92,10 +111,14 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     instructions: str | None = None
     required: tuple[str, ...] = ()
     rest: bool | None = None
+    ui: bool | None = None
     virtual: Mapping[str, VirtualServer] = {}
     middleware: tuple[Any, ...] = ()
     redis: Secret | None = None
     auth: CallerAuth | None = None
+    url: str | None = None
+    disclosure: DisclosureMode = "all"
+    slow_call_seconds: float | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -174,25 +197,32 @@ def _read(value: Any, servers: LoadedConfig, scope: Scope) -> GatewayConfig:
                     f"'{SECTION}.required' names the server {name!r}, which the config does not have",
                     field=f"{SECTION}.required",
                 )
-    if "rest" in section:
-        found["rest"] = check_flag(section["rest"], f"{SECTION}.rest")
     if "auth" in section:
         from toolweave.gateway._caller_auth import read_caller_auth  # only where callers are judged
 
         found["auth"] = read_caller_auth(section["auth"], scope)
-    if "middleware" in section:
-        found["middleware"] = _list(section["middleware"], f"{SECTION}.middleware")
     if "redis" in section:
         where = f"{SECTION}.redis"
         found["redis"] = Secret(Expander(scope).text(check_text(section["redis"], where), where))
+    checks = {
+        "rest": check_flag,
+        "ui": check_flag,
+        "url": check_url,
+        "middleware": _list,
+        "disclosure": _disclosure,
+        "slow_call_seconds": check_seconds,
+    }
+    for member, check in checks.items():
+        if member in section:
+            found[member] = check(section[member], f"{SECTION}.{member}")
     virtual = check_object(section.get("virtual", {}), f"{SECTION}.virtual")
     if len(virtual) > _MOST_VIRTUAL:
         raise ConfigError(f"'{SECTION}.virtual' has more than {_MOST_VIRTUAL} entries", field=f"{SECTION}.virtual")
-    found["virtual"] = {str(name): _virtual(str(name), entry) for name, entry in virtual.items()}
+    found["virtual"] = {str(name): _virtual(str(name), entry, scope) for name, entry in virtual.items()}
     return GatewayConfig(servers=servers, **found)
 
 
-def _virtual(name: str, value: Any) -> VirtualServer:
+def _virtual(name: str, value: Any, scope: Scope) -> VirtualServer:
     where = f"{SECTION}.virtual.{name}"
     if _NAME.fullmatch(name) is None or name in ("tools", "openapi.json"):
         raise ConfigError(
@@ -207,8 +237,13 @@ def _virtual(name: str, value: Any) -> VirtualServer:
     if "rename" in section:
         rename = check_object(section["rename"], f"{where}.rename")
         found["rename"] = {str(old): check_text(new, f"{where}.rename.{old}") for old, new in rename.items()}
-    if "middleware" in section:
-        found["middleware"] = _list(section["middleware"], f"{where}.middleware")
+    for member, check in {"middleware": _list, "disclosure": _disclosure}.items():
+        if member in section:
+            found[member] = check(section[member], f"{where}.{member}")
+    if "shape" in section:
+        expander, field = Expander(scope), f"{where}.shape"
+        rules = read_shape(expander.value(section["shape"], field), field)
+        found["shape"] = with_secrets(rules, expander.sensitive)
     return VirtualServer(name=name, **found)
 
 
@@ -220,6 +255,10 @@ def _known(value: Any, where: str, shape: type[msgspec.Struct], *, but: Sequence
         if key not in known:
             raise ConfigError(f"{where!r} has no setting {key!r}; it has: {', '.join(known)}", field=f"{where}.{key}")
     return section
+
+
+def _disclosure(value: Any, where: str) -> DisclosureMode:
+    return cast("DisclosureMode", check_choice(value, where, DISCLOSURES))
 
 
 def _list(value: Any, where: str) -> tuple[Any, ...]:

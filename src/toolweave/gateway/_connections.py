@@ -8,9 +8,9 @@ at a time: whatever comes on it is of that call. Callers who can answer nothing 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import msgspec
@@ -27,6 +27,7 @@ from toolweave.serve._request import Json
 __all__ = ["AskingConnection", "AskingConnections"]
 
 _log = logging.getLogger("toolweave.gateway")
+_SWEEP_SECONDS = 1.0
 _OVER = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED, ConnectionState.CLOSED})
 
 
@@ -62,8 +63,22 @@ class AskingConnection:
         return await self.handler(method, params)
 
 
-_Key = tuple[str, str, bytes, str | None]
-"""The server, the revision, the capabilities as JSON, and the caller; None for one that cannot be told from others."""
+class _Key(NamedTuple):
+    """The connections that are alike.
+
+    Attributes:
+        server: The server.
+        version: The revision.
+        capabilities: The capabilities as JSON.
+        caller: The caller; None for one that cannot be told from others.
+        named: Whether the principal of the caller is known.
+    """
+
+    server: str
+    version: str
+    capabilities: bytes
+    caller: str | None
+    named: bool
 
 
 class AskingConnections:
@@ -72,12 +87,17 @@ class AskingConnections:
     Args:
         most: Maximum number of connections; each may be a process.
         most_per_caller: Maximum number for one caller, server and set of capabilities.
+        most_unnamed: Maximum number of processes of one server for all callers together whose principal is not known:
+            these may make up as many callers as they like.
         idle_seconds: Seconds without a call after which a connection is closed.
     """
 
-    def __init__(self, *, most: int = 128, most_per_caller: int = 16, idle_seconds: float = 300.0) -> None:
+    def __init__(
+        self, *, most: int = 128, most_per_caller: int = 16, most_unnamed: int = 32, idle_seconds: float = 300.0
+    ) -> None:
         self._most = most
         self._most_per_caller = most_per_caller
+        self._most_unnamed = most_unnamed
         self._idle_seconds = idle_seconds
         self._pool: dict[_Key, list[AskingConnection]] = {}
         self._freed = anyio.Event()
@@ -87,18 +107,31 @@ class AskingConnections:
 
     @asynccontextmanager
     async def lease(
-        self, config: ServerConfig, version: str, capabilities: Mapping[str, Any], caller: str | None
+        self,
+        config: ServerConfig,
+        version: str,
+        capabilities: Mapping[str, Any],
+        caller: str | None,
+        *,
+        named: bool = False,
     ) -> AsyncGenerator[AskingConnection]:
         """Return an open connection for one call, which may wait for those of others to end.
 
         One caller's calls that follow one another get the same connection, and so the same server process. A caller
         that cannot be told from others gets a used one only if its last call was answered: nothing of that is left.
 
+        Args:
+            config: The server, as the hub connects to it.
+            version: The revision that it speaks.
+            capabilities: The capabilities of the caller.
+            caller: A key that identifies the caller, or None.
+            named: Whether its principal is known.
+
         Raises:
             ToolError: None was free in time; the call was not sent.
             ServerError: The server cannot be reached.
         """
-        key = config.name, version, msgspec.json.encode(capabilities, order="deterministic"), caller
+        key = _Key(config.name, version, msgspec.json.encode(capabilities, order="deterministic"), caller, named)
         asking = await self._taken(key, config, capabilities)
         answered = False
         try:
@@ -123,7 +156,8 @@ class AskingConnections:
                 if found is not None:
                     found.running = True
                     return found
-                if len(self) >= self._most and await self._drop_idle():
+                crowd = self._crowd(key, config)
+                if crowd is not None and await self._drop_idle(crowd):
                     continue
                 await self._freed.wait()
         raise ToolError(
@@ -139,16 +173,25 @@ class AskingConnections:
         for asking in there:
             if not asking.running and asking.config is config:
                 return asking
-        most = self._most if key[3] is None else self._most_per_caller
-        if len(there) >= most or len(self) >= self._most:
+        if (key.caller is not None and len(there) >= self._most_per_caller) or self._crowd(key, config) is not None:
             return None
-        made = AskingConnection(config, key[1], capabilities)
+        made = AskingConnection(config, key.version, capabilities)
         self._pool.setdefault(key, []).append(made)
         return made
 
-    async def _drop_idle(self) -> bool:
-        """Close the connection that has been idle for longest; False when all are in use."""
-        idle = [(one.since, key, one) for key, there in self._pool.items() for one in there if not one.running]
+    def _crowd(self, key: _Key, config: ServerConfig) -> Sequence[tuple[_Key, AskingConnection]] | None:
+        """Return the connections that leave no room for one more; None where there is room."""
+        everybody = [(of, one) for of, there in self._pool.items() for one in there]
+        if len(everybody) >= self._most:
+            return everybody
+        if key.named or config.transport != "stdio":
+            return None
+        unnamed = [(of, one) for of, one in everybody if not of.named and of.server == key.server]
+        return unnamed if len(unnamed) >= self._most_unnamed else None
+
+    async def _drop_idle(self, crowd: Sequence[tuple[_Key, AskingConnection]]) -> bool:
+        """Close the connection of these that has been idle for longest; False when all are in use."""
+        idle = [(one.since, key, one) for key, one in crowd if not one.running]
         if not idle:
             return False
         _, key, asking = min(idle, key=lambda item: item[0])
@@ -168,14 +211,19 @@ class AskingConnections:
         event, self._freed = self._freed, anyio.Event()
         event.set()
 
-    async def sweep(self) -> None:
-        """Close connections that are idle for too long, until cancelled."""
+    async def sweep(self, is_current: Callable[[ServerConfig], bool]) -> None:
+        """Close connections that are idle for too long, or to servers that are gone, until cancelled.
+
+        Args:
+            is_current: Whether a server is still there, with this config.
+        """
         while True:
-            await anyio.sleep(self._idle_seconds / 4)
+            await anyio.sleep(min(self._idle_seconds / 4, _SWEEP_SECONDS))
             too_old = anyio.current_time() - self._idle_seconds
             old = [(key, one) for key, there in self._pool.items() for one in there if not one.running]
             for key, asking in old:
-                if asking.since <= too_old and not asking.running:
+                over = asking.since <= too_old or not is_current(asking.config)
+                if over and not asking.running:
                     asking.running = True  # nobody takes it meanwhile
                     await self._drop(key, asking)
             if old:

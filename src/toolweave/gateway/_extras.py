@@ -9,8 +9,9 @@ from toolweave.serve._request import Middleware
 
 if TYPE_CHECKING:
     from toolweave.gateway._metrics import PrometheusMetrics
+    from toolweave.gateway._tracing import SessionDurations
 
-__all__ = ["metrics_middleware", "spans_middleware"]
+__all__ = ["metrics_middleware", "missing", "spans_middleware"]
 
 
 def metrics_middleware() -> PrometheusMetrics:
@@ -22,22 +23,23 @@ def metrics_middleware() -> PrometheusMetrics:
     try:
         from toolweave.gateway._metrics import PrometheusMetrics  # an extra
     except ModuleNotFoundError:
-        raise _missing("prometheus-client", "metrics") from None
+        raise missing("prometheus-client", "metrics") from None
     return PrometheusMetrics()
 
 
-def spans_middleware() -> tuple[tuple[Middleware, ...], tuple[Middleware, ...]]:
-    """Return the middleware that makes spans: the outermost, and the innermost.
+def spans_middleware() -> tuple[tuple[Middleware, ...], tuple[Middleware, ...], SessionDurations]:
+    """Return the middleware that makes spans, the outermost and the innermost, and what measures sessions.
 
     Raises:
         ConfigError: The package is not installed.
     """
     try:
-        from toolweave.gateway._tracing import CallerSpans, UpstreamSpans  # an extra
+        from toolweave.gateway._tracing import CallerSpans, SessionDurations, UpstreamSpans  # an extra
     except ModuleNotFoundError:
-        raise _missing("opentelemetry-api", "otel") from None
-    return (CallerSpans(),), (UpstreamSpans(),)
+        raise missing("opentelemetry-api", "otel") from None
+    return (CallerSpans(),), (UpstreamSpans(),), SessionDurations()
 
 
-def _missing(package: str, extra: str) -> ConfigError:
+def missing(package: str, extra: str) -> ConfigError:
+    """Return the error for a package that an extra brings."""
     return ConfigError(f"the package {package} is not installed: pip install 'toolweave[{extra}]'")

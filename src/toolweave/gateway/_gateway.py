@@ -8,14 +8,22 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.abc
 
+from toolweave.config import ServerConfig
+from toolweave.gateway._caller_gateways import CallerGateways, InnerGateway
+from toolweave.gateway._caller_hubs import CallerHubs, GatewayCaller
+from toolweave.gateway._caller_requests import CallerLayer, CallerRequests
+from toolweave.gateway._caller_updates import CallerUpdates, OwnChanges
 from toolweave.gateway._calls import Calls
 from toolweave.gateway._capabilities import UpstreamCapabilities
 from toolweave.gateway._connections import AskingConnections
+from toolweave.gateway._disclosure import Disclosure, DisclosureMode
+from toolweave.gateway._fast_calls import FastCalls
 from toolweave.gateway._lists import Lists
 from toolweave.gateway._logs import UpstreamLogs
 from toolweave.gateway._parked_calls import ParkedCalls
@@ -25,31 +33,42 @@ from toolweave.gateway._replicas import Replicas
 from toolweave.gateway._routes import Routes
 from toolweave.gateway._sealed_state import StateCipher
 from toolweave.gateway._shared_sessions import SealedSessions
+from toolweave.gateway._sign_in_first import SignInFirst
+from toolweave.gateway._sign_ins import SignIns
+from toolweave.gateway._skills import UpstreamSkills
+from toolweave.gateway._slow_calls import SlowCalls
+from toolweave.gateway._slow_tasks import SlowTasks
 from toolweave.gateway._tasks import TaskNames, UpstreamTasks
 from toolweave.gateway._updates import ResourceUpdates
 from toolweave.hub import Hub
 from toolweave.hub._offers import HubOffers
+from toolweave.oauth import TokenStore
+from toolweave.protocol.methods import TOOLS_CALL
+from toolweave.protocol.subscriptions import TASK_IDS
 from toolweave.serve._changes import Changes
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._logs import Logs
+from toolweave.serve._middleware import checked
 from toolweave.serve._offers.prompts import Prompts
 from toolweave.serve._offers.resources import Resources
 from toolweave.serve._operations import Operations
-from toolweave.serve._request import Feature, Json, Middleware, Offered
+from toolweave.serve._request import Feature, Json, Method, Middleware, Offered, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._request_state import TTL_SECONDS
 from toolweave.serve._runners import ServerRunners
 from toolweave.serve._subscriptions import Listen
 from toolweave.serve._task_spawner import ServingGroups
 from toolweave.serve._tools import Tools
+from toolweave.state import Store
 from toolweave.tools import Toolset, ToolSpec
 from toolweave.version import VERSION
 
 if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import TokenAuth
-    from toolweave.serve._http.app import ServedEndpoint
+    from toolweave.serve._http.app import HttpApp, HttpOptions, ServedEndpoint
+    from toolweave.serve._http.asgi import App
 
-__all__ = ["Gateway", "GatewaySecrets", "create_gateway"]
+__all__ = ["CallerView", "Gateway", "GatewaySecrets", "create_gateway"]
 
 
 def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its own
@@ -66,7 +85,12 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
     idle_seconds: float = 300.0,
     middleware: Sequence[Middleware] = (),
     auth: TokenAuth | None = None,
+    url: str | None = None,
+    token_store: TokenStore | None = None,
     replicas: Replicas | None = None,
+    disclosure: DisclosureMode = "all",
+    slow_call_seconds: float | None = None,
+    task_store: Store | None = None,
 ) -> Gateway:
     """Return a gateway: one MCP server in front of many, in every revision on either side.
 
@@ -90,7 +114,15 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
             those of `toolweave.middleware`.
         auth: The authorization of requests over HTTP, such as an `ApiKeyAuth`, a `JwtAuth` or an `OAuthServer`; serving
             it with another takes its place. None allows everyone.
+        url: The address that callers know it by, such as `https://tools.example`, where their links to sign in lead; by
+            default that of `auth`, or on this machine the one that a request came to.
+        token_store: Keeps the tokens of callers who sign in at upstreams; by default that of this machine.
         replicas: What this replica shares with others beside the keys: parked calls, what sessions remember.
+        disclosure: The form in which callers learn of tools: `all` of them; `search`, a tool that searches the others;
+            `groups`, a tool that lists those of one server; or `auto`, all up to about 10,000 tokens or 128 tools that
+            a caller may use, and a search beyond that.
+        slow_call_seconds: Seconds after which a call becomes a task, for callers that take tasks; None for never.
+        task_store: Keeps how those tasks began and ended; by default the store of the replicas, else this process.
 
     Raises:
         TypeError: Something is no middleware.
@@ -98,6 +130,8 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
     """
     if replicas is not None and state_keys is None:
         raise ValueError("replicas share their state_keys, too")
+    if slow_call_seconds is not None and not slow_call_seconds > 0:
+        raise ValueError(f"slow_call_seconds must be more than 0, or None for never, not {slow_call_seconds!r}")
     if page_size is not None and page_size < 1:
         raise ValueError(f"page_size must be 1 or more, or None for one page, not {page_size!r}")
     info: Json = {"name": name, "version": version} | ({} if title is None else {"title": title})
@@ -107,20 +141,35 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
         TaskNames(state_keys),
         None if state_keys is None else SealedSessions(state_keys, replicas),
     )
-    connections = AskingConnections(idle_seconds=idle_seconds)
+    parts = GatewayParts.made(secrets, AskingConnections(idle_seconds=idle_seconds), replicas)
     gateway = Gateway(
         info,
         hub,
         tools=tools,
         instructions=instructions,
-        secrets=secrets,
-        connections=connections,
+        parts=parts if slow_call_seconds is None else parts.with_slow_calls(slow_call_seconds, task_store),
         page_size=page_size,
-        replicas=replicas,
+        token_store=token_store,
     )
-    gateway.auth = auth
-    gateway.endpoint.use(middleware, gateway)
+    gateway.auth, gateway.sign_ins.url = auth, url
+    gateway.use(middleware, disclosure=disclosure)
     return gateway
+
+
+def _nothing() -> None:
+    pass
+
+
+class CallerView(NamedTuple):
+    """The part of the servers that are called as their callers which a virtual server shows.
+
+    Attributes:
+        tools: Returns the tools that are shown of those of a hub.
+        serves: Whether anything of a server is shown, by its name.
+    """
+
+    tools: Callable[[Toolset], Toolset]
+    serves: Callable[[str], bool]
 
 
 class GatewaySecrets(NamedTuple):
@@ -137,6 +186,64 @@ class GatewaySecrets(NamedTuple):
     sessions: SealedSessions | None = None
 
 
+class SlowCallParts(NamedTuple):
+    """The parts that turn calls which take long into tasks.
+
+    Attributes:
+        seconds: Seconds after which a call becomes one.
+        tasks: The tasks.
+    """
+
+    seconds: float
+    tasks: SlowTasks
+
+
+class GatewayParts(NamedTuple):
+    """The parts that a gateway shares with those of its callers.
+
+    Attributes:
+        secrets: The keys.
+        connections: The connections to legacy upstreams that may ask.
+        parked: The calls that wait for their callers.
+        groups: The task groups in which it is served.
+        logs: The log levels of callers.
+        changes: The change notifications and their subscribers.
+        replicas: What is shared with other replicas, or None.
+        slow: Turns calls that take long into tasks; None leaves them.
+    """
+
+    secrets: GatewaySecrets
+    connections: AskingConnections
+    parked: ParkedCalls
+    groups: ServingGroups
+    logs: Logs
+    changes: Changes
+    replicas: Replicas | None = None
+    slow: SlowCallParts | None = None
+
+    @classmethod
+    def made(
+        cls, secrets: GatewaySecrets, connections: AskingConnections, replicas: Replicas | None = None
+    ) -> GatewayParts:
+        """Return the parts of a new gateway."""
+        groups = ServingGroups("calls to upstreams run")
+        return cls(
+            secrets=secrets,
+            connections=connections,
+            parked=ParkedCalls(Parking(seconds=secrets.cipher.ttl), groups, replicas),
+            groups=groups,
+            logs=Logs(enabled=True),
+            changes=Changes(),
+            replicas=replicas,
+        )
+
+    def with_slow_calls(self, seconds: float, store: Store | None) -> GatewayParts:
+        """Return the parts with those for slow calls."""
+        rounds = HandlerRunner(logs=self.logs)
+        tasks = SlowTasks(rounds=rounds, changes=self.changes, store=store, replicas=self.replicas)
+        return self._replace(slow=SlowCallParts(seconds, tasks))
+
+
 class Gateway(ServerRunners):
     """One endpoint in front of many servers, which loses nothing between them and its callers.
 
@@ -149,6 +256,9 @@ class Gateway(ServerRunners):
         changes: The change notifications and their subscribers.
         relay: Sends requests to the upstreams.
         routes: Finds the upstream of a name or URI.
+        callers: The gateways of its callers, before the servers that are called as them.
+        sign_ins: The sign-ins of callers at these servers.
+        of_caller: The principal of the caller whom it is for alone; None where it is for everybody.
     """
 
     hub: Hub
@@ -162,59 +272,191 @@ class Gateway(ServerRunners):
         *,
         tools: Toolset | None = None,
         instructions: str | None = None,
-        secrets: GatewaySecrets | None = None,
-        connections: AskingConnections | None = None,
+        parts: GatewayParts | None = None,
         page_size: int | None = 100,
-        replicas: Replicas | None = None,
+        token_store: TokenStore | None = None,
+        of_caller: str | None = None,
     ) -> None:
         super().__init__()
         self.name = str(info["name"])
         self.hub = hub
         self.tools = hub if tools is None else tools
-        self.changes = Changes()
-        self._groups = ServingGroups("calls to upstreams run")
-        self._connections = AskingConnections() if connections is None else connections
+        if parts is None:
+            parts = GatewayParts.made(GatewaySecrets(StateCipher(), TaskNames()), AskingConnections())
+        self._parts = parts
+        self._info, self._page_size, self.of_caller = info, page_size, of_caller
+        self.changes = parts.changes
+        self._disclosure = Disclosure(self.tools, "all")
+        self._methods: dict[bool, Mapping[str, Method]] = {}
         self._served = 0
-        cipher, names, self._sessions = GatewaySecrets(StateCipher(), TaskNames()) if secrets is None else secrets
-        self._replicas = replicas
-        self._parked = ParkedCalls(Parking(seconds=cipher.ttl), self._groups, replicas)
         self._unheard: list[Callable[[], object]] = []
-        logs, offers = Logs(enabled=True), HubOffers(hub)
+        self._pages_unheard: Callable[[], object] = _nothing
+        offers = HubOffers(hub)
         self.routes = Routes(hub, self.tools, offers)
         self.relay = Relay(
             hub,
-            logs=logs,
-            cipher=cipher,
-            connections=self._connections,
-            parked=self._parked,
+            logs=parts.logs,
+            cipher=parts.secrets.cipher,
+            connections=parts.connections,
+            parked=parts.parked,
+            of_caller=of_caller is not None,
         )
-        handlers = HandlerRunner(logs=logs)
+        self.callers = CallerGateways(CallerHubs(hub, token_store), self._before, parts.groups)
+        self.sign_ins = SignIns(self.callers.hubs, parts.groups, parts.replicas)
+        self._view: CallerView | None = None
+        handlers = HandlerRunner(logs=parts.logs)
         local = Tools(self.tools, rounds=handlers)
-        tasks = UpstreamTasks(hub, self.relay, names)
-        self._lists = Lists(hub, self.tools, offers, self.changes, support=tasks.support, page_size=page_size)
-        about = UpstreamCapabilities(hub, self.tools, info, instructions)
+        self._operations = Operations(local, Resources(rounds=handlers), Prompts(rounds=handlers))
+        self.updates = ResourceUpdates(offers)
+        self._features = self._made_features(offers, local, instructions)
+        features = [self._for_callers(), *self._features] if of_caller is None else self._features
+        self.endpoint = Endpoint(self._about.info, instructions=self._about.instructions, features=features)
+        self.calls = FastCalls(self.tools, self.routes, self.relay, self.endpoint, slow=parts.slow is not None)
+        hub.of_callers.on_change.append(self.changes.tools_changed)
+        for event in ("prompts_changed", "resources_changed", "state"):
+            hub.on(event, lambda connection, change: self.routes.forget())
+
+    def _made_features(self, offers: HubOffers, local: Tools, instructions: str | None) -> list[Feature]:
+        parts, hub = self._parts, self.hub
+        own = None if parts.slow is None else parts.slow.tasks
+        tasks = UpstreamTasks(hub, self.relay, parts.secrets.tasks, own)
+        self._lists = Lists(
+            hub,
+            self.tools,
+            offers,
+            self.changes,
+            support=tasks.support,
+            page_size=self._page_size,
+            seen=self._seen if self.of_caller is None else None,
+        )
+        self._about = UpstreamCapabilities(hub, self.tools, self._info, instructions)
         listen = Listen(
             self.changes,
             declared=self._declared,
-            filters={"taskIds": tasks},
-            follower=ResourceUpdates(offers),
-            view=self._lists.view,
+            filters={TASK_IDS: tasks},
+            follower=CallerUpdates(self.updates, self.callers, self.is_of_caller),
+            view=self._seen,
+            own=lambda request: request.client.principal,
         )
-        features: list[Feature] = [
-            Calls(hub, self.routes, self.relay, tasks, local=local),
+        return [
+            Calls(hub, self.routes, self.relay, tasks, local=local, slow=self._slow_calls(tasks)),
             self._lists,
-            about,
-            UpstreamLogs(hub, self.changes, logs),
+            UpstreamSkills(hub, self.routes, self.relay, offers, page_size=self._page_size),
+            self._about,
+            UpstreamLogs(hub, self.changes, parts.logs),
             tasks,
             listen,
         ]
-        self.endpoint = Endpoint(about.info, instructions=about.instructions, features=features)
-        for event in ("prompts_changed", "resources_changed", "state"):
-            hub.on(event, lambda connection, change: self.routes.forget())
-        self._operations = Operations(local, Resources(rounds=handlers), Prompts(rounds=handlers))
+
+    def _slow_calls(self, upstream: UpstreamTasks) -> SlowCalls | None:
+        slow, groups = self._parts.slow, self._parts.groups
+        if slow is None:
+            return None
+        return SlowCalls(slow.seconds, tasks=slow.tasks.feature, upstream=upstream, relay=self.relay, groups=groups)
 
     def _declared(self) -> Json:
         return self.endpoint.capabilities(modern=True)
+
+    # servers that are called as their callers
+
+    def _for_callers(self) -> Feature:
+        """Return the feature that stands before all others."""
+        self._first = SignInFirst(self.sign_ins, self._parts.secrets.cipher, self.changes)
+        self._requests = CallerRequests(self, self._features, first=self._first, names=self._parts.secrets.tasks)
+        return self._requests
+
+    def _before(self, caller: GatewayCaller, hub: Hub) -> Gateway:
+        """Return a gateway before the hub of one caller."""
+        shown = None if self._view is None else self._view.tools(hub)
+        parts = self._parts._replace(changes=OwnChanges(self.changes, caller.principal), slow=None)
+        return Gateway(self._info, hub, tools=shown, parts=parts, page_size=self._page_size, of_caller=caller.principal)
+
+    def share_callers(self, other: Gateway, view: CallerView) -> None:
+        """Show a part of the servers that another gateway calls as its callers, by the same connections."""
+        self.callers.hubs, self._view = other.callers.hubs, view
+        self.sign_ins = self._first.sign_ins = other.sign_ins
+
+    def serves_to_callers(self, server: str) -> bool:
+        """Whether anything of a server that is called as its callers is shown."""
+        return self._view is None or self._view.serves(server)
+
+    async def is_of_caller(self, uri: str, inner: InnerGateway) -> bool:
+        """Whether the gateway of a caller has a resource that this one has not."""
+        if self.hub.given("resource").holder(uri) is not None:
+            return False
+        await inner.routes.resources(uri)  # names what there is
+        return inner.hub.given("resource").holder(uri) is not None
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return the methods of an era without middleware, for the gateway that this one stands behind."""
+        if modern not in self._methods:
+            found: dict[str, Method] = {}
+            for feature in self._features:
+                for name, answer in feature.methods(modern=modern).items():
+                    found.setdefault(name, answer)
+            self._methods[modern] = found
+        return self._methods[modern]
+
+    def use(self, middleware: Sequence[Middleware], *, disclosure: DisclosureMode | None = None) -> None:
+        """Put middleware around every request from now on, in the place of any that is there.
+
+        Args:
+            middleware: The middleware, outermost first.
+            disclosure: See `create_gateway`; None leaves it as it is.
+
+        Raises:
+            TypeError: Something is no middleware.
+            ValueError: There is no such disclosure.
+        """
+        before, given = self._disclosure.mode, checked(middleware)
+        self._disclosure = Disclosure(self.tools, before if disclosure is None else disclosure)
+        outermost = () if self._disclosure.mode == "all" else (self._disclosure,)
+        layered = (CallerLayer(self._requests), *given) if given else ()
+        self.endpoint.use([*outermost, *layered], self)
+        self.changes.forget_views()
+        if self._disclosure.mode != before:
+            self.changes.tools_changed()
+
+    def _seen(self, request: Request, notification: str) -> object:
+        inner = self.callers.known(request.client)
+        own = self._lists.view(request, notification)
+        return own if inner is None else (own, inner.seen(request, notification))
+
+    def seen(self, request: Request, notification: str) -> object:
+        """Return what a caller sees of the list whose changes a notification announces, to be compared."""
+        return self._lists.view(request, notification)
+
+    def asgi_app(self, *, host: str = "127.0.0.1", **options: Unpack[HttpOptions]) -> HttpApp:
+        """Return the gateway as an ASGI app; see `McpServer.asgi_app`.
+
+        Raises:
+            ConfigError: An option is wrong.
+        """
+        app = super().asgi_app(host=host, **options)
+        self.serve_sign_ins(app, options.get("auth", self.auth))
+        return app
+
+    def serve_sign_ins(self, app: HttpApp, auth: TokenAuth | None) -> None:
+        """Serve the pages on which callers sign in, below `/auth`, where callers have names."""
+        if auth is None:
+            return
+        from toolweave.gateway._sign_in_pages import SignInPages  # over HTTP alone
+
+        if self.sign_ins.url is None and auth.resource is not None:
+            parts = urlsplit(auth.resource)
+            self.sign_ins.url = f"{parts.scheme}://{parts.netloc}"
+        auth.kept.wanted = self.callers.hubs.exchange
+        own = SignInPages(self.sign_ins, self.name)
+        pages: App = own
+        if self._parts.replicas is not None:
+            from toolweave.gateway._pages_elsewhere import PagesOfReplicas
+
+            of_all = PagesOfReplicas(own, self._parts.replicas)
+            self._pages_unheard()
+            self._pages_unheard, pages = of_all.listen(), of_all
+        app.route("/auth", pages, forms=True)
+
+    # serving
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[anyio.abc.TaskGroup, None]:
@@ -225,29 +467,51 @@ class Gateway(ServerRunners):
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.hub)
             await stack.enter_async_context(self.tools)
+            slow = None if self._parts.slow is None else self._parts.slow.tasks
+            if slow is not None and slow.store is not None:
+                await stack.enter_async_context(slow.store)
             self._served += 1
-            if self._served == 1:
-                self._unheard = [one.listen() for one in (self._parked, self._sessions) if one is not None]
+            if self._served == 1 and self.of_caller is None:
+                own = None if self._view is not None else self.sign_ins
+                listening = (self._parts.parked, self._parts.secrets.sessions, own, slow)
+                self._unheard = [one.listen() for one in listening if one is not None]
             stack.push_async_callback(self._left)
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
-            stack.enter_context(self._groups.within(tasks))
-            tasks.start_soon(self._connections.sweep)
             tasks.start_soon(self._lists.watch)
-            if self._replicas is not None:
-                await tasks.start(self._replicas.run)
+            if self.of_caller is None:
+                stack.enter_context(self._parts.groups.within(tasks))
+                if slow is not None:
+                    stack.enter_context(slow.within(tasks))
+                tasks.start_soon(self._parts.connections.sweep, self._is_current)
+                tasks.start_soon(self.callers.sweep)
+                if self._parts.replicas is not None:
+                    await tasks.start(self._parts.replicas.run)
             yield tasks
+
+    def _is_current(self, config: ServerConfig) -> bool:
+        """Whether a server is still there; one that is called as its callers is until its settings are gone."""
+        connection = self.hub.clients.get(config.name)
+        return config.name in self.hub.of_callers.configs or (connection is not None and connection.config is config)
 
     async def _left(self) -> None:
         self._served -= 1
-        if not self._served:
+        if not self._served and self.of_caller is None:
             for end in self._unheard:
                 end()
-            await self._connections.close()
+            await self._parts.connections.close()
 
     def http_endpoint(self) -> ServedEndpoint:
         """Return the gateway as `HttpApp.mounted` takes it, with the sessions that its replicas share."""
-        return replace(super().http_endpoint(), peers=self._sessions)
+        return replace(super().http_endpoint(), peers=self._parts.secrets.sessions, offers=self._offers_before_callers)
+
+    def _offers_before_callers(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
+        """Return the offers that a request is about, as far as they are known before its caller is looked at."""
+        params = self._disclosure.plain(method, params)
+        found, name = self.offers_of(method, params), params.get("name")
+        if not found and method == TOOLS_CALL and self.hub.of_callers.configs and isinstance(name, str):
+            return (Offered("tools", name, ()),)  # it may be a caller's own, which needs the scopes of its name, too
+        return found
 
     def offers_of(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
         """Return the offers that a request is about, for each upstream that may have them."""
@@ -257,7 +521,7 @@ class Gateway(ServerRunners):
         """List what `offers_of` needs to know of the upstreams for this request."""
         await self.routes.learn(method)
 
-    def find_tool(self, name: str) -> ToolSpec | None:
+    def find_tool(self, name: str, version: str | None = None) -> ToolSpec | None:
         """Return the definition of a tool that is offered under this name or alias, or None."""
         return self.tools.snapshot().find(name)
 

@@ -22,6 +22,9 @@ class InFlightRequests:
         streams: The number of open streams of notifications.
     """
 
+    reads_results = False
+    note_call = None  # a call on the fast path is seen by its connection from the moment at which it is accepted
+
     def __init__(self) -> None:
         self.streams = 0
         self._turn = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import anyio
@@ -20,6 +21,7 @@ from toolweave.gateway._capabilities import offered
 from toolweave.hub import Hub
 from toolweave.hub._offers import USABLE, HubEntry, HubListKind, HubOffers
 from toolweave.protocol import methods
+from toolweave.protocol.apps import page_uri
 from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.protocol.json_types import as_object
 from toolweave.protocol.resource_uris import with_uris
@@ -43,6 +45,11 @@ _CAPABILITIES: Mapping[str, OfferKind] = {
     "resources": "resources",
     "resourceTemplates": "resources",
 }
+_NOTIFICATIONS: Mapping[str, str] = {
+    "prompts": methods.NOTIFICATIONS_PROMPTS_LIST_CHANGED,
+    "resources": methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED,
+    "resourceTemplates": methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED,
+}
 _DEBOUNCE_SECONDS = 0.05
 _Facts: TypeAlias = Mapping[str, ListFacts[Any]]
 _Errors: TypeAlias = Mapping[str, Exception]
@@ -58,6 +65,8 @@ class Lists:
         changes: Publishes the changes; those of the tools too.
         support: Returns the members of a tool's definition that declare its task support in an era, modern or not.
         page_size: Entries on a page; None puts all on one.
+        seen: Returns what a caller sees of a list, by the notification of its changes; with None a session is told of
+            each change.
     """
 
     def __init__(
@@ -69,15 +78,16 @@ class Lists:
         *,
         support: Callable[[ToolSpec, bool], Json],
         page_size: int | None = 100,
+        seen: Callable[[Request, str], object] | None = None,
     ) -> None:
         self._hub = hub
+        self._seen_by = seen
         self._tools = tools
         self._offers = offers
         self._changes = changes
         self._page_size = page_size
         self._support = support
         self._pages = ToolPages(page_size, more=self._exchanged)
-        self._exchange: Mapping[tuple[str, str], str] = offers.qualified
         self._seen: dict[HubListKind, tuple[HubEntry, ...]] = {}
         self._publish: Mapping[HubListKind, Callable[[], None]] = {
             "prompts": changes.prompts_changed,
@@ -157,9 +167,6 @@ class Lists:
         cursor: Any = request.params.get("cursor")
         if cursor is None:
             await self._offers.refresh_tools()
-        if self._exchange is not self._offers.qualified:
-            self._exchange = self._offers.qualified
-            self._pages.clear()
         snapshot = self._tools.snapshot()
         may = request.client.may
         if may is None:
@@ -168,6 +175,7 @@ class Lists:
             allowed = [spec for spec in snapshot if may("tools", spec.name, spec.scopes, spec.server)]
             found = self._pages.selected(allowed, cursor, modern=request.modern)
             shown = {spec.server for spec in allowed if spec.server is not None}
+        self._restrict(request, methods.NOTIFICATIONS_TOOLS_LIST_CHANGED)
         facts = {
             name: one.list_facts("tools")
             for name, one in self._hub.clients.items()
@@ -187,6 +195,7 @@ class Lists:
     async def _list(self, request: Request, kind: HubListKind) -> Json:
         self._require(request, _CAPABILITIES[kind])
         entries, facts, errors = await self._listed(kind)
+        self._restrict(request, _NOTIFICATIONS[kind])
         may, shown = request.client.may, None
         if may is not None:
             entries = tuple(one for one in entries if may(_CAPABILITIES[kind], one.name, (), one.server))
@@ -196,6 +205,13 @@ class Lists:
             {} if following is None else {"nextCursor": following}
         )
         return self._completed(request, kind, found, facts, errors, shown)
+
+    def _restrict(self, request: Request, notification: str) -> None:
+        """Tell a legacy caller that may not see all of such changes from now on that it sees."""
+        conversation = None if request.modern else self._changes.conversation(request.client.conversation)
+        if conversation is not None and self._seen_by is not None:
+            view = partial(self._seen_by, request.replace(params={}), notification)
+            conversation.restrict(notification, None if request.client.may is None else view)
 
     def _require(self, request: Request, capability: OfferKind) -> None:
         """Refuse a method that belongs to a capability which is not declared."""
@@ -272,8 +288,10 @@ class Lists:
     def _exchanged(self, spec: ToolSpec, modern: bool) -> Json:
         """Return the members of a definition that are not its server's: the task support, a page with another URI."""
         made = self._support(spec, modern)
-        uris = {own: name for (server, own), name in self._exchange.items() if server == spec.server}
-        return made | with_uris({"_meta": spec.meta}, uris) if uris and spec.meta else made
+        page = page_uri(spec.meta) if spec.meta else None
+        if page is None or spec.server is None:
+            return made
+        return made | with_uris({"_meta": spec.meta}, {page: self._offers.settled_uri(spec.server, page)})
 
     def _tools_changed(self, change: ToolsChanged) -> None:
         self._pages.forget(change.removed)

@@ -56,7 +56,8 @@ class UpstreamLogs:
         return {}
 
     async def _set_level(self, request: Request) -> Json:
-        if not any(declares(one, "logging") for one in self._hub.clients.values()):
+        logs = any(declares(one, "logging") for one in self._hub.clients.values())
+        if not logs and not self._hub.of_callers.configs:
             raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
         result = await self._logs.set_level(request)
         wanted = self._most_talkative()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from toolweave.gateway._config import GatewayConfig
+from toolweave.gateway._gateway import Gateway
 from toolweave.gateway._in_flight import InFlightRequests
 from toolweave.gateway._reload import ConfigChange
 from toolweave.gateway._status import GatewayStatus, Readiness, UpstreamStatus
+from toolweave.hub import Hub
 
 __all__ = ["ManagedGateway"]
 
@@ -14,6 +17,10 @@ __all__ = ["ManagedGateway"]
 class ManagedGateway(Protocol):
     """The part of a `GatewayManager` that pages use; see there."""
 
+    name: str
+    hub: Hub
+    config: GatewayConfig
+    server: Gateway
     in_flight: InFlightRequests
 
     def status(self) -> GatewayStatus:
@@ -34,4 +41,12 @@ class ManagedGateway(Protocol):
 
     async def remove(self, name: str) -> None:
         """Remove a server."""
+        ...
+
+    async def restart(self, name: str) -> UpstreamStatus:
+        """Connect a server anew."""
+        ...
+
+    def console_link(self) -> str | None:
+        """Return the path of a link that signs in to the console, if there is one."""
         ...

@@ -8,7 +8,7 @@ that is wrong in any part is refused as a whole, and the one before stays.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -22,14 +22,16 @@ import msgspec
 
 from toolweave.config import LoadedConfig, ServerConfig, server_config
 from toolweave.connect import ConnectionState, McpConnection
-from toolweave.errors import ConfigError, DuplicateToolError, StoreError, ToolweaveError
+from toolweave.errors import ConfigError, DuplicateToolError, ToolweaveError
 from toolweave.gateway._config import GatewayConfig, GatewaySource, VirtualServer, load_gateway_config
+from toolweave.gateway._console.access import add_console, wants_console
 from toolweave.gateway._extras import metrics_middleware, spans_middleware
 from toolweave.gateway._followed_auth import FollowedAuth
 from toolweave.gateway._gateway import Gateway, create_gateway
 from toolweave.gateway._in_flight import InFlightRequests
+from toolweave.gateway._options import GatewayOptions, replicas_of, tokens_in
+from toolweave.gateway._recent_calls import RecentCalls
 from toolweave.gateway._reload import ConfigChange, compare, file_stamps, when_changed
-from toolweave.gateway._replicas import Replicas, shared_redis
 from toolweave.gateway._status import (
     GatewayStatus,
     Readiness,
@@ -38,7 +40,7 @@ from toolweave.gateway._status import (
     readiness,
     upstream_statuses,
 )
-from toolweave.gateway._views import ViewMiddleware, virtual_tools
+from toolweave.gateway._views import ViewMiddleware, caller_view, virtual_tools
 from toolweave.gateway._workers import WorkerChanges
 from toolweave.hub import Hub
 from toolweave.middleware import middleware_from_config
@@ -48,10 +50,9 @@ from toolweave.tools import Toolset
 if TYPE_CHECKING:
     from toolweave.gateway._metrics import MetricsPage
     from toolweave.serve import HttpOptions
-    from toolweave.serve._auth.token_auth import TokenAuth
     from toolweave.serve._http.app import HttpApp
 
-__all__ = ["GatewayManager", "GatewayOptions"]
+__all__ = ["GatewayManager"]
 
 _log = logging.getLogger("toolweave.gateway")
 
@@ -59,36 +60,6 @@ RETIRE_SECONDS = 600.0
 """Seconds for which requests may hold an upstream that was removed."""
 _POLL_SECONDS = 0.1
 _USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
-
-
-class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of a gateway.
-
-    Attributes:
-        names: Only these servers of the config; empty is all.
-        name: The gateway's name; else that of the config.
-        wait: Seconds that the start waits for slow servers; None waits for those that show signs of life.
-        middleware: Middleware around every request of all its servers, outermost first.
-        auth: The authorization of requests over HTTP; else that of the config.
-        metrics: Whether to count and measure requests for Prometheus, at `/metrics`; needs the extra `metrics`.
-        tracing: Whether to make OpenTelemetry spans; needs the extra `otel`.
-        watch: Whether to look at the config files for changes; `reload` reads them again in any case.
-        state_keys: Secrets that replicas share, for questions to callers and sessions of older clients; by default made
-            for this process.
-        replicas: What this replica shares with others beside the keys; by default over the config's Redis, if it has
-            one. Those of one group follow each other's changes.
-    """
-
-    names: tuple[str, ...] = ()
-    name: str | None = None
-    wait: float | None = None
-    middleware: tuple[Middleware, ...] = ()
-    auth: TokenAuth | None = None
-    metrics: bool = False
-    tracing: bool = False
-    watch: bool = True
-    state_keys: tuple[str | bytes, ...] | None = None
-    replicas: Replicas | None = None
 
 
 class _Mount:
@@ -116,6 +87,7 @@ class GatewayManager:
         server: The gateway as one server; serve it by the methods here.
         in_flight: Counts the requests under way.
         auth: The authorization of requests over HTTP, or None.
+        recent_calls: Keeps the last calls, where there is a console.
 
     Raises:
         ConfigError: The config cannot be read, its section `gateway` is wrong, or a package is not installed.
@@ -130,16 +102,19 @@ class GatewayManager:
         self._options = options = options or GatewayOptions()
         self._rules: dict[str, tuple[tuple[Any, ...], tuple[Middleware, ...]]] = {}
         self._metrics = metrics_middleware() if options.metrics else None
-        self._outer, self._inner = spans_middleware() if options.tracing else ((), ())
+        self._outer, self._inner, self._sessions = spans_middleware() if options.tracing else ((), (), None)
         self._known = file_stamps(self._paths)  # before they are read: a change in between is seen
         self.config = load_gateway_config(source, names=options.names)
         self.generation = 1
         self.problem: str | None = None
         self.hub = Hub(self.config.servers, wait="alive" if options.wait is None else options.wait)
+        if self._sessions is not None:
+            self.hub.on("state", self._sessions.upstream_moved)
         self.in_flight = InFlightRequests()
-        self._replicas = _replicas(self.config, options)
+        self._replicas = replicas_of(self.config, options)
         grouped = self._replicas is not None and self._replicas.group
         self._workers = WorkerChanges(self, self._replicas) if self._replicas is not None and grouped else None
+        self.recent_calls: RecentCalls | None = None
         self.name = options.name or self.config.name or "toolweave"
         self._followed = FollowedAuth(options.auth, self.config.auth)
         self.auth = self._followed.auth
@@ -153,6 +128,7 @@ class GatewayManager:
         self._tasks: anyio.abc.TaskGroup | None = None
         self._app: HttpApp | None = None
         self._page: MetricsPage | None = None
+        self._link: Callable[[], str] | None = None
         self._wanted_reload = anyio.Event()
         self._reading = anyio.Lock()
         for warning in self.config.warnings[len(self.config.servers.warnings) :]:
@@ -174,9 +150,16 @@ class GatewayManager:
             title=title,
             instructions=instructions,
             state_keys=self._options.state_keys,
+            url=self.config.url,
+            token_store=self._options.token_store or tokens_in(self._replicas),
             replicas=self._replicas,
+            slow_call_seconds=self.config.slow_call_seconds,
         )
-        server.endpoint.use(self._chain(view), server)
+        if self._sessions is not None:
+            server.changes.on_left = self._sessions.caller_left
+        if view is not None:
+            server.share_callers(self.server, caller_view(view))
+        self._put_rules(server, view)
         return server
 
     def _rules_of(self, config: GatewayConfig) -> dict[str, tuple[tuple[Any, ...], tuple[Middleware, ...]]]:
@@ -200,13 +183,19 @@ class GatewayManager:
                 found[name] = entries, made
         return found
 
+    def _put_rules(self, server: Gateway, view: VirtualServer | None) -> None:
+        """Put the middleware of the config around a server, and show its tools in the form of the config."""
+        own = None if view is None else view.disclosure
+        server.use(self._chain(view), disclosure=own or self.config.disclosure)
+
     def _chain(self, view: VirtualServer | None) -> list[Middleware]:
         """Return the middleware of a server, outermost first: figures, the gateway's rules, the view's own, spans."""
         measured = () if self._metrics is None else (self._metrics,)
         shared = (*self._options.middleware, *self._rules.get("", ((), ()))[1])
         own = () if view is None else self._rules.get(view.name, ((), ()))[1]
         viewed = (ViewMiddleware(view),) if view is not None and view.servers else ()
-        return [self.in_flight, *self._outer, *measured, *viewed, *shared, *own, *self._inner]
+        seen = () if self.recent_calls is None else (self.recent_calls,)
+        return [self.in_flight, *seen, *self._outer, *measured, *viewed, *shared, *own, *self._inner]
 
     # serving
 
@@ -237,17 +226,32 @@ class GatewayManager:
 
         app = http_app(replace(served, lifespan=running), host=host, options=options)
         app.on_hangup = self.request_reload
+        self.server.serve_sign_ins(app, options.get("auth"))
         app.route("/readyz", ReadinessProbe(self, app), guarded=False)
         if admin_token is not None:
             from toolweave.gateway._admin import AdminApi
 
             app.route("/admin", AdminApi(self, admin_token))
+        wanted, hosts = self.config.ui if self._options.ui is None else self._options.ui, options.get("allowed_hosts")
+        if wants_console(wanted, host=host, token=admin_token, hosts=hosts) and admin_token is not None:
+            self.recent_calls = RecentCalls()
+            self._link = add_console(self, app, admin_token, self.recent_calls)
+            self._put_rules(self.server, None)
         if self._metrics is not None:
             from toolweave.gateway._metrics import MetricsPage
 
             self._page = MetricsPage(self, app, self._metrics)
             app.route("/metrics", self._page)
         return app
+
+    @property
+    def has_console(self) -> bool:
+        """Whether a console is served."""
+        return self._link is not None
+
+    def console_link(self) -> str | None:
+        """Return the path of a link that signs in to the console once, within an hour; None without a console."""
+        return None if self._link is None else self._link()
 
     @asynccontextmanager
     async def running(self, app: HttpApp | None = None) -> AsyncGenerator[anyio.abc.TaskGroup]:
@@ -320,10 +324,11 @@ class GatewayManager:
             if config != self.config:
                 self.generation += 1
             self.config = config
-        retried = [name for name in change.unchanged if name in self.hub.errors and name not in self.hub.clients]
-        self.server.endpoint.use(self._chain(None), self.server)  # before a server is there that rules may be about
+        connected = {*self.hub.clients, *self.hub.of_callers.configs}
+        retried = [name for name in change.unchanged if name in self.hub.errors and name not in connected]
+        self._put_rules(self.server, None)  # before a server is there that rules may be about
         for mount in self._mounts.values():
-            mount.server.endpoint.use(self._chain(mount.view), mount.server)
+            self._put_rules(mount.server, mount.view)
         await self._remount(config)
         failed = await self._apply(change, retried)
         _log.info("the config was read again: %d added, %d changed, %d removed", *_counts(change))
@@ -392,6 +397,20 @@ class GatewayManager:
             raise KeyError(f"no server {name!r}; there are {', '.join(sorted(self._wanted)) or 'none'}")
         await self._forget(name)
         self.generation += 1
+
+    async def restart(self, name: str) -> UpstreamStatus:
+        """Connect a server anew: its successor takes its place once it is ready, and its requests may finish.
+
+        Raises:
+            KeyError: There is no such server.
+            ServerError: It cannot be reached; a connection that it has goes on.
+        """
+        if name not in self._wanted:
+            raise KeyError(f"no server {name!r}; there are {', '.join(sorted(self._wanted)) or 'none'}")
+        failed = await self._apply(ConfigChange(changed=(name,)), [])
+        if name in failed:
+            raise failed[name]
+        return self.upstream(name)
 
     async def _forget(self, name: str) -> None:
         self._added.pop(name, None)
@@ -493,6 +512,11 @@ class GatewayManager:
 
     async def _connect(self, name: str, config: ServerConfig, failed: dict[str, Exception]) -> None:
         """Connect a server, in the place of the one of its name if there is one."""
+        if config.as_caller:
+            with suppress(KeyError):
+                self._retire(await self.hub.detach(name))
+            self.hub.of_callers.keep(config)
+            return
         serving = self.hub.clients.get(name)
         replaces = serving is not None and serving.state in _USABLE
         with anyio.CancelScope() as scope:
@@ -563,23 +587,6 @@ class GatewayManager:
         async with app.mounted(f"{app.path}/{mount.view.name}", mount.server.http_endpoint()):
             task_status.started()
             await mount.ended.wait()
-
-
-def _replicas(config: GatewayConfig, options: GatewayOptions) -> Replicas | None:
-    """Return what the options or the config share with other replicas.
-
-    Raises:
-        ConfigError: There are no keys that replicas share.
-    """
-    if options.replicas is not None or config.redis is None:
-        return options.replicas
-    if options.state_keys is None:
-        text = "replicas that share a Redis need the same state keys, such as by --state-keys-env"
-        raise ConfigError(text, field="gateway.redis")
-    try:
-        return Replicas(shared_redis(config.redis.reveal()), options.state_keys)
-    except (StoreError, ValueError) as error:
-        raise ConfigError(str(error), field="gateway.redis") from None
 
 
 def _counts(change: ConfigChange) -> tuple[int, int, int]:

@@ -19,7 +19,16 @@ import anyio.to_thread
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from toolweave.gateway._telemetry import KNOWN_METHODS, outcome_of_error, outcome_of_result, subject_of
+from toolweave.gateway._fast_calls import AnsweredCall
+from toolweave.gateway._telemetry import (
+    BUCKETS,
+    KNOWN_METHODS,
+    RequestSubject,
+    outcome_of_error,
+    outcome_of_result,
+    subject_of,
+)
+from toolweave.protocol import methods
 from toolweave.serve._http.asgi import Receive, Scope, Send, respond
 from toolweave.serve._request import CallNext, Json, Request
 
@@ -28,9 +37,6 @@ if TYPE_CHECKING:
     from toolweave.serve._http.app import HttpApp
 
 __all__ = ["MetricsPage", "PrometheusMetrics"]
-
-BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
-"""Upper bounds in seconds: those of the OpenTelemetry conventions for MCP, and finer ones below 10 ms."""
 
 _TEXT = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 _WORKERS = "PROMETHEUS_MULTIPROC_DIR"
@@ -46,6 +52,8 @@ class PrometheusMetrics:
     Attributes:
         registry: The registry of all metrics of the gateway.
     """
+
+    reads_results = False  # but for members that are never left as texts
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -82,10 +90,17 @@ class PrometheusMetrics:
             raise
         finally:
             method = request.method if request.method in KNOWN_METHODS else "other"
-            self._requests.labels(method, target.upstream, outcome).inc()
-            self._seconds.labels(method, target.upstream).observe(time.perf_counter() - begun)
-            if target.tool is not None:
-                self._calls.labels(target.upstream, target.tool, outcome).inc()
+            self._count(method, target, outcome, time.perf_counter() - begun)
+
+    def note_call(self, call: AnsweredCall) -> None:
+        """Count a call of the fast path."""
+        self._count(methods.TOOLS_CALL, RequestSubject(call.server, call.tool), call.outcome, call.seconds)
+
+    def _count(self, method: str, target: RequestSubject, outcome: str, seconds: float) -> None:
+        self._requests.labels(method, target.upstream, outcome).inc()
+        self._seconds.labels(method, target.upstream).observe(seconds)
+        if target.tool is not None:
+            self._calls.labels(target.upstream, target.tool, outcome).inc()
 
 
 class MetricsPage:

@@ -16,9 +16,11 @@ import anyio
 import msgspec
 
 from toolweave.connect._connection import McpConnection
+from toolweave.connect._direct import DirectCall
 from toolweave.connect._forwarding import ForwardedRequest
 from toolweave.connect._session import Declared
 from toolweave.errors import (
+    AuthRequiredError,
     ErrorKind,
     ProtocolError,
     RequestError,
@@ -57,7 +59,7 @@ from toolweave.protocol.json_types import as_object
 from toolweave.protocol.meta import RELATED_TASK, SUBSCRIPTION_ID
 from toolweave.protocol.tasks import declares_tasks, is_task
 from toolweave.serve._logs import Logs
-from toolweave.serve._request import Json, Request
+from toolweave.serve._request import Client, Json, Request
 from toolweave.serve._request_context import forwarded_meta
 from toolweave.tools._mcp import call_result
 from toolweave.tools._result import ToolResult
@@ -85,6 +87,7 @@ class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         resumed: The round of input that the request continues, or None.
         follow_tasks: Whether a call that becomes a task is followed here.
         sole: Whether the connection carries nothing else meanwhile, so that all its notifications are of this call.
+        sent: The call as it was sent already, or None.
     """
 
     request: Request
@@ -95,6 +98,7 @@ class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     resumed: SealedRound | None
     follow_tasks: bool
     sole: bool = False
+    sent: DirectCall | None = None
 
     @property
     def number(self) -> int:
@@ -129,6 +133,7 @@ class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             "on_progress": self.stream.progress if self.stream.wants_progress else None,
             "on_news": self.stream.news,
             "sole": self.sole,
+            "sent": self.sent,
             **more,
         }
         return ForwardedRequest(
@@ -150,6 +155,10 @@ class Relay:
         cipher: Seals the state of rounds of input.
         connections: The connections to legacy upstreams that may ask.
         parked: The calls that wait for their callers.
+        of_caller: Whether the upstreams are called as one caller, and a refusal of its credentials is raised.
+
+    Attributes:
+        shared: The connections that all callers share, by upstream.
     """
 
     def __init__(
@@ -160,12 +169,15 @@ class Relay:
         cipher: StateCipher,
         connections: AskingConnections,
         parked: ParkedCalls,
+        of_caller: bool = False,
     ) -> None:
+        self.shared = hub.clients
         self._hub = hub
         self._logs = logs
         self._cipher = cipher
         self._connections = connections
         self._parked = parked
+        self._of_caller = of_caller
 
     def resumed(self, request: Request) -> SealedRound | None:
         """Return the round of input that a request continues, or None when it begins.
@@ -178,7 +190,14 @@ class Relay:
         return self._cipher.open(request, request.params[REQUEST_STATE])
 
     async def request(
-        self, request: Request, route: Route, method: str, params: Mapping[str, Any], *, follow_tasks: bool = True
+        self,
+        request: Request,
+        route: Route,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        follow_tasks: bool = True,
+        sent: DirectCall | None = None,
     ) -> Json:
         """Forward a request and return the result in the form of the caller's era, complete or `input_required`.
 
@@ -191,9 +210,11 @@ class Relay:
             method: The method to send, which may differ from the caller's.
             params: The parameters without `_meta`, in the upstream's own names.
             follow_tasks: Whether a call that becomes a task is held until that has ended; else the task is the result.
+            sent: The call as it was sent already, over the shared connection, and nothing but its answer was expected.
 
         Raises:
             RequestError: The answer is a JSON-RPC error: the upstream's own, with its code and data, or ours.
+            AuthRequiredError: The upstream, which is called as one caller, wants another sign-in.
         """
         resumed = self.resumed(request) if method in methods.INPUT_REQUIRED else None
         if resumed is not None and resumed.server != route.server:
@@ -207,28 +228,42 @@ class Relay:
             stream=CallerStream(request, self._logs),
             resumed=resumed,
             follow_tasks=follow_tasks,
+            sent=sent,
         )
         try:
             async with call.stream.delivered():
                 result = await self._sent(call, self._connection(route.server))
         except (ServerError, ToolError) as exc:
+            if self._of_caller and isinstance(exc, AuthRequiredError):
+                raise  # to whoever leads the caller to a sign-in
             return self._failed(call, exc)
         of_a_task = not follow_tasks and (method != methods.TOOLS_CALL or is_task(result))
         if request.modern or of_a_task:  # whoever asked for a task gives it the form of the caller's era
             return modern_result(method, result)
         return legacy_result(method, self._whole(call, result), request.client.version)
 
+    def asks_for_logs(self, client: Client, connection: McpConnection) -> bool:
+        """Whether a caller in a session has calls to an upstream over pipes on a connection of its own, for logs."""
+        return not client.modern and self._logs.leveled(client) and "logging" in connection.capabilities
+
     def _connection(self, server: str) -> McpConnection:
-        connection = self._hub.clients.get(server)
+        connection = self.shared.get(server)
         if connection is None:
             error = self._hub.errors.get(server)
             raise ToolError(f"MCP error: {error or f'server {server!r} is gone'}", kind=ErrorKind.NOT_SENT)
         return connection
 
+    def give_up(self, request: Request) -> None:
+        """End the call that waits for the answers which a request would bring, if one waits in this process."""
+        resumed = self.resumed(request)
+        if resumed is not None and resumed.handle is not None:
+            self._parked.give_up(resumed.handle)
+
     async def _sent(self, call: RelayedCall, connection: McpConnection) -> Json:
-        agreement = await connection.agreement()
-        client, logs = call.request.client, self._needs_logs(call, connection)
-        lease = partial(self._connections.lease, connection.config, agreement.version)
+        agreement = await connection.agreement() if call.sent is None else call.sent.line.session.agreement
+        client, logs = call.request.client, call.sent is None and self._needs_logs(call, connection)
+        named = client.principal is not None
+        lease = partial(self._connections.lease, connection.config, agreement.version, named=named)
         if agreement.modern:
             send = self._rounds if call.request.modern else self._loop
             if not logs:

@@ -169,6 +169,19 @@ class Replicas:
         finally:
             del self._questions[key]
 
+    async def living(self) -> list[str]:
+        """Return the other replicas that live.
+
+        Raises:
+            RequestError: The store is away.
+        """
+        if self.away is not None:
+            raise self.unreachable()
+        try:
+            return [one.key async for one in iter_documents(self.store, _LIVING) if one.key != self.id]
+        except StoreError as exc:
+            raise self._lost(exc) from None
+
     def unreachable(self) -> RequestError:
         """Return the error of what cannot be done while the store is away."""
         return RequestError(

@@ -44,6 +44,7 @@ class Routes:
         self._tools = tools
         self._offers = offers
         self._learned: set[str] = set()
+        self._resource_names = hub.given("resource")
         self._renamed: dict[str, tuple[int, Mapping[str, str]]] = {}
 
     # what a request is about, for rules
@@ -128,7 +129,9 @@ class Routes:
 
     def renamed_uris(self, server: str) -> Mapping[str, str]:
         """Return the resources of an upstream that callers know under other URIs: these by its own."""
-        given = self._hub.given("resource").names_of(server)
+        given = self._resource_names.names_of(server)
+        if not given:
+            return given
         known = self._renamed.get(server)
         if known is None or known[0] != len(given):
             found = {own: name for name, own in given.items() if own != name}

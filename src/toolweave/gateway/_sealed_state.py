@@ -39,6 +39,8 @@ class SealedRound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         state: The state of the upstream; None for none.
         handle: The parked call that waits for the answers, or None.
         pages: The keys of web pages to be visited before the request is made anew.
+        sign_in: In rounds of the caller's own sign-in at the upstream what was asked: `page`, `code`, or nothing but to
+            make the request anew, as it is `done`.
     """
 
     server: str
@@ -47,6 +49,7 @@ class SealedRound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     state: str | None = None
     handle: str | None = None
     pages: tuple[str, ...] = ()
+    sign_in: str = ""
 
 
 class StateCipher:

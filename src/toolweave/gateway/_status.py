@@ -124,7 +124,9 @@ def readiness(
     """Return whether a gateway is ready: each required upstream has shaken hands, and its tools are known."""
     states = hub.states()
     missing = {
-        name: states[name].value if name in states else "absent" for name in required if states.get(name) not in _READY
+        name: states[name].value if name in states else "absent"
+        for name in required
+        if states.get(name) not in _READY and name not in hub.of_callers.configs
     }
     config = "loaded" if problem is None else "kept"
     ready = not missing and not draining
@@ -141,14 +143,15 @@ def upstream_statuses(
     states = hub.states()
     for name in dict.fromkeys([*states, *pending]):
         client = hub.clients.get(name)
+        config = hub.of_callers.configs.get(name) if client is None else client.config
         error = hub.errors.get(name) or (None if client is None else client.error)
         state = states.get(name, ConnectionState.IDLE)
         found.append(
             UpstreamStatus(
                 name=name,
                 state=state.value,
-                transport="" if client is None else client.config.transport,
-                endpoint="" if client is None else client.config.endpoint,
+                transport="" if config is None else config.transport,
+                endpoint="" if config is None else config.endpoint,
                 added=name in added,
                 required=name in required,
                 tools=0 if client is None else len(client.snapshot()),

@@ -12,9 +12,11 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import anyio
 import msgspec
@@ -23,6 +25,7 @@ from toolweave.connect import McpConnection
 from toolweave.errors import RequestError
 from toolweave.gateway._relay import Relay
 from toolweave.gateway._routes import Route
+from toolweave.gateway._slow_tasks import SlowTasks
 from toolweave.hub import Hub
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
@@ -63,7 +66,11 @@ _LONGEST = 8192
 _KEPT_MS, _LEAST_POLL_MS, _MOST_KEPT = 600_000, 50, 1_000
 _ANSWER_SECONDS = 600.0
 _POLL_SECONDS, _LEAST_POLL_SECONDS, _MOST_POLL_SECONDS = 1.0, 0.05, 60.0
+_CANCEL_SECONDS = 5.0
 _OF_A_ROUND = frozenset({INPUT_RESPONSES, REQUEST_STATE})
+
+PutQuestions: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Json]]
+"""Puts questions to a caller, and returns the answers, by key."""
 
 
 class TaskNames:
@@ -138,24 +145,37 @@ class UpstreamTasks:
         hub: The upstreams.
         relay: Sends the requests.
         names: Makes and reads the ids.
+        own: Knows the tasks that slow calls have become here; None where none does.
     """
 
     method = methods.NOTIFICATIONS_TASKS
 
-    def __init__(self, hub: Hub, relay: Relay, names: TaskNames) -> None:
+    def __init__(self, hub: Hub, relay: Relay, names: TaskNames, own: SlowTasks | None = None) -> None:
         self._hub = hub
         self._relay = relay
         self._names = names
+        self._own = own
         self._ended = EndedCalls()
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return the methods about tasks."""
         found: dict[str, Method] = {methods.TASKS_GET: self._get, methods.TASKS_CANCEL: self._cancel}
-        return found | ({methods.TASKS_UPDATE: self._update} if modern else {methods.TASKS_RESULT: self._result})
+        found |= {methods.TASKS_UPDATE: self._update} if modern else {methods.TASKS_RESULT: self._result}
+        if self._own is None or not modern:
+            return found
+        own = self._own.feature.methods(modern=True)
+        return {method: partial(self._owned, own[method], answer) for method, answer in found.items()}
+
+    async def _owned(self, own: Method, upstreams: Method, request: Request) -> Json:
+        """Answer a request about a task: one of ours, or one of an upstream."""
+        return await (upstreams if self._is_upstreams(named_task(request)) else own)(request)
+
+    def _is_upstreams(self, name: str) -> bool:
+        return name.startswith(f"{_FORM}.")
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the extension, or the capability `tasks` of 2025-11-25, while an upstream has tasks in any form."""
-        return capabilities(modern=modern) if self._offered else {}
+        return capabilities(modern=modern) if self._offered or (modern and self._own is not None) else {}
 
     @property
     def _offered(self) -> bool:
@@ -229,29 +249,60 @@ class UpstreamTasks:
         found.request = request
         for name in names:
             try:
-                found[name] = await self._state(request, name)
+                found[name] = await self._now(request, name)
             except RequestError as error:
                 _log.debug("a task is not watched: %s", error)
         return found
 
     async def watch(self, known: Mapping[str, Json], heard: Callable[[str, Json], None]) -> None:
-        """Report changes of tasks until all have ended: each upstream is asked at the interval that it wishes."""
+        """Report changes of tasks until all have ended.
+
+        Each upstream is asked at the interval that it wishes, and whenever it says that a task has changed.
+        """
         if isinstance(known, _WatchedTasks):
             async with anyio.create_task_group() as tasks:
                 for name, state in known.items():
-                    tasks.start_soon(self._watch, known.request, name, state, heard)
+                    if self._is_asked_about(name):
+                        tasks.start_soon(self._watch, known.request, name, state, heard)
 
     async def _watch(self, request: Request, name: str, state: Json, heard: Callable[[str, Json], None]) -> None:
-        while not _is_over(state):
-            await anyio.sleep(_poll_seconds(state))
-            try:
-                found = await self._state(request, name)
-            except RequestError as error:
-                _log.debug("a task is no longer watched: %s", error)
-                return
-            if found != state:
-                heard(name, found)
-            state = found
+        news = [anyio.Event()]
+        end = self._told(request, name, lambda params: news[0].set())
+        try:
+            while not _is_over(state):
+                with anyio.move_on_after(_poll_seconds(state)):
+                    await news[0].wait()
+                    await anyio.sleep(_LEAST_POLL_SECONDS)  # however often it says something
+                news[0] = anyio.Event()
+                found = await self._now(request, name)
+                if found != state:
+                    heard(name, found)
+                state = found
+        except RequestError as error:
+            _log.debug("a task is no longer watched: %s", error)
+        finally:
+            end()
+
+    def _told(self, request: Request, name: str, told: Callable[[Mapping[str, Any]], object]) -> Callable[[], object]:
+        """Have the upstream of a task say when it changes, if it can; return the end of that."""
+        own = self._names.read(request.client.principal, name)
+        upstream = None if own is None else self._hub.clients.get(own[0])
+        if own is None or upstream is None or not _has_extension(upstream):
+            return _nothing
+        return upstream.listen_to_task(own[1], told)
+
+    def _is_asked_about(self, name: str) -> bool:
+        """Whether changes of a task are found out by asking; those of one of ours that runs here are told."""
+        return self._own is None or self._is_upstreams(name) or self._own.is_elsewhere(name)
+
+    async def _now(self, request: Request, name: str) -> Json:
+        """Return a task as it is now: one of ours, or one of an upstream."""
+        if self._own is None or self._is_upstreams(name):
+            return await self._state(request, name)
+        found = await self._own.feature.current(request, [name])
+        if name not in found:
+            raise RequestError("Unknown task", code=INVALID_PARAMS)
+        return found[name]
 
     # the methods
 
@@ -300,11 +351,25 @@ class UpstreamTasks:
         if kept is None and not self._is_modern(self._route(request, name)):
             found = await self._asked(request, methods.TASKS_RESULT, name)
         else:
-            found = _outcome(request, kept or await self._end_of(request, name))
+            found = _outcome(request, kept or await self._end_of(request, name, partial(self._put_all, request, name)))
         return {**found, "_meta": {**(as_object(found.get("_meta")) or {}), **related(name)}}
 
-    async def _end_of(self, request: Request, name: str) -> Json:
-        """Return a task of a modern upstream once it has ended."""
+    async def followed(self, request: Request, result: Json, put: PutQuestions) -> Json:
+        """Return the result of a call that has become a task at its upstream, for a modern caller.
+
+        Raises:
+            RequestError: The task failed, or was cancelled.
+        """
+        name = str(result[TASK_ID])
+        try:
+            return _outcome(request, await self._end_of(request, name, put))
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(_CANCEL_SECONDS, shield=True), suppress(RequestError):
+                await self._asked(request, methods.TASKS_CANCEL, name)
+            raise
+
+    async def _end_of(self, request: Request, name: str, put: PutQuestions) -> Json:
+        """Return a task of an upstream once it has ended; until then its questions are put."""
         given: set[str] = set()
         while True:
             state = await self._state(request, name)
@@ -312,11 +377,14 @@ class UpstreamTasks:
                 return state
             asked = {key: one for key, one in read_task(state, modern=True).requests.items() if key not in given}
             if asked:
-                responses = {key: await self._put(request, name, one) for key, one in asked.items()}
+                responses = await put(asked)
                 given.update(asked)
                 await self._asked(request, methods.TASKS_UPDATE, name, {INPUT_RESPONSES: responses})
             else:
                 await anyio.sleep(_poll_seconds(state))
+
+    async def _put_all(self, request: Request, name: str, questions: Mapping[str, Any]) -> Json:
+        return {key: await self._put(request, name, one) for key, one in questions.items()}
 
     async def _put(self, request: Request, name: str, question: object) -> Json:
         """Put a question of a task to a legacy caller, on the stream of its request for the result.
@@ -370,14 +438,14 @@ class UpstreamTasks:
 
 
 def _outcome(request: Request, state: Json) -> Json:
-    """Return the result of a call that is over, for a legacy caller.
+    """Return the result of a call that is over, in the form of the caller's era.
 
     Raises:
         RequestError: The task failed, or was cancelled.
     """
     result = as_object(state.get("result"))
     if result is not None:
-        return legacy_result(methods.TOOLS_CALL, result, request.client.version)
+        return dict(result) if request.modern else legacy_result(methods.TOOLS_CALL, result, request.client.version)
     error = as_object(state.get("error")) or {}
     message, code = as_text(error.get("message")), error.get("code")
     raise RequestError(
@@ -385,6 +453,10 @@ def _outcome(request: Request, state: Json) -> Json:
         code=code if isinstance(code, int) else INVALID_PARAMS,
         data=error.get("data"),
     )
+
+
+def _nothing() -> None:
+    pass
 
 
 def _makes_legacy_tasks(upstream: McpConnection) -> bool:

@@ -1,9 +1,9 @@
-"""Names that metrics and spans share: the upstream that a request is about, and the outcome of an answer. Pure."""
+"""Names and bounds that metrics and spans share: the upstream of a request, the outcome of an answer. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
@@ -11,8 +11,18 @@ from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQ
 from toolweave.protocol.input_required import INPUT_REQUIRED
 from toolweave.serve._request import Request
 
-__all__ = ["KNOWN_METHODS", "RequestSubject", "outcome_of_error", "outcome_of_result", "subject_of"]
+__all__ = [
+    "BUCKETS",
+    "KNOWN_METHODS",
+    "RequestSubject",
+    "first_text",
+    "outcome_of_error",
+    "outcome_of_result",
+    "subject_of",
+]
 
+BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+"""Upper bounds of durations in seconds: those of the OpenTelemetry conventions for MCP, and finer ones below 10 ms."""
 KNOWN_METHODS = frozenset(value for name, value in vars(methods).items() if name.isupper() and isinstance(value, str))
 """The methods that may be labels; whatever else a client makes up is none."""
 
@@ -62,3 +72,13 @@ def outcome_of_error(error: BaseException) -> str:
     if isinstance(error, RequestError):
         return _OUTCOMES.get(error.code, "error")
     return "internal" if isinstance(error, Exception) else "cancelled"
+
+
+def first_text(result: Mapping[str, Any]) -> str:
+    """Return the first text in a result, which says of a failed tool why."""
+    content: Any = result.get("content")
+    for block in cast("list[Any]", content) if isinstance(content, list) else ():
+        text: Any = cast("dict[str, Any]", block).get("text") if isinstance(block, dict) else None
+        if isinstance(text, str):
+            return text
+    return ""

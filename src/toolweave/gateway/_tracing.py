@@ -1,36 +1,47 @@
-"""OpenTelemetry spans of a gateway, by the conventions for MCP and generative AI.
+"""OpenTelemetry spans and metrics of a gateway, by the conventions for MCP and generative AI.
 
 A span of kind SERVER is around every request of a caller, its parent the `traceparent` in the request's `_meta`; one of
 kind CLIENT is around what goes to an upstream, which is sent the context of that span in turn. The names are those of
 `open-telemetry/semantic-conventions-genai` (status Development), as texts: the package's own constants are deprecated
-since the conventions moved. Arguments, results, URIs and principals are not recorded.
+since the conventions moved. The histograms of durations have the attributes of their spans but the id. Arguments,
+results, URIs and principals are not recorded.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from typing import Any
 
 from opentelemetry import context as otel_context
-from opentelemetry import propagate, trace
+from opentelemetry import metrics, propagate, trace
+from opentelemetry.metrics import Histogram
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
 
+from toolweave.connect import ConnectionState, McpConnection
+from toolweave.connect._state import StateChanged
 from toolweave.errors import RequestError
-from toolweave.gateway._telemetry import KNOWN_METHODS, outcome_of_result, subject_of
+from toolweave.gateway._telemetry import BUCKETS, KNOWN_METHODS, outcome_of_result, subject_of
 from toolweave.protocol import methods
+from toolweave.protocol.meta import trace_context_in, with_trace_context
 from toolweave.serve._request import CallNext, Json, Request
 from toolweave.version import VERSION
 
-__all__ = ["CallerSpans", "UpstreamSpans"]
+__all__ = ["CallerSpans", "SessionDurations", "UpstreamSpans"]
 
-_KEYS = ("traceparent", "tracestate", "baggage")
 _UPSTREAM = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ, methods.COMPLETION_COMPLETE})
 """The requests that go to one upstream."""
 _MOST_TEXT = 200
+_REQUEST_ID = "jsonrpc.request.id"
+_OPEN = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
+
+
+def _seconds(name: str, text: str) -> Histogram:
+    meter = metrics.get_meter("toolweave.gateway", VERSION)
+    return meter.create_histogram(name, "s", text, explicit_bucket_boundaries_advisory=BUCKETS)
 
 
 class CallerSpans:
-    """Middleware with a span around every request of a caller.
+    """Middleware with a span around every request of a caller, and the histogram of their durations.
 
     Args:
         tracer: Makes the spans; by default that of the globally configured provider.
@@ -38,11 +49,12 @@ class CallerSpans:
 
     def __init__(self, tracer: Tracer | None = None) -> None:
         self._tracer = tracer or trace.get_tracer("toolweave.gateway", VERSION)
+        self._durations = _seconds("mcp.server.operation.duration", "Duration of a request of a caller.")
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request within its span."""
-        parent = propagate.extract(_trace_context(request.meta), context=otel_context.Context())
-        over_http = propagate.extract(_trace_context(request.headers), context=otel_context.Context())
+        parent = propagate.extract(trace_context_in(request.meta), context=otel_context.Context())
+        over_http = propagate.extract(trace_context_in(request.headers), context=otel_context.Context())
         outer = trace.get_current_span(over_http).get_span_context()
         links = [Link(outer)] if outer.is_valid else None
         attributes = _attributes(request)
@@ -59,11 +71,13 @@ class CallerSpans:
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
-            return await _noted(span, request, call_next)
+            return await _observed(span, self._durations, attributes, request, call_next)
 
 
 class UpstreamSpans:
-    """Middleware with a span around what goes to an upstream; the innermost, so that it sees what really is sent.
+    """Middleware with a span around what goes to an upstream, and the histogram of durations there.
+
+    It is the innermost, so that it sees what really is sent.
 
     Args:
         tracer: Makes the spans; by default that of the globally configured provider.
@@ -71,6 +85,7 @@ class UpstreamSpans:
 
     def __init__(self, tracer: Tracer | None = None) -> None:
         self._tracer = tracer or trace.get_tracer("toolweave.gateway", VERSION)
+        self._durations = _seconds("mcp.client.operation.duration", "Duration of a request to an upstream.")
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request within its span, whose context the upstream finds in `_meta`."""
@@ -92,28 +107,64 @@ class UpstreamSpans:
             sent: dict[str, str] = {}
             propagate.inject(sent)
             if sent:
-                kept = {key: value for key, value in request.meta.items() if key not in _KEYS}
-                request = request.replace(params={**request.params, "_meta": {**kept, **sent}})
-            return await _noted(span, request, call_next)
+                request = request.replace(params={**request.params, "_meta": with_trace_context(request.meta, sent)})
+            return await _observed(span, self._durations, attributes, request, call_next)
 
 
-async def _noted(span: Span, request: Request, call_next: CallNext) -> Json:
-    """Answer a request and note the outcome in its span."""
+class SessionDurations:
+    """The histograms of how long sessions last: those of legacy callers, and the connections to upstreams."""
+
+    def __init__(self) -> None:
+        self._callers = _seconds("mcp.server.session.duration", "Duration of a session of a caller.")
+        self._upstreams = _seconds("mcp.client.session.duration", "Duration of a connection to an upstream.")
+        self._since: dict[McpConnection, float] = {}
+
+    def caller_left(self, seconds: float) -> None:
+        """Record the session of a caller, which has ended."""
+        self._callers.record(seconds)
+
+    def upstream_moved(self, connection: McpConnection, change: StateChanged) -> None:
+        """Record the connection to an upstream when it ends; a listener of the hub's event `"state"`."""
+        if change.state in _OPEN:
+            self._since.setdefault(connection, time.monotonic())
+            return
+        since = self._since.pop(connection, None)
+        if since is not None:
+            attributes = {"toolweave.server": connection.name}
+            if connection.protocol_version is not None:
+                attributes["mcp.protocol.version"] = connection.protocol_version
+            if change.error is not None:
+                attributes["error.type"] = type(change.error).__qualname__
+            self._upstreams.record(time.monotonic() - since, attributes)
+
+
+async def _observed(
+    span: Span, durations: Histogram, attributes: Mapping[str, str], request: Request, call_next: CallNext
+) -> Json:
+    """Answer a request, note the outcome in its span, and record how long it took."""
+    begun = time.perf_counter()
+    failed: dict[str, str] = {}
     try:
         result = await call_next(request)
+        if outcome_of_result(result) == "tool_error":
+            failed = {"error.type": "tool_error"}
+        return result
     except RequestError as error:
-        span.set_attribute("error.type", str(error.code))
-        span.set_attribute("rpc.response.status_code", str(error.code))
-        span.set_status(StatusCode.ERROR)  # its text may hold what the caller sent
+        failed = {"error.type": str(error.code), "rpc.response.status_code": str(error.code)}
         raise
     except Exception as error:
-        span.set_attribute("error.type", type(error).__qualname__)
-        span.set_status(StatusCode.ERROR)
+        failed = {"error.type": type(error).__qualname__}
         raise
-    if outcome_of_result(result) == "tool_error":
-        span.set_attribute("error.type", "tool_error")
-        span.set_status(StatusCode.ERROR)
-    return result
+    except BaseException:
+        failed = {"error.type": "cancelled"}
+        raise
+    finally:
+        span.set_attributes(failed)
+        if failed:
+            span.set_status(StatusCode.ERROR)  # without its text, which may hold what the caller sent
+        if request.method != methods.SUBSCRIPTIONS_LISTEN:  # which lasts as long as its caller listens
+            measured = {name: value for name, value in attributes.items() if name != _REQUEST_ID}
+            durations.record(time.perf_counter() - begun, measured | failed)
 
 
 def _name(request: Request) -> str:
@@ -127,7 +178,7 @@ def _attributes(request: Request) -> dict[str, str]:
     attributes = {
         "mcp.method.name": request.method if request.method in KNOWN_METHODS else "other",
         "mcp.protocol.version": request.client.version,
-        "jsonrpc.request.id": str(request.id)[:_MOST_TEXT],
+        _REQUEST_ID: str(request.id)[:_MOST_TEXT],
     }
     name = _offered(request)
     if request.method == methods.TOOLS_CALL:
@@ -150,7 +201,3 @@ def _offered(request: Request) -> str | None:
     if request.method == methods.PROMPTS_GET:
         return name if request.server.offers_of(request.method, request.params) else None
     return None
-
-
-def _trace_context(carrier: Mapping[str, Any]) -> dict[str, str]:
-    return {key: value for key in _KEYS if isinstance(value := carrier.get(key), str)}

@@ -5,28 +5,72 @@ A view holds no connection: all virtual servers use those of the one hub, and fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from fnmatch import fnmatchcase
+from functools import partial
+from typing import NamedTuple
 
 from toolweave.gateway._config import VirtualServer
+from toolweave.gateway._gateway import CallerView
 from toolweave.serve._request import CallNext, Json, OfferKind, Request
 from toolweave.tools import Toolset, ToolSpec, filtered, renamed
+from toolweave.tools._selection import fits, names_of
 
-__all__ = ["ViewMiddleware", "virtual_tools"]
+__all__ = ["ViewMiddleware", "ViewedTool", "caller_view", "explain_view", "virtual_tools"]
 
 
 def virtual_tools(tools: Toolset, view: VirtualServer) -> Toolset:
     """Return the tools of a virtual server, a live view of those of the gateway."""
-    chosen = filtered(tools, predicate=lambda spec: _offers(view, spec))
-    if not view.rename and not view.prefix:
+    chosen: Toolset = filtered(tools, predicate=lambda spec: _offers(view, spec))
+    if view.rename or view.prefix:
+        chosen = renamed(chosen, partial(_name_of, view))
+    if not view.shape:
         return chosen
+    from toolweave.shaping import ShapedToolset  # for views with rules
 
-    def name_of(spec: ToolSpec) -> str:
-        given = next((view.rename[name] for name in _names(spec) if name in view.rename), None)
-        return f"{view.prefix}{spec.name}" if given is None else given
+    return ShapedToolset(chosen, view.shape, where=f"gateway.virtual.{view.name}.shape")
 
-    return renamed(chosen, name_of)
+
+def _name_of(view: VirtualServer, spec: ToolSpec) -> str:
+    given = next((view.rename[name] for name in names_of(spec) if name in view.rename), None)
+    return f"{view.prefix}{spec.name}" if given is None else given
+
+
+class ViewedTool(NamedTuple):
+    """A tool of the gateway as a virtual server has it.
+
+    Attributes:
+        name: Its name there, or None where it is not offered.
+        reason: The reason why it is not, or `""`.
+        spec: Its definition there.
+    """
+
+    name: str | None
+    reason: str = ""
+    spec: ToolSpec | None = None
+
+
+def explain_view(view: VirtualServer, tools: Toolset, spec: ToolSpec) -> ViewedTool:
+    """Return what a virtual server makes of a tool of the gateway."""
+    if view.servers and spec.server not in view.servers:
+        return ViewedTool(None, "its server is not among 'servers'")
+    if not _offers(view, spec):
+        return ViewedTool(None, "'include' does not name it" if view.include else "'exclude' names it")
+    shown = virtual_tools(tools, view)
+    for one in shown.snapshot():
+        if (one.server, one.original_name) == (spec.server, spec.original_name):
+            return ViewedTool(one.name, spec=one)
+    hidden: Mapping[str, str] = getattr(shown, "hidden", {})
+    return ViewedTool(None, next((reason for name, reason in hidden.items() if name.endswith(spec.name)), "a rule"))
+
+
+def caller_view(view: VirtualServer) -> CallerView:
+    """Return what a virtual server shows of the servers that are called as its callers."""
+
+    def serves(server: str) -> bool:
+        return not view.servers or server in view.servers
+
+    return CallerView(partial(virtual_tools, view=view), serves)
 
 
 class ViewMiddleware:
@@ -54,17 +98,11 @@ class ViewMiddleware:
 def _offers(view: VirtualServer, spec: ToolSpec) -> bool:
     if view.servers and spec.server not in view.servers:
         return False
-    names = _names(spec)
+    names = names_of(spec)
     if view.include:
         return _any(view.include, names)
     return not _any(view.exclude, names)
 
 
 def _any(patterns: Iterable[str], names: Iterable[str]) -> bool:
-    known = tuple(names)
-    return any(fnmatchcase(name, pattern) for pattern in patterns for name in known)
-
-
-def _names(spec: ToolSpec) -> tuple[str, ...]:
-    """Return the names by which a config may mean a tool: that in the gateway, the tool's own, `server:tool`."""
-    return (spec.name, spec.original_name, f"{spec.server}:{spec.original_name}", f"{spec.server}/{spec.original_name}")
+    return any(fits(patterns, name) for name in names)

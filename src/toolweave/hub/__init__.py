@@ -11,9 +11,21 @@ from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from toolweave.hub._discover import DiscoveredTools, McpClient, discover_mcp_tools
+    from toolweave.hub._explain import ToolExplanation, explain_tool
     from toolweave.hub._hub import Hub, connect_mcp_servers
+    from toolweave.hub._skill_tools import SkillTools, skill_tools
 
-__all__ = ["DiscoveredTools", "Hub", "McpClient", "connect_mcp_servers", "discover_mcp_tools"]
+__all__ = [
+    "DiscoveredTools",
+    "Hub",
+    "McpClient",
+    "SkillTools",
+    "ToolExplanation",
+    "connect_mcp_servers",
+    "discover_mcp_tools",
+    "explain_tool",
+    "skill_tools",
+]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
@@ -23,9 +35,14 @@ __getattr__, __dir__ = lazy_exports(
             "McpClient",
             "discover_mcp_tools",
         ),
+        "_explain": ("ToolExplanation", "explain_tool"),
         "_hub": (
             "Hub",
             "connect_mcp_servers",
+        ),
+        "_skill_tools": (
+            "SkillTools",
+            "skill_tools",
         ),
     },
 )

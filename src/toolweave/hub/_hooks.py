@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Literal
 
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._events import EventName, tell
+from toolweave.connect._state import ConnectionState, StateChanged
 from toolweave.tools._toolset import Unsubscribe
 
 __all__ = ["HubEventName", "HubEvents"]
@@ -15,6 +17,7 @@ __all__ = ["HubEventName", "HubEvents"]
 Listener = Callable[[McpConnection, Any], Any]
 HubEventName = EventName | Literal["warning"]
 """The events of a hub: those of its connections, and new entries of `Hub.warnings`."""
+_USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
 
 
 class HubEvents:
@@ -22,6 +25,7 @@ class HubEvents:
 
     def __init__(self) -> None:
         self._clients: dict[str, McpConnection] = {}
+        self._clients_shown: Mapping[str, McpConnection] = MappingProxyType(self._clients)
         self._hooks: dict[object, tuple[HubEventName, Listener, list[Unsubscribe]]] = {}
 
     def on(self, event: HubEventName, listener: Listener) -> Unsubscribe:
@@ -41,16 +45,23 @@ class HubEvents:
         return remove
 
     def _hook(self, connection: McpConnection) -> None:
-        """Subscribe all listeners to one more connection."""
+        """Subscribe all listeners to one more connection; those of states are told of one that is open already."""
         for event, listener, unsubscribes in self._hooks.values():
             unsubscribes.append(_hooked(connection, event, listener))
+        if connection.state in _USABLE:
+            state, before = connection.state, ConnectionState.CONNECTING
+            change = StateChanged(server=connection.name, state=state, previous=before, error=connection.error)
+            tell(self._of(connection, "state"), change, server=connection.name, what="state")
 
     def _warned(self, server: str, text: str) -> None:
         """Notify the listeners of a warning about a server."""
         connection = self._clients.get(server)
-        listeners = [listener for event, listener, _ in self._hooks.values() if event == "warning"]
         if connection is not None:
-            tell([partial(listener, connection) for listener in listeners], text, server=server, what="warning")
+            tell(self._of(connection, "warning"), text, server=server, what="warning")
+
+    def _of(self, connection: McpConnection, wanted: HubEventName) -> list[Callable[[Any], Any]]:
+        """Return the listeners of an event, which are still to be given it."""
+        return [partial(listener, connection) for event, listener, _ in self._hooks.values() if event == wanted]
 
 
 def _hooked(connection: McpConnection, event: HubEventName, listener: Listener) -> Unsubscribe:

@@ -25,6 +25,7 @@ from toolweave.errors import (
     ToolError,
     printable,
 )
+from toolweave.hub._caller_servers import CallerServers
 from toolweave.hub._fan_out import for_each, missing_tool
 from toolweave.hub._hooks import HubEvents
 from toolweave.hub._naming import NameConflict, NamedServer, name_others, name_server
@@ -77,15 +78,15 @@ class Hub(HubEvents, Openable, BaseToolset):
         self._config_warnings: tuple[str, ...] = ()
         self._source = LoadedConfig() if source is None else source
         self._callbacks = callbacks
-        self._on_error = on_error
+        self._on_error, self._patience = on_error, patience
         self._wait: Wait = wait
-        self._patience = patience
         self._silent: set[str] = set()
         self._silences: Mapping[str, float] = {}
         self._names = (names,) if isinstance(names, str) else None if names is None else tuple(names)
-        self._starts = StartLimiter()
+        self._starts, self._shadows = StartLimiter(), HubShadows()
         self._prefixes: dict[str, str] = {}
         self._errors: dict[str, Exception] = {}
+        self.of_callers = CallerServers(self._prefixes, self._errors)
         self._awaited: dict[McpConnection, int] = {}
         self._given = AssignedNames()
         self._given_others: dict[str, AssignedNames] = {}
@@ -95,20 +96,17 @@ class Hub(HubEvents, Openable, BaseToolset):
         self._version = 0
         self._routes: dict[str, tuple[str, str]] = {}
         self._told: dict[str, set[str]] = {}
-        self._shadows = HubShadows()
-        self._starting = False
+        self._starting = self._opened = self._closed = False
         self._listeners = Listeners()
-        self._moved = anyio.Event()
+        self._moved, self._settled = anyio.Event(), anyio.Event()
         self._home = OwnerLoop("hub")
-        self._opened = False
-        self._closed = False
 
     # what there is
 
     @property
     def clients(self) -> Mapping[str, McpConnection]:
-        """The connections by server name: open, connecting or lost, but not those that never came up."""
-        return MappingProxyType(self._clients)
+        """The connections by server name: open, connecting or lost, but not those that never came up; a live view."""
+        return self._clients_shown
 
     @property
     def errors(self) -> Mapping[str, Exception]:
@@ -142,7 +140,8 @@ class Hub(HubEvents, Openable, BaseToolset):
 
     def given(self, kind: str) -> AssignedNames:
         """Return the exposed names given to the servers' `"prompt"`s, `"resource"`s or `"resource template"`s."""
-        return self._given_others.setdefault(kind, AssignedNames())
+        given = self._given_others
+        return given[kind] if kind in given else given.setdefault(kind, AssignedNames())
 
     def name_others(self, kind: str, server: str, names: Iterable[str]) -> dict[str, str]:
         """Map exposed to own names of a server's prompts, resources or templates; see `hub.naming.name_others`."""
@@ -198,6 +197,8 @@ class Hub(HubEvents, Openable, BaseToolset):
         await super().open()
 
     async def _open(self) -> None:
+        if self._opened and not self._settled.is_set():
+            await self._home.run(self._settled.wait())  # somebody else is about to open it
         self._check_open()
         if self._opened:
             return
@@ -216,6 +217,8 @@ class Hub(HubEvents, Openable, BaseToolset):
             with anyio.CancelScope(shield=True):
                 await self.close()
             raise
+        finally:
+            self._settled.set()
 
     async def settled(self, wait: Wait = "all") -> None:
         """Wait until the starting servers are ready or have failed, as `wait` defines it."""
@@ -261,6 +264,7 @@ class Hub(HubEvents, Openable, BaseToolset):
         self._home.settle()
         client = self._clients.get(name)
         if client is None or client.state in _OVER:
+            self.of_callers.forget(name)
             client = self._begin(server_config(config, name=name))
             self._awaited[client] = 0
         client.start()  # nothing when it has begun
@@ -300,6 +304,7 @@ class Hub(HubEvents, Openable, BaseToolset):
     async def _detach(self, name: str) -> McpConnection | None:
         client = self._clients.pop(name, None)
         error = self._errors.pop(name, None)
+        self.of_callers.forget(name)
         if client is None and error is None:
             raise self._no_server(name)
         if client is not None:
@@ -371,7 +376,7 @@ class Hub(HubEvents, Openable, BaseToolset):
         for name, error in loaded.errors.items():
             self._fail(name, error)
         for config in loaded.servers.values():
-            if not config.disabled:
+            if not config.disabled and not self.of_callers.takes(config):
                 self._starts.begin(self._begin(config))
 
     def _begin(self, config: ServerConfig) -> McpConnection:

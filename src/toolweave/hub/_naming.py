@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from toolweave._value import Value
 from toolweave.config import ServerConfig
+from toolweave.protocol.apps import APP_SCHEME
 from toolweave.tools._names import AssignedNames, expose
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import ToolSnapshot
 
-__all__ = ["NameConflict", "NamedServer", "name_others", "name_server", "without_server"]
+__all__ = ["NameConflict", "NamedServer", "name_others", "name_server", "name_uri", "without_server"]
 
 _NOT_IN_SCHEMES = r"[^A-Za-z0-9.-]"
 
@@ -41,8 +43,7 @@ class NameConflict(Value, frozen=True, kw_only=True):
         return f"server {self.server!r}: {self.text}"
 
 
-@dataclass(slots=True, kw_only=True)
-class NamedServer:
+class NamedServer(msgspec.Struct, kw_only=True):
     """The tools of one server under their exposed names.
 
     Attributes:
@@ -53,10 +54,10 @@ class NamedServer:
         refused: The conflicting name that leaves out all of its tools, under `on_conflict="error"`; else None.
     """
 
-    seen: ToolSnapshot = field(default_factory=ToolSnapshot)
-    specs: dict[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
-    inner: dict[str, str] = field(default_factory=dict[str, str])
-    conflicts: list[NameConflict] = field(default_factory=list[NameConflict])
+    seen: ToolSnapshot = msgspec.field(default_factory=ToolSnapshot)
+    specs: dict[str, ToolSpec] = msgspec.field(default_factory=dict[str, ToolSpec])
+    inner: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    conflicts: list[NameConflict] = msgspec.field(default_factory=list[NameConflict])
     refused: str | None = None
 
 
@@ -78,7 +79,8 @@ def name_server(
     """
     server = config.name
     named = NamedServer(seen=snapshot)
-    wishes = [(spec, expose(server, spec.original_name, config.tool_prefix)) for spec in snapshot]
+    bare = config.tool_prefix is None  # else the connection has put the prefix there
+    wishes = [(spec, expose(server, spec.name) if bare else spec.name) for spec in snapshot]
     taken = {wanted for spec, wanted in wishes if not _is_free(wanted, (server, spec.original_name), given, servers)}
     if taken and config.on_conflict == "error":
         named.refused = next(wanted for _, wanted in wishes if wanted in taken)
@@ -112,7 +114,7 @@ def name_others(
     """Name one server's prompts, resources or templates; return own names by exposed name, and the conflicts.
 
     A prompt is named as tools are. A URI stays unchanged; one that is taken gets the server before its scheme, such as
-    `notes+file:///a`, so that it is still a URI and shows its server.
+    `notes+file:///a`, so that it is still a URI and shows its server (`ui://notes+a` for the page of an app).
 
     Args:
         kind: `"prompt"`, `"resource"` or `"resource template"`.
@@ -123,15 +125,11 @@ def name_others(
     exposed: dict[str, str] = {}
     conflicts: list[NameConflict] = []
     for own in names:
-        who = config.name, own
         if kind == "prompt":
             wanted = expose(config.name, own, config.tool_prefix)
-            name = given.give(who, wanted, config.name)
+            name = given.give((config.name, own), wanted, config.name)
         else:
-            wanted = own
-            qualified = f"{_scheme(config.name)}+{own}"
-            is_taken = given.holder(own) not in (None, who) or given.holder(qualified) == who
-            name = given.give(who, qualified if is_taken else own, None)
+            wanted, name = own, name_uri(config.name, own, given)
         if name != wanted:
             text = f"{kind} {own!r} is offered as {name!r}: {wanted!r} is taken"
             conflicts.append(NameConflict(server=config.name, text=text, name=wanted))
@@ -140,10 +138,28 @@ def name_others(
     return exposed, conflicts
 
 
+def name_uri(server: str, own: str, given: AssignedNames) -> str:
+    """Return the exposed form of a server's URI: as it is, or where that is taken with the server before its scheme."""
+    who = server, own
+    qualified = _qualified(server, own)
+    is_taken = given.holder(own) not in (None, who) or given.holder(qualified) == who
+    return given.give(who, qualified if is_taken else own, None)
+
+
 def without_server(uri: str, server: str) -> str | None:
     """Strip the server's prefix from a URI such as `notes+file:///a`; None if the URI has none."""
-    prefix = f"{_scheme(server)}+"
-    return uri.removeprefix(prefix) if uri.startswith(prefix) else None
+    for scheme in (APP_SCHEME, ""):
+        prefix = f"{scheme}{_scheme(server)}+"
+        if uri.startswith(prefix):
+            return scheme + uri.removeprefix(prefix)
+    return None
+
+
+def _qualified(server: str, own: str) -> str:
+    """Return a URI with its server in it; the page of an app keeps its scheme, by which hosts know it."""
+    if own.startswith(APP_SCHEME):
+        return f"{APP_SCHEME}{_scheme(server)}+{own.removeprefix(APP_SCHEME)}"
+    return f"{_scheme(server)}+{own}"
 
 
 def _scheme(server: str) -> str:

@@ -18,7 +18,8 @@ from toolweave.connect._feed.subscriptions import ResourceUpdated
 from toolweave.connect._state import ConnectionState
 from toolweave.errors import ServerError
 from toolweave.hub._hub import Hub
-from toolweave.hub._naming import without_server
+from toolweave.hub._naming import name_uri, without_server
+from toolweave.protocol.skills import Skill, skill_settings
 from toolweave.tools._toolset import Unsubscribe
 
 __all__ = ["USABLE", "HubEntry", "HubList", "HubListKind", "HubOffers"]
@@ -34,6 +35,9 @@ USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
 _FOLLOW_SECONDS = 5.0
 _LIST_SECONDS = 5.0
 """Seconds that the lists of all others wait for one server; a reading of its own goes on in the background."""
+
+_MOST_SKILLS = 20_000
+"""Skills whose folders are remembered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +124,7 @@ class HubOffers:
         self._hub = hub
         self._known: dict[HubListKind, tuple[list[tuple[McpConnection, tuple[Any, ...]]], tuple[HubEntry, ...]]] = {}
         self.qualified: Mapping[tuple[str, str], str] = {}
+        self._skills: dict[str, tuple[str, str]] = {}  # the exposed URI of a skill's folder -> server, own URI
 
     async def listed(self, kind: HubListKind) -> HubList:
         """Return a list of all servers; one that fails, or is slow, costs only what was not known of it."""
@@ -145,6 +150,54 @@ class HubOffers:
     async def prompts(self) -> list[Json]:
         """Return the definitions of all prompts, named as the tools of their servers are."""
         return (await self.listed("prompts")).definitions
+
+    def settled_uri(self, server: str, uri: str) -> str:
+        """Return the exposed URI of a server's own, which is settled when it is first seen, listed or not."""
+        return name_uri(server, uri, self._hub.given("resource"))
+
+    async def skills(self) -> list[tuple[Skill, str]]:
+        """Return the skills of all servers, each with what stands before its URIs here: nothing, or its server.
+
+        The files of a skill keep together: they are read from its server, whoever else has a resource of such a URI.
+        """
+        found: dict[McpConnection, tuple[Skill, ...]] = {}
+
+        async def read(one: McpConnection) -> None:
+            found[one] = await one.list_skills(timeout=_LIST_SECONDS)
+
+        asked = self.with_skills()
+        await self._read_each(asked, read)
+        listed = [(skill, self.skill_prefix(skill)) for one in asked for skill in found.get(one, ())]
+        return [(skill, prefix) for skill, prefix in listed if prefix is not None]
+
+    def skill_prefix(self, skill: Skill) -> str | None:
+        """Return what stands before the URIs of a skill here, which is settled when it is first seen, or None."""
+        exposed = self.settled_uri(skill.server, skill.uri)
+        if not exposed.endswith(skill.uri):
+            return None  # two servers are alike in name
+        prefix = exposed.removesuffix(skill.uri)
+        self._skills[prefix + skill.root] = skill.server, skill.root
+        if len(self._skills) > _MOST_SKILLS:  # the oldest is found again by its listing
+            del self._skills[next(iter(self._skills))]
+        return prefix
+
+    def with_skills(self) -> list[McpConnection]:
+        """Return the connections to the servers that declare skills and answer."""
+        return [one for one in self._offering("extensions") if skill_settings(one.capabilities)[0]]
+
+    def knows_skill(self, uri: str) -> bool:
+        """Whether a URI is in a skill that was seen."""
+        return self._owner_of_skill(uri) is not None
+
+    def _owner_of_skill(self, uri: str) -> tuple[str, str] | None:
+        """Return the server of the skill that a URI is in, with its URI there; the innermost of nested ones."""
+        folder = uri
+        while "/" in folder and self._skills:
+            known = self._skills.get(folder)
+            if known is not None:
+                return known[0], known[1] + uri.removeprefix(folder)
+            folder = folder.rpartition("/")[0]
+        return None
 
     def exposed_uri(self, server: str, uri: str) -> str:
         """Return the exposed URI of a server's own: the same, unless it was listed and another server's was taken."""
@@ -219,7 +272,7 @@ class HubOffers:
 
     def owners(self, uri: str) -> list[tuple[McpConnection, str]]:
         """Return the connections to ask for a resource, with its URI there: only the owner if known, else all."""
-        holder = self._hub.given("resource").holder(uri)
+        holder = self._hub.given("resource").holder(uri) or self._owner_of_skill(uri)
         clients = self._hub.clients
         if holder is not None:
             owner = clients.get(str(holder[0]))

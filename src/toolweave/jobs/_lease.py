@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from contextvars import Context, copy_context
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -138,7 +140,7 @@ class Lease:
                 # short work needs no renewal of its lease
                 later = min(_SHORT_SECONDS, self._seconds / 10)
                 keeping = asyncio.get_running_loop().call_later(
-                    later, tasks.start_soon, self.keep, tasks.cancel_scope.cancel, cancel
+                    later, tasks.start_soon, self.keep, tasks.cancel_scope.cancel, cancel, context=_timer_context()
                 )
                 try:
                     yield
@@ -239,6 +241,19 @@ class Lease:
         self._value = found.value
         self._revision = found.revision
         return await self._put(self._revision)
+
+
+def _timer_context() -> Context:
+    """Return a context in which a timer may start tasks.
+
+    Where sniffio is installed, it finds asyncio in tasks only, unless the context names it: `anyio.run` does that,
+    `asyncio.run` does not.
+    """
+    context = copy_context()
+    sniffio = sys.modules.get("sniffio")
+    if sniffio is not None:
+        context.run(sniffio.current_async_library_cvar.set, "asyncio")
+    return context
 
 
 async def is_held(store: Store, collection: str, key: str) -> bool:

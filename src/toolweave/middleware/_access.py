@@ -19,7 +19,7 @@ import msgspec
 from toolweave._value import Value
 from toolweave.errors import ConfigError, ErrorKind, RequestError, ToolError
 from toolweave.middleware._options import as_tuples, one_of
-from toolweave.middleware._selection import OfferSelection, RequestTarget, fits, found_target, target_of
+from toolweave.middleware._selection import OfferSelection, RequestTarget, found_target, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.server_features import read_reference
@@ -28,6 +28,7 @@ from toolweave.serve._request import CallNext, Identity, Json, MayUse, OfferKind
 from toolweave.serve._unknown import not_offered, unknown_reference
 from toolweave.tools import ToolResult
 from toolweave.tools._mcp import call_result
+from toolweave.tools._selection import fits, member_of
 
 __all__ = ["AccessRule", "AccessRules"]
 
@@ -42,6 +43,8 @@ _TO_LEARN = frozenset(
     {
         methods.PROMPTS_GET,
         methods.RESOURCES_READ,
+        methods.RESOURCES_DIRECTORY_READ,
+        methods.SKILLS_GET,
         methods.RESOURCES_SUBSCRIBE,
         methods.COMPLETION_COMPLETE,
         methods.SUBSCRIPTIONS_LISTEN,
@@ -99,22 +102,10 @@ class AccessRule(OfferSelection, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def _has(claims: Mapping[str, Any], name: str, wanted: Claim) -> bool:
-    value = _claim(claims, name)
+    value = member_of(claims, name)
     held: Sequence[Any] = cast("list[Any]", value) if isinstance(value, list) else (value,)
     options = wanted if not isinstance(wanted, str) and isinstance(wanted, Sequence) else (wanted,)
     return any(type(one) is type(option) and one == option for one in held for option in options)
-
-
-def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return a claim by its name, or by the path of one inside an object."""
-    if name in claims:
-        return claims[name]
-    value: Any = claims
-    for part in name.split("."):
-        if not isinstance(value, Mapping):
-            return None
-        value = cast("Mapping[str, Any]", value).get(part)
-    return value
 
 
 class AccessRules(Value, frozen=True, kw_only=True):

@@ -20,20 +20,17 @@ import msgspec
 from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.middleware._options import as_tuples, one_of
-from toolweave.middleware._outcome import outcome_of, subject_of
-from toolweave.middleware._selection import fits, target_of
+from toolweave.middleware._outcome import LONGEST_NAME, outcome_of, shape_of, subject_of
+from toolweave.middleware._selection import target_of
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.serve._request import CallNext, Json, Request
+from toolweave.tools._selection import fits
 
 __all__ = ["AuditLog"]
 
 _log = logging.getLogger("toolweave.middleware")
-
-_MOST_MEMBERS = 50
-_DEEPEST = 4
-_LONGEST_NAME = 1024
 
 
 class _AppendedFile:
@@ -147,7 +144,7 @@ class AuditLog(Value, frozen=True, kw_only=True):
             "revision": client.version or None,
             "conversation": client.conversation,
             "method": request.method,
-            "name": None if name is None else name[:_LONGEST_NAME],
+            "name": None if name is None else name[:LONGEST_NAME],
             "server": None if target is None else target.servers[0],
         }
         if identity is not None:
@@ -158,7 +155,7 @@ class AuditLog(Value, frozen=True, kw_only=True):
             }
         if self.arguments != "none" and "arguments" in request.params:
             given = request.params["arguments"]
-            line["arguments"] = given if self.arguments == "values" else _shape(given, _DEEPEST)
+            line["arguments"] = given if self.arguments == "values" else shape_of(given)
         return line | dict(self.extra)
 
     def _write(self, line: Json) -> bool:
@@ -174,22 +171,4 @@ class AuditLog(Value, frozen=True, kw_only=True):
 def _client(info: Mapping[str, Any] | None) -> Json | None:
     if info is None:
         return None
-    return {name: str(info.get(name, ""))[:_LONGEST_NAME] for name in ("name", "version")}
-
-
-def _shape(value: object, depth: int) -> Any:
-    """Return the types of a value, and the names of its members; texts with their length."""
-    if isinstance(value, str):
-        return f"string({len(value)})"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int | float):
-        return "number"
-    if isinstance(value, list):
-        return f"array({len(cast('list[Any]', value))})"
-    if not isinstance(value, dict):
-        return "null"
-    members = cast("Json", value)
-    if depth == 0 or len(members) > _MOST_MEMBERS:
-        return f"object({len(members)})"
-    return {name[:_LONGEST_NAME]: _shape(one, depth - 1) for name, one in members.items()}
+    return {name: str(info.get(name, ""))[:LONGEST_NAME] for name in ("name", "version")}

@@ -1,4 +1,4 @@
-"""The outcome of a request in a word, and the name of what it is about."""
+"""The outcome of a request in a word, the name of what it is about, and its arguments without their values."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from typing import Any, cast
 from toolweave.protocol import methods
 from toolweave.protocol.input_required import INPUT_REQUIRED
 from toolweave.protocol.tasks import TASK_ID
-from toolweave.serve._request import Request
+from toolweave.serve._request import Json, Request
 
-__all__ = ["outcome_of", "subject_of"]
+__all__ = ["LONGEST_NAME", "outcome_of", "shape_of", "subject_of", "word_of"]
+
+LONGEST_NAME = 1024
+_MOST_MEMBERS = 50
+_DEEPEST = 4
 
 
 def outcome_of(result: Mapping[str, Any]) -> str:
@@ -33,3 +37,25 @@ def subject_of(request: Request) -> str | None:
     else:
         found = params.get("name", params.get("uri", params.get(TASK_ID)))
     return found if isinstance(found, str) else None
+
+
+_WORDS: Mapping[object, str] = {bool: "boolean", int: "number", float: "number"}
+
+
+def word_of(kind: object) -> str:
+    """Return the type of a value that has no members, given its Python type, or its length if it is a text."""
+    return f"string({kind})" if isinstance(kind, int) else _WORDS.get(kind, "null")
+
+
+def shape_of(value: object, depth: int = _DEEPEST) -> Any:
+    """Return the types of a value, and the names of its members down to a depth; texts with their length."""
+    if isinstance(value, str):
+        return word_of(len(value))
+    if isinstance(value, list):
+        return f"array({len(cast('list[Any]', value))})"
+    if not isinstance(value, dict):
+        return word_of(type(value))
+    members = cast("Json", value)
+    if depth == 0 or len(members) > _MOST_MEMBERS:
+        return f"object({len(members)})"
+    return {name[:LONGEST_NAME]: shape_of(one, depth - 1) for name, one in members.items()}

@@ -6,9 +6,7 @@ Names and URIs are compared as they are exposed; a call by an alias is one of th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fnmatch import translate
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
@@ -17,16 +15,24 @@ import msgspec
 from toolweave._value import Value
 from toolweave.middleware._options import as_tuples
 from toolweave.protocol import methods
+from toolweave.protocol.component_meta import asked_version
 from toolweave.protocol.server_features import read_reference
 from toolweave.serve._request import OfferKind, OfferLookup, Request
 from toolweave.tools import ToolSpec
+from toolweave.tools._selection import fits, glob_pattern, hinted
 
-__all__ = ["OfferSelection", "RequestTarget", "fits", "found_target", "selected", "target_of"]
+__all__ = ["OfferSelection", "RequestTarget", "found_target", "selected", "target_of"]
 
-_HINTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
-"""The meaning of a missing hint (MCP specification, `ToolAnnotations`)."""
 _DOTS = re.compile(r"[/\\]\.{1,2}(?:[/\\]|$)")
-_BY_URI = frozenset({methods.RESOURCES_READ, methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE})
+_BY_URI = frozenset(
+    {
+        methods.RESOURCES_READ,
+        methods.RESOURCES_SUBSCRIBE,
+        methods.RESOURCES_UNSUBSCRIBE,
+        methods.RESOURCES_DIRECTORY_READ,
+        methods.SKILLS_GET,
+    }
+)
 
 
 class RequestTarget(NamedTuple):
@@ -65,7 +71,7 @@ def target_of(request: Request) -> RequestTarget | None:
         name = params.get("name")
         if not isinstance(name, str):
             return None
-        spec = None if request.server is None else request.server.find_tool(name)
+        spec = None if request.server is None else request.server.find_tool(name, asked_version(params))
         return RequestTarget("tools", (name,)) if spec is None else _tool_target(spec)
     if method == methods.PROMPTS_GET:
         name = params.get("name")
@@ -137,7 +143,7 @@ class OfferSelection(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             return False
         if self.servers and not any(fits(self.servers, server) for server in target.servers):
             return False
-        if self.annotations and (target.spec is None or not _hinted(self.annotations, target.spec)):
+        if self.annotations and (target.spec is None or not hinted(self.annotations, target.spec)):
             return False
         if not self.names:
             return True
@@ -145,30 +151,8 @@ class OfferSelection(Value, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             plain = [unquote(name).casefold() for name in target.names]
             if any(_DOTS.search(name) for name in plain):
                 return odd
-            return any(_pattern(unquote(glob).casefold()).match(name) for glob in self.names for name in plain)
+            return any(glob_pattern(unquote(glob).casefold()).match(name) for glob in self.names for name in plain)
         return any(fits(self.names, name) for name in target.names)
-
-
-def fits(globs: Iterable[str], text: str | None) -> bool:
-    """Whether a text fits one of the globs; None fits none."""
-    return text is not None and any(_pattern(glob).match(text) for glob in globs)
-
-
-@lru_cache(maxsize=4096)
-def _pattern(glob: str) -> re.Pattern[str]:
-    return re.compile(translate(glob))
-
-
-def _hinted(wanted: Mapping[str, bool], spec: ToolSpec) -> bool:
-    return all(_hint(spec, name) is value for name, value in wanted.items())
-
-
-def _hint(spec: ToolSpec, name: str) -> bool | None:
-    """Return the effective value of a hint: a tool that only reads destroys nothing."""
-    if name == "destructiveHint" and spec.hint("readOnlyHint") is True:
-        return False
-    said = spec.hint(name)
-    return _HINTS.get(name) if said is None else said
 
 
 def selected(selections: Sequence[OfferSelection], target: RequestTarget | None) -> bool:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from toolweave.models._prices import Price
     from toolweave.models._pydantic_ai import PydanticAIModel
     from toolweave.models._retry import Retry
+    from toolweave.models._sampling import SamplingModel
     from toolweave.models._scripted import ScriptedModel, tool_call
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "ProviderTool",
     "PydanticAIModel",
     "Retry",
+    "SamplingModel",
     "ScriptedModel",
     "StreamRestarted",
     "StreamedText",
@@ -118,6 +120,7 @@ __getattr__, __dir__ = lazy_exports(
         "_prices": ("Price",),
         "_pydantic_ai": ("PydanticAIModel",),
         "_retry": ("Retry",),
+        "_sampling": ("SamplingModel",),
         "_scripted": (
             "ScriptedModel",
             "tool_call",

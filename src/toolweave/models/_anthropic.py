@@ -89,7 +89,10 @@ class AnthropicModel:
         self._thinking = _thinking(thinking)
         self._cache = None if cache is None else {"type": "ephemeral", **({"ttl": cache} if cache != "5m" else {})}
         self._retry = Retry() if retry is None else retry
-        self._writer = ToolWriter("anthropic", _definition)
+        self._writers = (
+            ToolWriter("anthropic", _definition),
+            ToolWriter("anthropic", _definition, strict="anthropic-strict"),
+        )
         self._api = _api(self.name, base_url, api_key, headers or {})
         self.native_tool_search = self._api.host == _HOST
 
@@ -109,7 +112,7 @@ class AnthropicModel:
                 yield event
 
     async def _sent(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        tools = self._writer.of(request.tools)
+        tools = self.wire_tools(request.tools, strict=request.settings.strict_tools)
         try:
             body = encode(self._body(request, tools))
         except (TypeError, ValueError, RecursionError) as exc:
@@ -118,9 +121,12 @@ class AnthropicModel:
             async for event in events:
                 yield event
 
-    def wire_tools(self, tools: Sequence[ToolSpec]) -> WireTools:
-        """Return these tools in the API's form, with the changed and the omitted parts of their schemas."""
-        return self._writer.of(tools)
+    def wire_tools(self, tools: Sequence[ToolSpec], *, strict: bool = False) -> WireTools:
+        """Return these tools in the API's form, with the changed and the omitted parts of their schemas.
+
+        `strict` is what `ModelSettings.strict_tools` is in a request.
+        """
+        return self._writers[strict].of(tools)
 
     async def aclose(self) -> None:
         """Close the connections; a later request opens new ones."""
@@ -267,7 +273,8 @@ def _may_think(thinking: Json, choice: Json, messages: list[Json]) -> bool:
 
 def _definition(tool: WireTool) -> Json:
     described = {"description": tool.description} if tool.description.strip() else {}
-    return {"name": tool.name, **described, "input_schema": tool.schema}
+    held = {"strict": True} if tool.strict else {}
+    return {"name": tool.name, **described, "input_schema": tool.schema, **held}
 
 
 def _definitions(request: ModelRequest, tools: WireTools, messages: list[Json], names: Collection[str]) -> list[Any]:

@@ -54,6 +54,8 @@ class ModelSettings:
     """Sampling and request settings; None leaves a setting to the provider.
 
     Attributes:
+        strict_tools: Whether the provider holds the model to the schemas of the tools, of those whose schemas it can
+            express; what a model had to fill in for that is removed from its arguments.
         timeout: Idle timeout of the request in seconds.
         extra: Members for the provider's request body, sent unchanged.
     """
@@ -63,6 +65,7 @@ class ModelSettings:
     top_p: float | None = None
     stop: tuple[str, ...] = ()
     parallel_tool_calls: bool | None = None
+    strict_tools: bool = False
     timeout: float = 120.0
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -179,6 +182,7 @@ class Finished:
 
 
 ModelEvent: TypeAlias = StreamedText | StreamedThinking | StreamedToolCall | ToolCallDelta | StreamRestarted | Finished
+"""One event of a model's stream; the last one is `Finished`."""
 
 
 @runtime_checkable

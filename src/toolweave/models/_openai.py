@@ -19,8 +19,10 @@ from toolweave.models._openai_responses import ResponsesTurn, responses_form, re
 from toolweave.models._prices import Price
 from toolweave.models._refused_features import RefusedFeatures
 from toolweave.models._retry import Retry, with_retries
+from toolweave.models._tool_schemas import OPENAI_HOST, schemas_for
 from toolweave.protocol.sse import ServerSentEvent
 from toolweave.schema._lowering import lower
+from toolweave.schema._profiles import SchemaProfile
 from toolweave.tools._arguments import encode
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._wire_tools import ToolWriter, WireTools
@@ -31,8 +33,6 @@ __all__ = ["OPENAI_URL", "OpenAICompatibleModel"]
 OPENAI_URL = "https://api.openai.com/v1"
 """OpenAI's own API."""
 
-_OPENAI_HOST = "api.openai.com"
-_OPENAI_MAX_TOOLS = 128
 _OPENAI_MAX_DESCRIPTION = 1024
 _REASONS = re.compile(r"(o\d|codex|gpt-(?:[5-9]|\d\d))(?!.*chat)")
 _DONE = b"[DONE]"
@@ -48,7 +48,7 @@ class OpenAICompatibleModel:
     Attributes:
         name: `"openai:MODEL"`, or `"URL#MODEL"` for a server without a provider's name.
         provider: Provider whose `ProviderTool`s and thoughts are sent: the given name, else `"openai"` or the URL.
-        max_tools: Maximum number of tools in a request, or None if no limit is known.
+        max_tools: Maximum number of tools in a request, or None if no limit is known; the rest is left out.
         price: Price of its tokens, for a cost limit, if no price list has the model; None asks the list.
 
     Raises:
@@ -64,7 +64,7 @@ class OpenAICompatibleModel:
         api: Literal["chat", "responses"] = "chat",
         provider: str | None = None,
         headers: Mapping[str, str | SecretLike] | None = None,
-        strict_tools: bool = False,
+        tool_schemas: SchemaProfile | None = None,
         retry: Retry | None = None,
         price: Price | None = None,
     ) -> None:
@@ -76,17 +76,22 @@ class OpenAICompatibleModel:
         if api_key is not None:
             sent["authorization"] = f"Bearer {api_key if isinstance(api_key, str) else api_key.reveal()}"
         self._api = ProviderApi(base_url, model=f"{provider or 'openai'}:{model}", headers=sent)
-        self._is_openai = self._api.host == _OPENAI_HOST
+        self._is_openai = self._api.host == OPENAI_HOST
         self.provider = provider or ("openai" if self._is_openai else self._api.url)
         self._api.model = self.name
         self._is_mistral = is_mistral(self.provider, model)
         self._retry = retry or Retry()
-        self.max_tools = _OPENAI_MAX_TOOLS if self._is_openai else None
-        self._writer = ToolWriter(
-            "openai",
+        self._schemas = schemas_for(base_url, model, provider, tool_schemas)
+        self.max_tools = self._schemas.max_tools
+        self._writers = (self._writer(None), self._writer(self._schemas.strict))
+
+    def _writer(self, strict: SchemaProfile | None) -> ToolWriter:
+        return ToolWriter(
+            self._schemas.plain,
             responses_form if self._responses else chat_form,
-            strict="openai-strict" if strict_tools else None,
+            strict=strict,
             max_description=_OPENAI_MAX_DESCRIPTION if self._is_openai else None,
+            max_tools=self.max_tools,
         )
 
     @property
@@ -95,9 +100,12 @@ class OpenAICompatibleModel:
         between = "#" if "://" in self.provider else ":"
         return f"{self.provider}{between}{self._model}"
 
-    def wire_tools(self, tools: Sequence[ToolSpec]) -> WireTools:
-        """Return these tools in the API's form, with the changed and the omitted parts of their schemas."""
-        return self._writer.of(tools)
+    def wire_tools(self, tools: Sequence[ToolSpec], *, strict: bool = False) -> WireTools:
+        """Return these tools in the API's form, with the changed and the omitted parts of their schemas.
+
+        `strict` is what `ModelSettings.strict_tools` is in a request.
+        """
+        return self._writers[strict or self._schemas.always_strict].of(tools)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the events of one turn; `Finished` comes last. Closing the generator ends the request.
@@ -110,7 +118,7 @@ class OpenAICompatibleModel:
                 yield event
 
     async def _sent(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        wire = self._writer.of(request.tools)
+        wire = self.wire_tools(request.tools, strict=request.settings.strict_tools)
         taken = {call.id for one in request.messages if isinstance(one, AssistantMessage) for call in one.tool_calls}
         try:
             body = encode(self.body(request))
@@ -128,7 +136,7 @@ class OpenAICompatibleModel:
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """Return the members of the request's body; the tools are JSON already."""
         request = self._unsupported.adapted(request)
-        wire = self._writer.of(request.tools)
+        wire = self.wire_tools(request.tools, strict=request.settings.strict_tools)
         body: dict[str, Any] = {"model": self._model, "stream": True}
         body |= self._responses_members(request, wire) if self._responses else self._chat_members(request, wire)
         own = (dict(one.definition) for one in request.provider_tools if one.provider == self.provider)
@@ -147,7 +155,7 @@ class OpenAICompatibleModel:
     def _chat_members(self, request: ModelRequest, wire: WireTools) -> dict[str, Any]:
         body: dict[str, Any] = {
             "messages": chat_messages(
-                request, wire, self.provider, images=self._unsupported.images, short_ids=self._is_mistral
+                request, wire, self.provider, images=self._unsupported.images, mistral=self._is_mistral
             )
         }
         if not self._is_mistral:  # which always tells what a turn took, and refuses what it does not know
@@ -194,7 +202,7 @@ class OpenAICompatibleModel:
     def _output(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         named: dict[str, Any] = {"name": "output", "schema": dict(schema), "strict": False}
         try:
-            lowered = lower(schema, "openai-strict")
+            lowered = lower(schema, self._schemas.strict or "compatible-strict")
         except SchemaError:
             lowered = None
         # a null that strict mode makes the model write would not fit the schema that the answer is checked with

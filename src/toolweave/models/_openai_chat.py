@@ -7,7 +7,7 @@ index, or without an id; usage in a chunk of its own; a stream without `[DONE]`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
@@ -29,7 +29,6 @@ from toolweave.models._messages import (
     TextPart,
     ThinkingPart,
     ToolCallPart,
-    ToolMessage,
     UserMessage,
 )
 from toolweave.models._provider_errors import MALFORMED, short
@@ -88,7 +87,7 @@ def is_mistral(*names: str) -> bool:
 
 
 def chat_messages(
-    request: ModelRequest, wire: WireTools, provider: str, *, images: bool = True, short_ids: bool = False
+    request: ModelRequest, wire: WireTools, provider: str, *, images: bool = True, mistral: bool = False
 ) -> list[dict[str, Any]]:
     """Return the conversation.
 
@@ -97,9 +96,10 @@ def chat_messages(
         wire: Its tools.
         provider: Provider whose own parts of the conversation are sent back.
         images: Whether images of tools' results follow in a user message, the only place for them in this API.
-        short_ids: Whether call ids are 9 letters and digits, as Mistral requires.
+        mistral: Whether it is Mistral's API, whose call ids are 9 letters and digits, and which refuses a user's
+            message straight after a tool's ("Unexpected role 'user' after role 'tool'").
     """
-    name: _Id = (lambda given: alphanumeric_id(given, _MISTRAL_ID)) if short_ids else wire_id
+    name: _Id = (lambda given: alphanumeric_id(given, _MISTRAL_ID)) if mistral else wire_id
     out: list[dict[str, Any]] = []
     if request.system:
         out.append({"role": "system", "content": request.system})
@@ -120,8 +120,20 @@ def chat_messages(
                 {"role": "tool", "tool_call_id": name(one.call_id), "content": chat_text(one.result)}
                 for one in message.outcomes
             ]
-            waiting = _images(message) if images else []
-    return [*out, {"role": "user", "content": waiting}] if waiting else out
+            waiting = chat_images((one.name, one.result) for one in message.outcomes) if images else []
+    if waiting:
+        out.append({"role": "user", "content": waiting})
+    return _bridged(out) if mistral else out
+
+
+def _bridged(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages with one of the assistant between a tool's and a user's."""
+    out: list[dict[str, Any]] = []
+    for message in messages:
+        if out and (out[-1]["role"], message["role"]) == ("tool", "user"):
+            out.append({"role": "assistant", "content": "OK"})
+        out.append(message)
+    return out
 
 
 def chat_usage(usage: Any) -> Usage:
@@ -138,15 +150,6 @@ def chat_usage(usage: Any) -> Usage:
         cached_tokens=_count(cached),
         cost=float(cost) if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None,
     )
-
-
-def _images(message: ToolMessage) -> list[dict[str, Any]]:
-    """Return the images of tools' results as parts of a user's message."""
-    parts: list[dict[str, Any]] = []
-    for one in message.outcomes:
-        if images := chat_images(one.result.content):
-            parts += [{"type": "text", "text": f"From the result of tool {one.name!r}:"}, *images]
-    return parts
 
 
 def _content(message: UserMessage, before: Sequence[dict[str, Any]]) -> str | list[dict[str, Any]]:

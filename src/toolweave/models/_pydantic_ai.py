@@ -40,10 +40,12 @@ from toolweave.models._messages import (
 )
 from toolweave.models._prices import Price
 from toolweave.models._provider_errors import MALFORMED, refusal, short, without_secrets
+from toolweave.models._tool_schemas import profile_of_provider
 from toolweave.protocol.content import AudioContent, ContentBlock, EmbeddedResource, ImageContent
 from toolweave.tools._arguments import json_text, read_arguments, wire_id
 from toolweave.tools._media import sniff
 from toolweave.tools._names import NameMap
+from toolweave.tools._spec import ToolSpec
 from toolweave.tools._visible import shown_result
 from toolweave.tools._wire_tools import ToolWriter, WireTool, WireTools
 
@@ -218,9 +220,10 @@ _KINDS = (
 class PydanticAIModel:
     """A model of Pydantic AI: a string such as `"google:gemini-2.5-pro"`, or one of its `Model` objects.
 
-    The provider's keys come from where Pydantic AI looks for them, and its client repeats failed requests. Tools keep
-    the names and schemas that every provider takes; Pydantic AI adapts the schemas further to its provider. A
-    `ProviderTool` of the provider `"pydantic_ai"` is one of its native tools: `{"kind": "web_search"}`.
+    The provider's keys come from where Pydantic AI looks for them, and its client repeats failed requests. Tools have
+    names that every provider takes, and schemas of the provider's profile, which Pydantic AI adapts further; it decides
+    by itself which of them are strict. A `ProviderTool` of the provider `"pydantic_ai"` is one of its native tools:
+    `{"kind": "web_search"}`.
 
     Args:
         model: The model.
@@ -235,13 +238,17 @@ class PydanticAIModel:
             raise ConfigError("PydanticAIModel needs Pydantic AI: install `toolweave[llm]`", field="model")
         self.price = price
         self._model = model
-        self._writer = ToolWriter("openai", _members)
+        self._writer = ToolWriter(profile_of_provider(self.name), _members)
 
     @property
     def name(self) -> str:
         """The string, or provider and model of the object."""
         model = self._model
         return model if isinstance(model, str) else f"{model.system}:{model.model_name}"
+
+    def wire_tools(self, tools: Sequence[ToolSpec]) -> WireTools:
+        """Return these tools as Pydantic AI is given them, with the changed and the omitted parts of their schemas."""
+        return self._writer.of(tools)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the events of one turn; `Finished` comes last. Closing the generator ends the request.

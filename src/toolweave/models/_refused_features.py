@@ -23,6 +23,7 @@ _OUTPUT = re.compile(
     r"|grammar",
     re.IGNORECASE,
 )
+_STRICT = re.compile(r"\bstrict\b|compiled grammar|schema is too complex", re.IGNORECASE)
 _IMAGES = re.compile(
     r"image|vision|multi-?modal|content must be a string|content: Input should be a valid string", re.IGNORECASE
 )
@@ -37,10 +38,13 @@ class RefusedFeatures:
 
     def __init__(self) -> None:
         self.images = True
+        self._strict = True
         self._output: set[bool] = set()
 
     def adapted(self, request: ModelRequest) -> ModelRequest:
         """Return the request without refused features; a refused output schema goes into the system prompt."""
+        if request.settings.strict_tools and not self._strict:
+            request = replace(request, settings=replace(request.settings, strict_tools=False))
         # some servers take a schema, but not with tools
         return prompted(request) if bool(request.tools) in self._output else request
 
@@ -69,6 +73,9 @@ class RefusedFeatures:
         """Record the feature that an error refuses; return whether to retry the request without it."""
         if error.kind != "invalid_request":
             return False
+        if request.settings.strict_tools and request.tools and _STRICT.search(error.message):
+            self._strict = False
+            return True
         if request.output_schema is not None and _OUTPUT.search(error.message):
             self._output.add(bool(request.tools))
             return True
@@ -90,4 +97,4 @@ def prompted(request: ModelRequest) -> ModelRequest:
 
 def _has_images(request: ModelRequest) -> bool:
     outcomes = (one for message in request.messages if isinstance(message, ToolMessage) for one in message.outcomes)
-    return any(isinstance(block, ImageContent) for one in outcomes for block in one.result.content)
+    return any(isinstance(block, ImageContent) for one in outcomes for block in one.result.for_model().content)

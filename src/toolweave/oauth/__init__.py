@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from toolweave.oauth._metadata import resource_of
     from toolweave.oauth._records import ClientRegistration, TokenKey, TokenRecord, TokenStore
     from toolweave.oauth._sign_in import SignedOut, sign_in, sign_out
+    from toolweave.oauth._sign_in_status import SignInStatus
     from toolweave.oauth._stored_sign_in import StoredSignIn
     from toolweave.oauth._stores.default import MachineTokenStore
     from toolweave.oauth._stores.file_store import FileTokenStore
@@ -39,6 +40,7 @@ __all__ = [
     "OAuth",
     "RedirectListener",
     "SharedTokenStore",
+    "SignInStatus",
     "SignedOut",
     "StoredSignIn",
     "TokenKey",
@@ -65,6 +67,7 @@ __getattr__, __dir__ = lazy_exports(
         "_metadata": ("resource_of",),
         "_records": ("ClientRegistration", "TokenKey", "TokenRecord", "TokenStore"),
         "_sign_in": ("SignedOut", "sign_in", "sign_out"),
+        "_sign_in_status": ("SignInStatus",),
         "_stored_sign_in": ("StoredSignIn",),
         "_stores.default": ("MachineTokenStore",),
         "_stores.file_store": ("FileTokenStore",),

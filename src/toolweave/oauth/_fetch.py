@@ -126,16 +126,29 @@ def checked_url(url: str, what: str) -> str:
 class GuardedFetch:
     """Fetches for one MCP server: from public addresses, and from the kinds of address that `trusted` URLs have.
 
-    `trusted` are the URLs that a person has configured: the server's own, and an issuer's.
+    Args:
+        trusted: The URLs that a person has configured: the server's own, and an issuer's.
+        seconds: The time for one fetch, with its redirects and its body.
+        max_bytes: The largest answer that is read.
+        elsewhere: Whether a GET without credentials follows redirects to other origins, whose addresses are judged too.
     """
 
-    def __init__(self, trusted: Iterable[str], *, seconds: float = SECONDS) -> None:
+    def __init__(
+        self,
+        trusted: Iterable[str],
+        *,
+        seconds: float = SECONDS,
+        max_bytes: int = MAX_BYTES,
+        elsewhere: bool = False,
+    ) -> None:
         self._trusted = tuple(dict.fromkeys(url for url in trusted if url))
         self._seconds = seconds
+        self._max_bytes = max_bytes
+        self._elsewhere = elsewhere
         self._kinds: set[AddressKind] | None = None
 
     async def get(self, url: str, what: str, *, headers: Mapping[str, str] | None = None) -> FetchedAnswer:
-        """Get a URL, through redirects within its origin; `what` names it in errors.
+        """Get a URL, through redirects within its origin unless it was said otherwise; `what` names it in errors.
 
         Raises:
             NotFetched: Its address, the way to it or its answer is not accepted, or there is none.
@@ -196,7 +209,7 @@ class GuardedFetch:
                     location = answer.headers.get("location")
                     if not 300 <= answer.status < 400 or location is None:
                         return answer
-                    url = _moved(method, url, location, what)
+                    url = _moved(method, url, location, what, elsewhere=self._elsewhere)
         except TimeoutError:
             raise NotFetched(f"{what} {shown_url(url)} did not come within {self._seconds:g} s", final=False) from None
         raise NotFetched(f"{what} {shown_url(url)} redirects more than {_MAX_REDIRECTS} times", final=True)
@@ -207,7 +220,7 @@ class GuardedFetch:
         try:
             response = await client.send(method, target_of(url), headers, body)
             with response:
-                data = b"" if 300 <= response.status < 400 else await _whole(response, what, url)
+                data = b"" if 300 <= response.status < 400 else await _whole(response, what, url, self._max_bytes)
             return FetchedAnswer(url=url, status=response.status, headers=response.headers, body=data)
         except Unreadable as exc:
             raise NotFetched(f"{what} {shown_url(url)} is not taken: {exc.detail}", final=True) from None
@@ -217,11 +230,11 @@ class GuardedFetch:
             client.close()
 
 
-async def _whole(response: Response, what: str, url: str) -> bytes:
+async def _whole(response: Response, what: str, url: str, max_bytes: int) -> bytes:
     """Return a body that is not compressed: nobody asked for that, and it may be a bomb."""
     if response.encoding:
         raise NotFetched(f"{what} {shown_url(url)} is compressed, which was not asked for", final=True)
-    return await response.read(MAX_BYTES)
+    return await response.read(max_bytes)
 
 
 async def _resolved(host: str, port: int, what: str) -> list[Address]:
@@ -231,11 +244,11 @@ async def _resolved(host: str, port: int, what: str) -> list[Address]:
         raise NotFetched(f"{what}: {host[:200]!r} was not found: {exc}", final=False) from None
 
 
-def _moved(method: str, url: str, location: str, what: str) -> str:
-    """Return where a redirect leads: elsewhere is not gone to, and a POST is not sent again."""
+def _moved(method: str, url: str, location: str, what: str, *, elsewhere: bool) -> str:
+    """Return where a redirect leads: elsewhere is gone to only if asked for, and a POST is not sent again."""
     try:
         moved = urljoin(url, location)
-        stays = method == "GET" and origin_of(moved) == origin_of(url)
+        stays = method == "GET" and (elsewhere or origin_of(moved) == origin_of(url))
     except ValueError:
         stays, moved = False, ""
     if not stays:

@@ -22,6 +22,7 @@ __all__ = ["device_tokens", "machine_tokens"]
 _URN = "urn:ietf:params:oauth"
 _JWT_BEARER = f"{_URN}:grant-type:jwt-bearer"
 _ID_JAG = f"{_URN}:token-type:id-jag"
+_ACCESS_TOKEN = f"{_URN}:token-type:access_token"
 _INTERVAL = 5.0
 _SLOWER = 5.0
 _MOST_SECONDS = 3600.0
@@ -104,6 +105,8 @@ async def machine_tokens(endpoint: TokenEndpoint, found: Discovered, scopes: Seq
     match settings.grant:
         case "client_credentials":
             form = {"grant_type": "client_credentials", "resource": found.resource}
+        case "token_exchange":
+            form = await _exchange(settings, found)
         case "jwt_bearer":
             assertion = await revealed(settings.assertion) or ""
             form = {"grant_type": _JWT_BEARER, "assertion": assertion, "resource": found.resource}
@@ -113,6 +116,21 @@ async def machine_tokens(endpoint: TokenEndpoint, found: Discovered, scopes: Seq
         case _:
             raise ConfigError(f"the grant {settings.grant!r} needs a person", field="oauth.grant")
     return await endpoint.request(_with_scopes(form, scopes))
+
+
+async def _exchange(settings: OAuth, found: Discovered) -> dict[str, str]:
+    """Return the form that gives the token of a caller for one that is for the server (RFC 8693, 2.1)."""
+    token = await revealed(settings.subject_token) or ""
+    if not token:
+        raise NotFetched("there is no token of a caller to be exchanged", final=True)
+    form = {
+        "grant_type": f"{_URN}:grant-type:token-exchange",
+        "subject_token": token,
+        "subject_token_type": _ACCESS_TOKEN,
+        "requested_token_type": _ACCESS_TOKEN,
+        "resource": found.resource,
+    }
+    return {**form, "audience": settings.audience} if settings.audience else form
 
 
 async def _id_jag(fetch: GuardedFetch, settings: OAuth, found: Discovered, scopes: Sequence[str]) -> str:

@@ -7,11 +7,12 @@ every other.
 from __future__ import annotations
 
 import time
+from urllib.parse import urlsplit
 
 import msgspec
 
 from toolweave._value import Value
-from toolweave.config import OAuth
+from toolweave.config import OAuth, is_loopback
 from toolweave.oauth._fetch import GuardedFetch, NotFetched, quoted
 from toolweave.oauth._metadata import AuthorizationServer, first_of
 from toolweave.oauth._records import ClientRegistration
@@ -71,7 +72,7 @@ def usable(registration: ClientRegistration | None, *, now: float | None = None)
 async def register(
     fetch: GuardedFetch, settings: OAuth, server: AuthorizationServer, redirect_uri: str | None
 ) -> ClientRegistration:
-    """Register a client (RFC 7591) as a native application.
+    """Register a client (RFC 7591): a native application, or a web application where people come back to a host.
 
     Raises:
         TokenRefused: It is refused.
@@ -81,9 +82,10 @@ async def register(
         text = f"its authorization server {server.issuer!r} registers no clients by itself"
         raise NotFetched(f"{text}: register one there, and set 'oauth.client_id'", final=True)
     method = first_of(_METHODS, server.token_endpoint_auth_methods_supported, _BASIC)
+    remote = redirect_uri is not None and not is_loopback(urlsplit(redirect_uri).hostname)
     wanted: dict[str, object] = {
         "client_name": settings.client_name,
-        "application_type": "native",
+        "application_type": "web" if remote else "native",
         "grant_types": [_GRANT_TYPES[settings.grant], _REFRESH],
         "token_endpoint_auth_method": method,
     }

@@ -243,7 +243,9 @@ class TokenSource:
         if not more or await self._found_elsewhere(sent):
             return bool(more)
         if not self._way.can_ask:
-            raise self._way.missing_person(more, status=403)
+            missing = self._way.missing_person(more, status=403)
+            missing.scopes = union
+            raise missing
         if not self._may_step(refused.operation, frozenset(union)):
             return False
 

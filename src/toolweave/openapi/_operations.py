@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any
 
 from toolweave._value import Value
@@ -22,6 +21,7 @@ from toolweave.protocol.json_types import as_array, as_object, as_text
 from toolweave.schema import Validator
 from toolweave.tools import NameMap, ToolName, ToolSpec
 from toolweave.tools._arguments import encode
+from toolweave.tools._selection import fits
 
 __all__ = ["OPERATION_META", "ApiParameter", "Operation", "OperationProblem", "OperationReader"]
 
@@ -195,7 +195,7 @@ class OperationReader:
         words = [name, f"{method} {path}", _text(operation, "operationId"), *(f"tag:{tag}" for tag in tags)]
 
         def matches(patterns: Sequence[str]) -> bool:
-            return any(fnmatchcase(word, pattern) for pattern in patterns for word in words)
+            return any(fits(patterns, word) for word in words)
 
         return (not self.include or matches(self.include)) and not matches(self.exclude)
 

@@ -26,6 +26,9 @@ __all__ = [
     "CAPABILITY_OF",
     "REJECTED",
     "REQUESTED_SCHEMA",
+    "STOPPED_AT_END",
+    "STOPPED_AT_TOKENS",
+    "STOPPED_FOR_TOOLS",
     "Askable",
     "ElicitationRequest",
     "ElicitationResult",
@@ -42,6 +45,7 @@ __all__ = [
     "form_params",
     "message_content_json",
     "page_params",
+    "pages_data",
     "read_elicitation_result",
     "read_roots",
     "read_sampling_result",
@@ -52,6 +56,8 @@ __all__ = [
     "sampling_message_json",
     "sampling_params",
     "sampling_result_json",
+    "sampling_stops",
+    "visited_params",
     "wants_tools",
 ]
 
@@ -171,10 +177,20 @@ def form_params(message: str, schema: Mapping[str, Any]) -> _Json:
     return {"message": message, REQUESTED_SCHEMA: schema}
 
 
-def page_params(message: str, url: str, *, modern: bool) -> _Json:
+def page_params(message: str, url: str, *, modern: bool, visit: str | None = None) -> _Json:
     """Return the parameters of a request to visit a page; only 2025-11-25 has an id of the visit."""
     page: _Json = {"mode": "url", "message": message, "url": url}
-    return page if modern else page | {"elicitationId": uuid.uuid4().hex}
+    return page if modern else page | visited_params(visit or uuid.uuid4().hex)
+
+
+def visited_params(visit: str) -> _Json:
+    """Return the parameters of the notification of 2025-11-25 that a page was visited to its end."""
+    return {"elicitationId": visit}
+
+
+def pages_data(*pages: Mapping[str, Any]) -> _Json:
+    """Return the data of the error of 2025-11-25 by which pages have to be visited before a request is made anew."""
+    return {"elicitations": list(pages)}
 
 
 def elicitation_request(params: Mapping[str, Any], *, server: str) -> ElicitationRequest:
@@ -285,6 +301,10 @@ class SamplingMessage(Value, frozen=True, kw_only=True):
         return "\n".join(block.render() for block in self.content)
 
 
+STOPPED_AT_END, STOPPED_AT_TOKENS, STOPPED_FOR_TOOLS = "endTurn", "maxTokens", "toolUse"
+"""The stop reasons of the specification that a model has for itself."""
+
+
 class SamplingResult(Value, frozen=True, kw_only=True):
     """An answer of the language model.
 
@@ -384,6 +404,12 @@ def sampling_fields(params: Mapping[str, Any]) -> _Json:
         "tool_choice": as_text((as_object(params.get("toolChoice")) or {}).get("mode")) or "auto",
         "raw": params,
     }
+
+
+def sampling_stops(params: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the texts at which a request wants the answer to stop."""
+    texts = (as_text(one) for one in as_array(params.get("stopSequences")) or ())
+    return tuple(one for one in texts if one)
 
 
 def wants_tools(params: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 import msgspec
 
 from toolweave._value import Value
-from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.json_types import as_array, as_object, as_text
 
 __all__ = [
     "AudioContent",
@@ -27,6 +27,8 @@ __all__ = [
     "content_block",
     "resource_json",
 ]
+
+_ROLES = frozenset({"user", "assistant"})
 
 
 class Block(Value, frozen=True, kw_only=True):
@@ -49,6 +51,13 @@ class Block(Value, frozen=True, kw_only=True):
         return all(getattr(self, name) == getattr(other, name) for name in self.__struct_fields__ if name != "raw")
 
     __hash__ = None  # type: ignore[assignment]  # its members may be dicts
+
+    @property
+    def audience(self) -> frozenset[str]:
+        """The roles that the block is for, `"user"` and `"assistant"`; both where it names neither of them."""
+        told: Any = self.annotations if self.annotations is not None else as_object(self.raw.get("annotations"))
+        named = as_array(told.get("audience")) if told else None
+        return (_ROLES & {one for one in named if isinstance(one, str)}) or _ROLES if named else _ROLES
 
 
 class TextContent(Block, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ from toolweave.protocol.meta import RELATED_TASK, SERVER_INFO, SUBSCRIPTION_ID, 
 from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION, MODERN_VERSION
 
 __all__ = [
+    "ALL_BLOCKS_SINCE",
     "abilities",
     "error_for",
     "legacy_result",
@@ -42,6 +43,8 @@ _FORMS_SINCE = "2025-06-18"
 """The first revision with elicitation: forms."""
 _BLOCKS_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 """The revisions that brought kinds of content blocks."""
+ALL_BLOCKS_SINCE = max(_BLOCKS_SINCE.values())
+"""The revision since which no content block has to be changed."""
 _HOPS = frozenset({SERVER_INFO, SUBSCRIPTION_ID, RELATED_TASK, "progressToken"})
 """Members of `_meta` that are of one hop: they say nothing to the next one."""
 _OF_MODERN_RESULTS = frozenset({"resultType", "ttlMs", "cacheScope"})

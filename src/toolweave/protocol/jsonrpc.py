@@ -27,12 +27,14 @@ __all__ = [
     "ForeignId",
     "LenientMessage",
     "MalformedMessage",
+    "RawResult",
     "RequestId",
     "StrictMessage",
     "answer_behind",
     "answer_id",
     "decode_lenient",
     "decode_plain",
+    "decode_raw_result",
     "decode_strict",
     "decoded",
     "depth_change",
@@ -71,6 +73,8 @@ _ENTRY_DEPTH = 4  # of `{"result": {"tools": [{`
 _LARGE = 2 * MAX_CONTAINERS  # bytes; an array or an object has two brackets, so a smaller message holds fewer of them
 _SPARSE = 10_000  # brackets of one kind that are looked for one by one, which is quick where there are few
 _MOST_TOKENS = 1_000_000  # brackets and quotes of a list that is searched for deep entries; about half a second
+_HIDING = (b"\\u", b"\\b", b"\\f")
+"""Escapes behind which there may be a hidden character."""
 _NO_JSON = "Parse error: it is not JSON, a number is out of range, or it is nested too deeply"
 
 
@@ -96,6 +100,15 @@ class _Envelope(msgspec.Struct, gc=False):
     params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class RawResult(msgspec.Struct, gc=False):
+    """An answer with a result whose members are left as the JSON texts that came."""
+
+    id: int
+    result: dict[str, msgspec.Raw]
+    method: msgspec.UnsetType | None = msgspec.UNSET
+    error: msgspec.UnsetType | None = msgspec.UNSET
 
 
 class StrictMessage(msgspec.Struct, gc=False):
@@ -134,6 +147,7 @@ class MalformedMessage(ValueError):
 
 _encode = msgspec.json.Encoder().encode
 _decode_lenient = msgspec.json.Decoder(LenientMessage).decode
+_decode_raw_result = msgspec.json.Decoder(RawResult).decode
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_strict = msgspec.json.Decoder(StrictMessage).decode
 _decode_members = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -152,6 +166,23 @@ def decode_plain(text: bytes) -> LenientMessage | None:
         return _decode_lenient(text)
     except (ValueError, RecursionError):  # text that is no UTF-8 is no `DecodeError`
         return None
+
+
+def decode_raw_result(text: bytes) -> RawResult | None:
+    """Return the answer in a text without reading its result, where that says what it is; None for any other text.
+
+    The text is ASCII without escapes but those of quotes, slashes and white space, so that nothing is hidden in it, and
+    one message.
+    """
+    if len(text) > _LARGE or not text.isascii() or text.find(b"\x7f") >= 0:
+        return None
+    if text.find(b"\\") >= 0 and any(text.find(escape) >= 0 for escape in _HIDING):
+        return None
+    try:
+        answer = _decode_raw_result(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return answer if answer.method is msgspec.UNSET and answer.error is msgspec.UNSET else None
 
 
 def decode_lenient(text: bytes) -> list[LenientMessage]:

@@ -25,6 +25,7 @@ __all__ = [
     "PING",
     "PROMPTS_GET",
     "PROMPTS_LIST",
+    "RESOURCES_DIRECTORY_READ",
     "RESOURCES_LIST",
     "RESOURCES_READ",
     "RESOURCES_SUBSCRIBE",
@@ -33,6 +34,8 @@ __all__ = [
     "ROOTS_LIST",
     "SAMPLING_CREATE_MESSAGE",
     "SERVER_DISCOVER",
+    "SKILLS_GET",
+    "SKILLS_LIST",
     "SUBSCRIPTIONS_LISTEN",
     "TASKS_CANCEL",
     "TASKS_GET",
@@ -51,11 +54,14 @@ TOOLS_CALL = "tools/call"
 RESOURCES_LIST = "resources/list"
 RESOURCES_TEMPLATES_LIST = "resources/templates/list"
 RESOURCES_READ = "resources/read"
+RESOURCES_DIRECTORY_READ = "resources/directory/read"
 RESOURCES_SUBSCRIBE = "resources/subscribe"
 RESOURCES_UNSUBSCRIBE = "resources/unsubscribe"
 SUBSCRIPTIONS_LISTEN = "subscriptions/listen"
 PROMPTS_LIST = "prompts/list"
 PROMPTS_GET = "prompts/get"
+SKILLS_LIST = "skills/list"
+SKILLS_GET = "skills/get"
 COMPLETION_COMPLETE = "completion/complete"
 LOGGING_SET_LEVEL = "logging/setLevel"
 SAMPLING_CREATE_MESSAGE = "sampling/createMessage"
@@ -83,6 +89,15 @@ NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED = "notifications/subscriptions/acknowle
 INPUT_REQUIRED = frozenset({TOOLS_CALL, PROMPTS_GET, RESOURCES_READ})
 """Requests of modern revisions that may be answered with `input_required` (SEP-2322)."""
 CACHEABLE = frozenset(
-    {SERVER_DISCOVER, TOOLS_LIST, PROMPTS_LIST, RESOURCES_LIST, RESOURCES_TEMPLATES_LIST, RESOURCES_READ}
+    {
+        SERVER_DISCOVER,
+        TOOLS_LIST,
+        PROMPTS_LIST,
+        RESOURCES_LIST,
+        RESOURCES_TEMPLATES_LIST,
+        RESOURCES_READ,
+        SKILLS_LIST,
+        SKILLS_GET,
+    }
 )
 """Requests of modern revisions whose complete results have a lifetime: `ttlMs` and `cacheScope`."""

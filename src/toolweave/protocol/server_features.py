@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from toolweave._value import Value
+from toolweave.protocol.component_meta import tags_in, version_in
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, content_block
 from toolweave.protocol.json_types import as_array, as_object, as_text
 
@@ -42,17 +43,38 @@ _Json = dict[str, Any]
 # Definitions
 
 
-class Resource(Value, frozen=True, kw_only=True):
-    """A resource that can be read; `size` in bytes, when the server says.
+class _ListedOffer(Value, frozen=True, kw_only=True):
+    """The members that all definitions have.
 
     Attributes:
-        annotations: Hints of the specification, such as `audience` and `priority`.
         icons: Icons as the specification has them.
         meta: The definition's `_meta`.
         raw: The definition as it came; empty for one that was made here.
     """
 
     quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
+    icons: tuple[Mapping[str, Any], ...] = ()
+    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """The tags that its `_meta` names; as untrusted as all that a server says."""
+        return tags_in(self.meta)
+
+    @property
+    def version(self) -> str | None:
+        """The version that its `_meta` names, or None."""
+        return version_in(self.meta)
+
+
+class Resource(_ListedOffer, frozen=True, kw_only=True):
+    """A resource that can be read; `size` in bytes, when the server says.
+
+    Attributes:
+        annotations: Hints of the specification, such as `audience` and `priority`.
+    """
+
     uri: str
     name: str = ""
     title: str | None = None
@@ -60,24 +82,17 @@ class Resource(Value, frozen=True, kw_only=True):
     mime_type: str | None = None
     size: int | None = None
     annotations: Mapping[str, Any] | None = None
-    icons: tuple[Mapping[str, Any], ...] = ()
-    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
-class ResourceTemplate(Value, frozen=True, kw_only=True):
+class ResourceTemplate(_ListedOffer, frozen=True, kw_only=True):
     """A family of resources; `uri_template` is an RFC 6570 URI template, the other fields are those of `Resource`."""
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
     uri_template: str
     name: str = ""
     title: str | None = None
     description: str = ""
     mime_type: str | None = None
     annotations: Mapping[str, Any] | None = None
-    icons: tuple[Mapping[str, Any], ...] = ()
-    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
 class PromptArgument(Value, frozen=True, kw_only=True):
@@ -88,17 +103,13 @@ class PromptArgument(Value, frozen=True, kw_only=True):
     required: bool = False
 
 
-class Prompt(Value, frozen=True, kw_only=True):
+class Prompt(_ListedOffer, frozen=True, kw_only=True):
     """A prompt template of the server; `icons`, `meta` and `raw` are as those of `Resource`."""
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
     name: str
     title: str | None = None
     description: str = ""
     arguments: tuple[PromptArgument, ...] = ()
-    icons: tuple[Mapping[str, Any], ...] = ()
-    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
 def definition(item: Resource | ResourceTemplate | Prompt) -> _Json:
@@ -181,8 +192,13 @@ def read_resource_contents(result: Mapping[str, Any]) -> tuple[EmbeddedResource,
     contents = as_array(result.get("contents"))
     if contents is None:
         raise ValueError("has no list 'contents'")
-    blocks = [content_block({"type": "resource", "resource": item}) for item in contents]
-    return tuple(block for block in blocks if isinstance(block, EmbeddedResource))
+    read: list[EmbeddedResource] = []
+    for item in contents:
+        block = content_block({"type": "resource", "resource": item})
+        if isinstance(block, EmbeddedResource):
+            meta = as_object(item.get("_meta"))  # of the content: there is no block around it
+            read.append(block if meta is None else block.replace(meta=meta))
+    return tuple(read)
 
 
 class PromptMessage(Value, frozen=True, kw_only=True):

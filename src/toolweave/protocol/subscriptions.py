@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from toolweave.protocol import methods
 
-__all__ = ["FILTERS", "LIST_CHANGED", "LIST_FILTERS", "RESOURCE_SUBSCRIPTIONS"]
+__all__ = ["FILTERS", "LIST_CHANGED", "LIST_FILTERS", "RESOURCE_SUBSCRIPTIONS", "TASK_IDS"]
 
 LIST_FILTERS: Mapping[str, str] = {
     "tools": "toolsListChanged",
@@ -16,6 +16,8 @@ LIST_FILTERS: Mapping[str, str] = {
 """The filter for changes of a list, by the server capability that declares them with `listChanged`."""
 RESOURCE_SUBSCRIPTIONS = "resourceSubscriptions"
 """The filter for updates of resources: their URIs."""
+TASK_IDS = "taskIds"
+"""The filter for changes of tasks, which the extension of tasks adds: their ids."""
 LIST_CHANGED: Mapping[str, str] = {
     "tools": methods.NOTIFICATIONS_TOOLS_LIST_CHANGED,
     "prompts": methods.NOTIFICATIONS_PROMPTS_LIST_CHANGED,

@@ -5,10 +5,12 @@ from __future__ import annotations
 __all__ = [
     "BATCHING_VERSION",
     "FIRST_AUTHORIZATION_VERSION",
+    "FORMS_VERSION",
     "HANDSHAKE_VERSIONS",
     "LATEST_HANDSHAKE_VERSION",
     "MODERN_VERSION",
     "MODERN_VERSIONS",
+    "PAGES_VERSION",
     "POLLING_VERSION",
     "TASKS_VERSION",
     "versions_of",
@@ -26,6 +28,10 @@ POLLING_VERSION = "2025-11-25"
 """The first revision whose clients come back for a stream that the server has closed (SEP-1699)."""
 FIRST_AUTHORIZATION_VERSION = "2025-03-26"
 """The revision that brought authorization: its servers need publish no metadata, and are their own issuers."""
+FORMS_VERSION = "2025-06-18"
+"""The first revision in which a server may ask the user by a form."""
+PAGES_VERSION = "2025-11-25"
+"""The first revision in which a server may ask the user to visit a page."""
 TASKS_VERSION = "2025-11-25"
 """The one revision whose core has tasks; later ones have them as an extension."""
 

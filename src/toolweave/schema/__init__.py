@@ -1,6 +1,6 @@
-"""JSON Schema as values: derive one from a signature, validate with one, build a model from one.
+"""JSON Schema as values: derive one from a signature, validate with one, build a model from one, lower one for an LLM.
 
-No I/O; knows nothing of tools, servers or language models.
+No I/O; knows nothing of tools, servers or language models but their APIs' rules for schemas.
 """
 
 from __future__ import annotations
@@ -10,26 +10,48 @@ from typing import TYPE_CHECKING
 from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from toolweave.schema._lowering import LoweredSchema, lower
     from toolweave.schema._problems import Problem, describe
+    from toolweave.schema._profiles import SchemaProfile
     from toolweave.schema._pydantic_models import schema_to_model
     from toolweave.schema._signature import Signature, derive, schema_of
-    from toolweave.schema._validate import Validator
+    from toolweave.schema._validate import Validator, load_validator
 
-__all__ = ["Problem", "Signature", "Validator", "derive", "describe", "schema_of", "schema_to_model"]
+__all__ = [
+    "LoweredSchema",
+    "Problem",
+    "SchemaProfile",
+    "Signature",
+    "Validator",
+    "derive",
+    "describe",
+    "load_validator",
+    "lower",
+    "schema_of",
+    "schema_to_model",
+]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        "_lowering": (
+            "LoweredSchema",
+            "lower",
+        ),
         "_problems": (
             "Problem",
             "describe",
         ),
+        "_profiles": ("SchemaProfile",),
         "_pydantic_models": ("schema_to_model",),
         "_signature": (
             "Signature",
             "derive",
             "schema_of",
         ),
-        "_validate": ("Validator",),
+        "_validate": (
+            "Validator",
+            "load_validator",
+        ),
     },
 )

@@ -1,4 +1,4 @@
-"""JSON Schemas lowered to the subset that each LLM API accepts: on a copy, with every loss reported.
+"""JSON Schemas lowered to the part that each LLM API accepts: on a copy, with every loss reported.
 
 Pure: no I/O, no network `$ref` is fetched. A constraint that an API has no keyword for moves into the description,
 so that the model still reads it; a schema that cannot be expressed at all is refused with the reason.
@@ -6,109 +6,40 @@ so that the model still reads it; a schema that cannot be expressed at all is re
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, cast
 
 from toolweave.errors import SchemaError
+from toolweave.schema._combining import as_text, either, joined
 from toolweave.schema._limits import check_schema, local_target
-from toolweave.schema._normalize import DEFINITIONS, MANY_SCHEMAS, NAMED_SCHEMAS, ONE_SCHEMA, modern, types_of
-from toolweave.schema._strict import check_not_recursive, check_strict, close, shut
+from toolweave.schema._normalize import (
+    DEFINITIONS,
+    KEYWORDS,
+    MALFORMED,
+    MANY_SCHEMAS,
+    NAMED_SCHEMAS,
+    ONE_SCHEMA,
+    modern,
+    types_of,
+)
+from toolweave.schema._profiles import PROFILES, SchemaProfile, SchemaRules
+from toolweave.schema._strict import check_not_recursive, check_strict, close, shut, types_of_values
 
-__all__ = ["Dialect", "LoweredSchema", "lower"]
-
-_LONGEST = 300
-_SPOKEN = frozenset(("description", "title", "default", "examples"))
-
-
-def joined(base: Mapping[str, Any], branches: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
-    """Merge `allOf` branches into one schema; also return the constraints it cannot express."""
-    node, lost = dict(base), list[str]()
-    for branch in branches:
-        for key, value in branch.items():
-            if key == "properties":
-                node[key] = _properties(node.get(key, {}), value, "allOf")
-            elif key == "required":
-                node[key] = list(dict.fromkeys([*node.get(key, ()), *value]))
-            elif key not in node:
-                node[key] = value
-            elif node[key] != value and key not in _SPOKEN:
-                if key == "type" and (kinds := _common(node[key], value)):
-                    node[key] = kinds[0] if len(kinds) == 1 else kinds
-                else:
-                    lost.append(f"{key}: {as_text(value)}")
-    return node, lost
-
-
-def either(base: Mapping[str, Any], branches: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
-    """Return an object schema that accepts each of the alternatives, and the constraints it cannot express."""
-    node = dict(base)
-    always = set[str](node.get("required", ()))
-    properties: Any = node.get("properties", {})
-    forms: list[str] = []
-    for branch in branches:
-        properties = _properties(properties, branch.get("properties", {}), "anyOf")
-        wanted = [name for name in cast("list[str]", branch.get("required", [])) if name not in always]
-        fixed = [f"{name} = {as_text(part['const'])}" for name, part in _constants(branch)]
-        forms.append(" and ".join(dict.fromkeys([*fixed, *wanted])))
-    shared = set[str](branches[0].get("required", ())).intersection(*(one.get("required", ()) for one in branches[1:]))
-    node["properties"] = properties
-    kinds = [types_of(branch) for branch in branches]
-    if all(kinds):
-        node.setdefault("type", list(dict.fromkeys(name for names in kinds for name in names)))
-    required = list(dict.fromkeys([*node.get("required", ()), *sorted(shared)]))
-    if required:
-        node["required"] = required
-    # an object closed to other members was so in its own alternative only
-    node.pop("additionalProperties", None)
-    spoken = list(dict.fromkeys(form for form in forms if form))
-    return node, [f"one of these forms: {'; or '.join(spoken)}"[:_LONGEST]] if len(spoken) > 1 else []
-
-
-def as_text(value: Any) -> str:
-    """Return a JSON value as short text."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-
-def _constants(branch: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    properties = cast("Mapping[str, Any]", branch.get("properties", {}))
-    return [(name, part) for name, part in properties.items() if isinstance(part, Mapping) and "const" in part]
-
-
-def _properties(known: Mapping[str, Any], more: Mapping[str, Any], keyword: str) -> dict[str, Any]:
-    out = dict(known)
-    for name, part in more.items():
-        if name not in out or out[name] is True:
-            out[name] = part
-        elif out[name] != part and part is not True:
-            out[name] = _with_branch(out[name], part, keyword)
-    return out
-
-
-def _with_branch(known: Any, part: Any, keyword: str) -> dict[str, Any]:
-    """Combine `known` and `part` under `keyword`; a list of branches from an earlier call is extended."""
-    single = cast("dict[str, Any]", known) if isinstance(known, dict) and len(cast("Any", known)) == 1 else {}
-    branches = single.get(keyword, [known])
-    return {keyword: branches if part in branches else [*branches, part]}
-
-
-def _common(one: Any, other: Any) -> list[str]:
-    kinds = [one] if isinstance(one, str) else list(one)
-    others = {other} if isinstance(other, str) else set(other)
-    if "number" in others:
-        others.add("integer")
-    return [kind for kind in kinds if kind in others]
-
-
-Dialect: TypeAlias = Literal["openai", "openai-strict", "anthropic", "anthropic-strict", "gemini"]
-"""The LLM API, and its rules: those of function calling, or the strict ones of structured outputs."""
+__all__ = ["LoweredSchema", "lower"]
 
 _MAX_HOPS = 32
+_MAX_LEVELS = 100
+"""Levels of subschemas once references are in their places; the recursion must end before the stack does."""
+_MAX_SUBSCHEMAS = 10_000
+"""Subschemas that are lowered, those counted again that stand in several places."""
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]")
+_HINTS = frozenset(("contentEncoding", "contentMediaType", "contentSchema", "default", "format"))
+"""Keywords that the model may read, and that no validator of ours enforces."""
+_LENGTHS = frozenset(("maxLength", "minLength"))
+_NUMBERS = frozenset(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,75 +49,45 @@ class LoweredSchema:
     Attributes:
         schema: The copy, plain dicts and lists.
         changes: Each keyword rewritten, moved into a description or left out, as one sentence with its location.
+        losses: Those of the changes after which the API accepts arguments that the original schema does not.
+        description: Text for the description of the tool, where the API takes none in the schema itself.
         fillers: True when null stands for an omitted optional member; `drop_fillers` removes such nulls.
     """
 
     schema: dict[str, Any]
     changes: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
+    description: str = ""
     fillers: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ApiRules:
-    keeps: frozenset[str] | None = None
-    formats: frozenset[str] | None = None
-    plain_unions: bool = False  # no allOf and no oneOf, and nothing beside a $ref
-    closed: bool = False
-    shut: bool = False  # every object takes its own members alone, required or not, and refers to itself nowhere
-    names: re.Pattern[str] | None = None
-
-
-_COMMON = frozenset({"$ref", "anyOf", "description", "enum", "items", "properties", "required", "type"})
-_LIMITS = frozenset({"maximum", "minimum", "maxItems", "minItems"})
-_RULES: Mapping[str, _ApiRules] = {
-    "openai": _ApiRules(),
-    "anthropic": _ApiRules(names=re.compile(r"[a-zA-Z0-9_.-]{1,64}")),
-    "anthropic-strict": _ApiRules(
-        keeps=_COMMON | {"additionalProperties", "const", "default", "format", "minItems"},
-        formats=frozenset(
-            {"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"},
-        ),
-        plain_unions=True,
-        shut=True,
-        names=re.compile(r"[a-zA-Z0-9_.-]{1,64}"),
-    ),
-    "gemini": _ApiRules(
-        keeps=_COMMON | _LIMITS | {"additionalProperties", "format", "prefixItems"},
-        formats=frozenset({"date", "date-time", "double", "enum", "float", "int32", "int64", "time"}),
-        plain_unions=True,
-    ),
-    "openai-strict": _ApiRules(
-        keeps=_COMMON
-        | _LIMITS
-        | {"additionalProperties", "const", "exclusiveMaximum", "exclusiveMinimum", "format", "multipleOf", "pattern"},
-        formats=frozenset({"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"}),
-        plain_unions=True,
-        closed=True,
-    ),
-}
-_QUIET = frozenset({"title", "examples", "discriminator", "deprecated", "readOnly", "writeOnly"})
-"""Keywords that are dropped without a note in the description."""
-
-
-def lower(schema: Mapping[str, Any], dialect: Dialect) -> LoweredSchema:
+def lower(schema: Mapping[str, Any], profile: SchemaProfile) -> LoweredSchema:
     """Lower the schema of a tool's arguments for an LLM API; the original is not changed.
 
     Raises:
-        SchemaError: The API cannot express it, or it passes a bound of `toolweave.schema._limits`.
+        SchemaError: The API cannot express it, or it passes a bound: of depth, of size, of what is combined.
     """
     check_schema(schema)
-    return _Lowering(dict(schema), _RULES[dialect]).run()
+    return _Lowering(dict(schema), PROFILES[profile]).run()
 
 
 class _Lowering:
-    def __init__(self, root: dict[str, Any], rules: _ApiRules) -> None:
+    def __init__(self, root: dict[str, Any], rules: SchemaRules) -> None:
         self._root = root
         self._rules = rules
-        self._changes: list[str] = []
+        self._changes: dict[str, bool] = {}
+        """Each change, and whether it is a loss."""
         self._names: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
         self._waiting: list[tuple[str, Any]] = []
         self._fillers = False
         self._anchors: dict[str, Any] | None = None
+        self._path = [id(root)]
+        """Targets of the references in whose place the present schema stands."""
+        self._entered_at = 1
+        """Length of the path at the present schema: what follows was put into that schema itself."""
+        self._level = 0
+        self._lowered = 0
 
     def run(self) -> LoweredSchema:
         root, lost = self._object(self._root, 0)
@@ -201,10 +102,29 @@ class _Lowering:
         self._check_names(root["properties"])
         if (self._rules.closed or self._rules.shut) and not root["properties"]:
             root.setdefault("additionalProperties", False)  # a tool without parameters
+        if self._rules.root is not None:
+            for keyword in [key for key in root if key in KEYWORDS and key not in self._rules.root]:
+                self._leave(keyword, root.pop(keyword), "", lost)
         out = self._schema(root, "", lost)
+        description = ""
+        if self._rules.root is not None:
+            description = str(out.get("description", ""))
+            out = {key: value for key, value in out.items() if key in self._rules.root}
+        self._define(out)
+        return LoweredSchema(
+            schema=out,
+            changes=tuple(self._changes),
+            losses=tuple(change for change, is_loss in self._changes.items() if is_loss),
+            description=description,
+            fillers=self._fillers,
+        )
+
+    def _define(self, out: dict[str, Any]) -> None:
+        """Lower the definitions that were referred to, and check the whole."""
         definitions: dict[str, Any] = {}
         while self._waiting:  # each target once, however often it is referred to, itself included
             name, target = self._waiting.pop()
+            self._path = [id(target)]
             definitions[name] = self._schema(target, f"/$defs/{name}")
         if definitions:
             out["$defs"] = dict(sorted(definitions.items()))
@@ -212,7 +132,6 @@ class _Lowering:
             check_strict(out)
         if self._rules.shut:
             check_not_recursive(definitions)
-        return LoweredSchema(schema=out, changes=tuple(dict.fromkeys(self._changes)), fillers=self._fillers)
 
     def _check_names(self, properties: Mapping[str, Any]) -> None:
         legal = self._rules.names
@@ -222,6 +141,7 @@ class _Lowering:
 
     def _object(self, node: Mapping[str, Any], depth: int) -> tuple[dict[str, Any], list[str]]:
         """Flatten references and combinations at the top of the root or of a branch; also return the losses."""
+        self._count()
         if depth > _MAX_HOPS:
             raise SchemaError("the schema combines itself with itself")
         flat = modern(node, partial(self._note, ""))
@@ -236,7 +156,7 @@ class _Lowering:
                 continue
             branches = [self._object(_members(one), depth + 1) for one in flat.pop(keyword)]
             if branches:
-                self._note("", f"{keyword} of the arguments is put into one object")
+                self._note("", f"{keyword} of the arguments is put into one object", is_loss=combine is either)
                 flat, more = combine(flat, [branch for branch, _ in branches])
                 lost += [*more, *(text for _, texts in branches for text in texts)]
         return flat, lost
@@ -245,50 +165,74 @@ class _Lowering:
         """Lower one schema and its subschemas; `lost` are phrases for its description."""
         if not isinstance(node, Mapping):
             return self._anything(node, where)
-        node = modern(cast("Mapping[str, Any]", node), partial(self._note, where))
+        self._count()
+        if self._level >= _MAX_LEVELS:
+            raise SchemaError(f"the schema has more than {_MAX_LEVELS} levels once its references are in their places")
         lost = [] if lost is None else lost
-        if self._rules.plain_unions:
-            node = self._plain(node, lost)
+        entered = self._entered_at = len(self._path)
+        self._level += 1
+        node = self._expressed(modern(cast("Mapping[str, Any]", node), partial(self._note, where)), where, lost)
         out: dict[str, Any] = {}
         for key, value in node.items():
             if key in DEFINITIONS:
                 continue
-            if self._keeps(key, value):
+            if self._keeps(key, value, node):
                 self._keep(out, key, value, where)
-            elif key not in _QUIET:
-                lost.append(f"{key}: {as_text(value)}")
             else:
-                self._note(where, f"{key} is left out")
-        if "array" in types_of(out) and "items" not in out:
-            out["items"] = {}
-        self._close(out, where, cast("dict[str, Any]", node))
+                self._leave(key, value, where, lost)
+        self._complete(out, where, node)
         for phrase in lost:
-            self._note(where, f"{phrase.partition(':')[0]} is said in the description")
+            keyword = phrase.partition(":")[0]
+            if keyword in KEYWORDS or keyword == "$ref":  # what else is said was noted where it was lost
+                self._note(where, f"{keyword} is said in the description", is_loss=keyword not in _HINTS)
+        del self._path[entered:]
+        self._level -= 1
         return _described(out, lost, beside_ref=not self._rules.plain_unions)
 
-    def _close(self, out: dict[str, Any], where: str, original: Mapping[str, Any]) -> None:
+    def _count(self) -> None:
+        self._lowered += 1
+        if self._lowered > _MAX_SUBSCHEMAS:
+            raise SchemaError(
+                f"the schema has more than {_MAX_SUBSCHEMAS:,} subschemas once its references are in their places"
+            )
+
+    def _complete(self, out: dict[str, Any], where: str, node: dict[str, Any]) -> None:
+        if "array" in types_of(out) and "items" not in out:
+            out["items"] = {}
+        if "enum" in node and "enum" not in out and "type" not in out:
+            kinds = types_of_values(node["enum"])
+            out["type"] = kinds[0] if len(kinds) == 1 else list(kinds)
         if self._rules.closed:
-            self._fillers |= close(out, where, original)
+            self._fillers |= close(out, where, node)
         elif self._rules.shut:
-            shut(out, where, original)
+            shut(out, where, node)
 
     def _anything(self, schema: Any, where: str) -> dict[str, Any]:
         """Return the lowered form of `true`, of `false` and of a value that is no schema."""
-        if self._rules.closed:
+        if self._rules.closed or self._rules.shut:
             raise SchemaError("strict mode needs a type, and this takes any value", pointer=where)
+        if schema is False and self._rules.keeps is not None:
+            self._note(where, "false, which takes no value, is read as any value", is_loss=True)
         return {"not": {}} if schema is False and self._rules.keeps is None else {}
 
-    def _keeps(self, key: str, value: Any) -> bool:
+    def _keeps(self, key: str, value: Any, node: Mapping[str, Any]) -> bool:
         rules = self._rules
-        if key == "format" and rules.formats is not None:
-            return value in rules.formats
-        if key == "minItems" and rules.shut:
-            return value in (0, 1)
-        if (
-            key == "enum" and rules.keeps is not None and not (rules.closed or rules.shut)
-        ):  # Gemini: strings and numbers
-            return all(isinstance(one, (str, int, float)) and not isinstance(one, bool) for one in value)
-        return rules.keeps is None or key in rules.keeps
+        if key in rules.leaves or (rules.keeps is not None and key not in rules.keeps):
+            return False
+        match key:
+            case "format":
+                return rules.formats is None or value in rules.formats
+            case "pattern":
+                return rules.pattern is None or rules.pattern.fullmatch(value) is not None
+            case "minItems":
+                return not rules.single_items or value in (0, 1)
+            case "enum":
+                return not rules.plain_enums or all(map(_is_plain_value, value))
+            case _ if key in _LENGTHS and rules.lone_lengths:
+                beside = [one for one in ("format", "pattern") if one in node]
+                return not any(self._keeps(one, node[one], node) for one in beside)
+            case _:
+                return key not in _NUMBERS or not rules.integer_bounds or types_of(node) == ("integer",)
 
     def _keep(self, out: dict[str, Any], key: str, value: Any, where: str) -> None:
         if key == "$ref":
@@ -305,28 +249,97 @@ class _Lowering:
         else:
             out[key] = _copy(value)
 
-    def _plain(self, node: dict[str, Any], lost: list[str]) -> dict[str, Any]:
-        """Return a schema without `allOf`, `oneOf` and, for Gemini, `const`."""
-        if "allOf" in node:
-            branches = [self._resolved(_members(one)) for one in node.pop("allOf")]
-            node, more = joined(node, branches)
-            lost += more
-            if "allOf" in node:  # of a branch: deeper than one level is for a reader
-                lost.append(f"allOf: {as_text(node.pop('allOf'))}")
+    def _leave(self, key: str, value: Any, where: str, lost: list[str]) -> None:
+        """Leave a keyword out: what constrains a value is said in the description."""
+        if key == "additionalProperties" and isinstance(value, bool):
+            if not value:
+                self._note(where, f"{key} is left out", is_loss=True)
+        elif key in KEYWORDS:
+            lost.append(f"{key}: {as_text(value)}")
+        else:
+            self._note(where, f"{key} is left out")
+
+    def _expressed(self, node: dict[str, Any], where: str, lost: list[str]) -> dict[str, Any]:
+        """Return a schema in the words of the API where it needs other keywords for the same."""
+        rules = self._rules
+        if "$ref" in node and (rules.inline or (rules.plain_unions and _constrains(node))):
+            node = self._inlined(node, where, lost)
+        by_pattern = "patternProperties" in node and not self._keeps("patternProperties", None, node)
+        if by_pattern and node.get("additionalProperties") is False and not (rules.closed or rules.shut):
+            node["additionalProperties"] = True  # members of such names are not to be refused
+        return self._plain(node, where, lost) if rules.plain_unions else node
+
+    def _inlined(self, node: dict[str, Any], where: str, lost: list[str]) -> dict[str, Any]:
+        """Return a schema with the target of its `$ref` in the place of it."""
+        for _ in range(_MAX_HOPS):
+            if "$ref" not in node:
+                return node
+            target = self._entered(node.pop("$ref"), where, lost)
+            if _constrains(node):
+                node["allOf"] = [*node.get("allOf", ()), target]
+            else:
+                node = {**target, **node}
+        raise SchemaError("the schema's references form a chain that is too long", pointer=where)
+
+    def _entered(self, reference: str, where: str, lost: list[str]) -> dict[str, Any]:
+        """Return the target of a `$ref` to be put in its place; of one within itself the type alone."""
+        self._count()
+        target = self._target(reference, where)
+        if not isinstance(target, Mapping):
+            return {"not": {}} if target is False else {}
+        schema = modern(cast("Mapping[str, Any]", target), partial(self._note, where))
+        key = id(cast("Any", target))
+        if key in self._path[self._entered_at :]:
+            return {}  # it is part of this very schema already
+        if key in self._path:
+            lost.append(f"$ref: the form of {_last(reference) or 'the whole'} again")
+            return {"type": schema["type"]} if "type" in schema else {}
+        self._path.append(key)
+        return schema
+
+    def _plain(self, node: dict[str, Any], where: str, lost: list[str]) -> dict[str, Any]:
+        """Return a schema without `allOf`, `oneOf` and whatever else the API has other words for."""
+        node = self._merged(node, where, lost)
         if "oneOf" in node and "anyOf" not in node:
             node["anyOf"] = node.pop("oneOf")
-        if "const" in node and "const" not in (self._rules.keeps or ()):
-            node.setdefault("enum", [node.pop("const")])
+        if self._rules.single_unions and "anyOf" in node and "properties" in node:
+            self._note(where, "anyOf is put into one object", is_loss=True)
+            node, more = either(node, [self._branch(one, where, lost) for one in node.pop("anyOf")])
+            lost += more
+        keeps = self._rules.keeps or frozenset()
+        if node.get("items") is False:  # as many items as have a schema of their own
+            del node["items"]
+            most = len(node.get("prefixItems", ()))
+            node["maxItems"] = min(most, node.get("maxItems", most))
+        if "prefixItems" in node and "prefixItems" not in keeps:
+            _widen(node, lost)
+        if "const" not in keeps:
+            if "const" in node and "enum" not in node:
+                node["enum"] = [node.pop("const")]
+            if "enum" in node and not node.keys() & {"type", "$ref"}:
+                kinds = types_of_values(node["enum"])
+                node["type"] = kinds[0] if len(kinds) == 1 else list(kinds)
         return node
 
-    def _resolved(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _merged(self, node: dict[str, Any], where: str, lost: list[str]) -> dict[str, Any]:
+        """Return a schema with the parts of its `allOf` in it; what contradicts is lost."""
         for _ in range(_MAX_HOPS):
-            reference = node.get("$ref")
-            if not isinstance(reference, str):
-                return modern(node, partial(self._note, ""))
-            rest = {key: value for key, value in node.items() if key != "$ref"}
-            node = {**_members(self._target(reference, "")), **rest}
-        raise SchemaError("the schema's references form a circle")
+            if "allOf" not in node:
+                return node
+            parts = node.pop("allOf")
+            if not self._rules.inline and len(parts) == 1 and _is_reference(parts[0]) and not _constrains(node):
+                return {**node, **parts[0]}  # pydantic's and OpenAPI's way to describe a reference
+            node, more = joined(node, [self._branch(one, where, lost) for one in parts])
+            lost += more
+        lost.append(f"allOf: {as_text(node.pop('allOf', None))}")
+        return node
+
+    def _branch(self, part: Any, where: str, lost: list[str]) -> dict[str, Any]:
+        """Return one part of a combination, with its own reference in place."""
+        self._count()
+        if part is False:
+            return {"not": {}}
+        return self._inlined(modern(_members(part), partial(self._note, where)), where, lost)
 
     def _reference(self, reference: str, where: str) -> str | None:
         known = self._names.get(reference)
@@ -345,7 +358,7 @@ class _Lowering:
         if target is None and reference.startswith("#"):
             target = self._anchored(reference[1:])
         if target is None:
-            self._note(where, f"$ref {reference[:80]!r} leads out of the schema and is left open")
+            self._note(where, f"$ref {reference[:80]!r} leads out of the schema and is left open", is_loss=True)
         return target
 
     def _anchored(self, name: str) -> Any:
@@ -364,14 +377,17 @@ class _Lowering:
         return self._anchors.get(name)
 
     def _free_name(self, reference: str) -> str:
-        wanted = _ILLEGAL.sub("_", reference.rpartition("/")[2].lstrip("#"))[:48] or "root"
-        name, number = wanted, 2
-        while name in self._names.values():
-            name, number = f"{wanted}_{number}", number + 1
+        wanted = name = _last(reference) or "root"
+        while name in self._numbers:  # of one wanted name the next number is known
+            self._numbers[wanted] += 1
+            name = f"{wanted}_{self._numbers[wanted]}"
+        self._numbers[name] = 1
         return name
 
-    def _note(self, where: str, text: str) -> None:
-        self._changes.append(f"{where or 'the arguments'}: {text}")
+    def _note(self, where: str, text: str, *, is_loss: bool = False) -> None:
+        change = f"{where or 'the arguments'}: {text}"
+        is_loss = is_loss or (text.endswith(MALFORMED) and text.partition(" ")[0] in KEYWORDS)
+        self._changes[change] = self._changes.get(change, False) or is_loss
 
 
 def _described(out: dict[str, Any], lost: list[str], *, beside_ref: bool) -> dict[str, Any]:
@@ -379,10 +395,36 @@ def _described(out: dict[str, Any], lost: list[str], *, beside_ref: bool) -> dic
         said = f"({'; '.join(dict.fromkeys(lost))})"
         out["description"] = f"{out['description']} {said}" if out.get("description") else said
     if "$ref" in out and len(out) > 1 and not beside_ref:
-        reference = {"$ref": out.pop("$ref")}
-        described = {"description": out["description"]} if "description" in out else {}
-        return {"anyOf": [reference, *out.get("anyOf", [])], **described}
+        return {"anyOf": [{"$ref": out.pop("$ref")}], **out}
     return out
+
+
+def _widen(node: dict[str, Any], lost: list[str]) -> None:
+    """Put a list of items that each have a schema of their own as one whose items have any of these, in place."""
+    positions: list[Any] = node.pop("prefixItems")
+    lost.append(f"prefixItems: {as_text(positions)}")
+    rest = node.get("items")
+    kinds: list[Any] = []
+    for one in [*positions, *([rest] if isinstance(rest, Mapping) else [])]:  # pyright: ignore[reportUnknownVariableType] - any JSON value
+        if one not in kinds:
+            kinds.append(one)
+    node["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+
+
+def _constrains(node: Mapping[str, Any]) -> bool:
+    return any(key in KEYWORDS and key not in _HINTS for key in node)
+
+
+def _is_reference(part: Any) -> bool:
+    return isinstance(_members(part).get("$ref"), str) and len(part) == 1
+
+
+def _is_plain_value(value: Any) -> bool:
+    return isinstance(value, (str, int, float)) and not isinstance(value, bool)
+
+
+def _last(reference: str) -> str:
+    return _ILLEGAL.sub("_", reference.rpartition("/")[2].lstrip("#"))[:48]
 
 
 def _members(schema: Any) -> Mapping[str, Any]:

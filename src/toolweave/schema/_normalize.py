@@ -12,13 +12,23 @@ from typing import Any, TypeAlias, cast
 
 from toolweave.schema._limits import local_target
 
-__all__ = ["DEFINITIONS", "MANY_SCHEMAS", "NAMED_SCHEMAS", "ONE_SCHEMA", "Note", "modern", "types_of", "views"]
+__all__ = [
+    "DEFINITIONS",
+    "KEYWORDS",
+    "MALFORMED",
+    "MANY_SCHEMAS",
+    "NAMED_SCHEMAS",
+    "ONE_SCHEMA",
+    "Note",
+    "modern",
+    "types_of",
+    "views",
+]
 
 Note: TypeAlias = Callable[[str], None]
 """A callback that receives each change as one phrase."""
 
-_MAX_HOPS = 16
-"""References and alternatives that are followed one into the other."""
+MALFORMED = "is malformed and left out"
 DEFINITIONS = ("$defs", "definitions")
 ONE_SCHEMA = frozenset(
     {
@@ -47,6 +57,26 @@ _COUNTS = frozenset(
 )
 _NUMBERS = frozenset(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf"))
 _FLAGS = frozenset(("deprecated", "readOnly", "uniqueItems", "writeOnly"))
+KEYWORDS = (
+    ONE_SCHEMA
+    | MANY_SCHEMAS
+    | NAMED_SCHEMAS
+    | _COUNTS
+    | _NUMBERS
+    | {
+        *(
+            "$dynamicRef",
+            "$recursiveRef",
+            "const",
+            "contentEncoding",
+            "contentMediaType",
+            "default",
+            "dependentRequired",
+        ),
+        *("enum", "format", "pattern", "required", "type", "uniqueItems"),
+    }
+)
+"""Keywords that say something of a value, but `$ref`; others describe, identify, or are nobody's."""
 
 
 def modern(schema: Mapping[str, Any], note: Note) -> dict[str, Any]:
@@ -62,7 +92,7 @@ def modern(schema: Mapping[str, Any], note: Note) -> dict[str, Any]:
     _required(node, note)
     for key in [key for key, value in node.items() if not _well_formed(key, value)]:
         del node[key]
-        note(f"{key} is malformed and left out")
+        note(f"{key} {MALFORMED}")
     return node
 
 
@@ -74,18 +104,24 @@ def types_of(node: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(cast("list[str]", kind)) if isinstance(kind, list) else ()
 
 
-def views(schema: Any, root: Any, hops: int = 0) -> Iterator[Mapping[str, Any]]:  # any JSON values
-    """Yield a schema and every other that applies to the same value: behind references of `root`, and alternatives."""
-    if hops > _MAX_HOPS or not isinstance(schema, Mapping):
-        return
-    node = cast("Mapping[str, Any]", schema)
-    yield node
-    if "$ref" in node:
-        yield from views(local_target(root, node["$ref"]), root, hops + 1)
-    for keyword in ("allOf", "anyOf", "oneOf"):
-        branches = node.get(keyword)
-        for branch in cast("list[Any]", branches) if isinstance(branches, list) else ():
-            yield from views(branch, root, hops + 1)
+def views(schema: Any, root: Any) -> Iterator[Mapping[str, Any]]:  # any JSON values
+    """Yield a schema and every other that applies to the same value: behind references of `root`, and alternatives.
+
+    Each is yielded once, so that references in a circle end, and alternatives of alternatives do not multiply.
+    """
+    waiting, seen = [schema], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, Mapping) or id(cast("Any", node)) in seen:
+            continue
+        seen.add(id(cast("Any", node)))
+        one = cast("Mapping[str, Any]", node)
+        yield one
+        found = [local_target(root, one["$ref"])] if "$ref" in one else list[Any]()
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            branches = one.get(keyword)
+            found += cast("list[Any]", branches) if isinstance(branches, list) else ()
+        waiting += reversed(found)
 
 
 def _bounds(node: dict[str, Any]) -> None:

@@ -6,19 +6,40 @@ Pure; the bounds are those of the guide "Structured Outputs", section "Supported
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from toolweave.errors import SchemaError
 from toolweave.schema._normalize import types_of, views
 
-__all__ = ["check_not_recursive", "check_strict", "close", "drop_fillers", "shut"]
+__all__ = [
+    "check_not_recursive",
+    "check_strict",
+    "close",
+    "drop_fillers",
+    "parameter_counts",
+    "shut",
+    "types_of_values",
+]
 
-_MAX_PROPERTIES = 5000
+_MAX_PROPERTIES = 5_000
 _MAX_DEPTH = 10
-_MAX_ENUM = 1000
+_MAX_ENUM = 1_000
+_MAX_CHARACTERS = 120_000
+_LONG_ENUM = 250
+"""Values from which on the characters of an enum's texts are bounded."""
+_MAX_LONG_ENUM_CHARACTERS = 15_000
 _MAX_VALUE_DEPTH = 64
-_TYPES = ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number"), (type(None), "null"))
+_TYPES = (
+    (bool, "boolean"),
+    (str, "string"),
+    (int, "integer"),
+    (float, "number"),
+    (type(None), "null"),
+    (list, "array"),
+)
+_ANY_VALUE = "strict mode needs a type, and this takes any value"
+_ANY_MEMBER = "strict mode has no objects with members of any name"
 
 
 def close(out: dict[str, Any], where: str, original: Mapping[str, Any]) -> bool:
@@ -32,20 +53,18 @@ def close(out: dict[str, Any], where: str, original: Mapping[str, Any]) -> bool:
         if "properties" in out:
             kinds = ("object",)
         elif values := out.get("enum", [out["const"]] if "const" in out else []):
-            kinds = tuple(dict.fromkeys(_type_of(value) for value in values))
+            kinds = types_of_values(values)
         else:
-            raise SchemaError("strict mode needs a type, and this takes any value", pointer=where)
+            raise SchemaError(_ANY_VALUE, pointer=where)
         out["type"] = kinds[0] if len(kinds) == 1 else list(kinds)
-    if "array" in kinds and not (out.get("items") and "prefixItems" not in original):
+    if "array" in kinds and not out.get("items"):
         raise SchemaError("strict mode needs arrays of one type of item", pointer=where)
     return _close_object(out, where, original) if "object" in kinds else False
 
 
 def _close_object(out: dict[str, Any], where: str, original: Mapping[str, Any]) -> bool:
     properties: dict[str, Any] = out.get("properties", {})
-    is_open = original.get("additionalProperties", not properties) is not False or "patternProperties" in original
-    if is_open:
-        raise SchemaError("strict mode has no objects with members of any name", pointer=where)
+    _check_closed(properties, where, original)
     optional = [name for name in properties if name not in out.get("required", ())]
     filled = [name for name in optional if not _takes_null(properties[name])]
     for name in filled:
@@ -60,13 +79,23 @@ def shut(out: dict[str, Any], where: str, original: Mapping[str, Any]) -> None:
     """Close one lowered schema for Anthropic's structured outputs, in place; optional members stay optional.
 
     Raises:
-        SchemaError: It is an object with members of any name.
+        SchemaError: It takes any value, or is an object with members of any name or an array of any items.
     """
-    if "object" not in types_of(out) and "properties" not in out:
-        return
-    if original.get("additionalProperties", not out.get("properties")) is not False or "patternProperties" in original:
-        raise SchemaError("structured outputs have no objects with members of any name", pointer=where)
-    out["additionalProperties"] = False
+    kinds = types_of(out)
+    if not kinds and not out.keys() & {"$ref", "anyOf", "const", "enum", "properties"}:
+        raise SchemaError(_ANY_VALUE, pointer=where)
+    if "array" in kinds and not out.get("items"):
+        raise SchemaError("strict mode needs arrays of one type of item", pointer=where)
+    if "object" in kinds or "properties" in out:
+        _check_closed(out.get("properties", {}), where, original)
+        out["additionalProperties"] = False
+
+
+def _check_closed(properties: Mapping[str, Any], where: str, original: Mapping[str, Any]) -> None:
+    if original.get("additionalProperties", not properties) is not False or "patternProperties" in original:
+        raise SchemaError(_ANY_MEMBER, pointer=where)
+    if missing := set(original.get("required", ())) - set(properties):
+        raise SchemaError(f"strict mode needs a schema of the required member {min(missing)!r}", pointer=where)
 
 
 def check_not_recursive(definitions: Mapping[str, Any]) -> None:
@@ -92,15 +121,45 @@ def check_strict(schema: Mapping[str, Any]) -> None:
         SchemaError: Naming the bound.
     """
     properties = values = 0
+    characters = sum(map(len, schema.get("$defs", ())))
     for node, depth in _objects(schema):
-        properties += len(node.get("properties", ()))
+        names: Mapping[str, Any] = node.get("properties", {})
+        listed = _texts(node.get("enum", ()))
+        properties += len(names)
         values += len(node.get("enum", ()))
+        characters += sum(map(len, names)) + listed + _texts([node.get("const")])
         if depth > _MAX_DEPTH:
             raise SchemaError(f"strict mode takes {_MAX_DEPTH} levels of nesting, this has more")
-    if properties > _MAX_PROPERTIES:
-        raise SchemaError(f"strict mode takes {_MAX_PROPERTIES} properties, this has {properties}")
-    if values > _MAX_ENUM:
-        raise SchemaError(f"strict mode takes {_MAX_ENUM} enum values, this has {values}")
+        if len(node.get("enum", ())) > _LONG_ENUM and listed > _MAX_LONG_ENUM_CHARACTERS:
+            raise SchemaError(
+                f"strict mode takes {_MAX_LONG_ENUM_CHARACTERS} characters in an enum of more than {_LONG_ENUM} "
+                f"values, this has {listed}"
+            )
+    for count, most, things in (
+        (properties, _MAX_PROPERTIES, "properties"),
+        (values, _MAX_ENUM, "enum values"),
+        (characters, _MAX_CHARACTERS, "characters of names and values"),
+    ):
+        if count > most:
+            raise SchemaError(f"strict mode takes {most} {things}, this has {count}")
+
+
+def parameter_counts(schema: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the number of optional members in a lowered schema, and of members with several types.
+
+    Those in definitions do not count, as Anthropic's API counts.
+    """
+    optional = unions = 0
+    for node, _ in _objects({key: value for key, value in schema.items() if key != "$defs"}):
+        members: Mapping[str, Any] = node.get("properties", {})
+        optional += len(members.keys() - set(node.get("required", ())))
+        unions += sum("anyOf" in one or isinstance(one.get("type"), list) for one in members.values())
+    return optional, unions
+
+
+def types_of_values(values: Iterable[Any]) -> tuple[str, ...]:
+    """Return the types of JSON values, each once."""
+    return tuple(dict.fromkeys(map(_type_of, values)))
 
 
 def drop_fillers(value: Any, schema: Any) -> Any:
@@ -114,10 +173,13 @@ def drop_fillers(value: Any, schema: Any) -> Any:
 def _dropped(value: Any, schemas: list[Any], root: Any, depth: int) -> Any:
     if depth > _MAX_VALUE_DEPTH or not isinstance(value, (dict, list)):
         return value  # pyright: ignore[reportUnknownVariableType] - any JSON value
-    applying = [view for schema in schemas for view in views(schema, root)]
+    # each once, or else the alternatives of the levels would multiply
+    applying = list({id(view): view for schema in schemas for view in views(schema, root)}.values())
     if isinstance(value, list):
-        items = [view["items"] for view in applying if isinstance(view.get("items"), Mapping)]
-        return [_dropped(one, items, root, depth + 1) for one in cast("list[Any]", value)]
+        return [
+            _dropped(one, [part for view in applying for part in _item_schemas(view, number)], root, depth + 1)
+            for number, one in enumerate(cast("list[Any]", value))
+        ]
     out: dict[str, Any] = {}
     for name, member in cast("dict[str, Any]", value).items():
         parts = [view["properties"][name] for view in applying if name in view.get("properties", ())]
@@ -125,6 +187,15 @@ def _dropped(value: Any, schemas: list[Any], root: Any, depth: int) -> Any:
             continue
         out[name] = _dropped(member, parts, root, depth + 1)
     return out
+
+
+def _item_schemas(view: Mapping[str, Any], number: int) -> list[Any]:
+    """Return the schema of one item of an array, in the words of any draft."""
+    items = view.get("items")
+    listed = view.get("prefixItems", items)
+    if isinstance(listed, list) and number < len(cast("list[Any]", listed)):
+        return [listed[number]]
+    return [items] if isinstance(items, Mapping) else []
 
 
 def _accepts_null(schema: Any, root: Any) -> bool:
@@ -161,6 +232,10 @@ def _nullable(node: dict[str, Any]) -> dict[str, Any]:
 
 def _type_of(value: Any) -> str:
     return next((name for kind, name in _TYPES if isinstance(value, kind)), "object")
+
+
+def _texts(values: Iterable[Any]) -> int:
+    return sum(len(value) for value in values if isinstance(value, str))
 
 
 def _references(definition: Mapping[str, Any]) -> Iterator[str]:

@@ -7,10 +7,12 @@ annotations, the default of JSON Schema 2020-12, and unknown keywords never bloc
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from toolweave.errors import SchemaError, ToolError
+from toolweave.schema._flat import FlatObject
 from toolweave.schema._limits import (
     MAX_INSTANCE_DEPTH,
     MAX_STEPS,
@@ -26,7 +28,7 @@ from toolweave.schema._problems import Problem, describe, problems_of
 if TYPE_CHECKING:
     import jsonschema_rs
 
-__all__ = ["Problem", "Validator", "describe"]
+__all__ = ["Problem", "Validator", "describe", "load_validator"]
 
 _log = logging.getLogger("toolweave.schema")
 
@@ -62,17 +64,35 @@ class Validator:
             `toolweave.schema._limits`. The caller decides whether to continue without validation.
     """
 
-    __slots__ = ("_by_value", "_compiled", "_steps", "_unchecked", "schema")
+    __slots__ = ("_by_value", "_flat", "_made", "_steps", "_unchecked", "schema")
 
     def __init__(self, schema: Mapping[str, Any] | bool) -> None:
         self.schema = schema
-        self._compiled, self._steps = _compile(schema)
+        self._made: jsonschema_rs.Validator | None = None
+        self._by_value: int | None = None
+        # a program that has not loaded the validator by now may never need it
+        self._flat = None if "jsonschema_rs" in sys.modules else FlatObject.of(schema)
+        if self._flat is None:
+            self._compile()
+
+    def _compile(self) -> jsonschema_rs.Validator:
+        made, self._steps = _compile(self.schema)
         self._unchecked = MAX_STEPS // (self._steps + 1) - 1
         """Nested values up to which a validation cannot pass `MAX_STEPS`."""
-        self._by_value: int | None = None
+        self._made = made  # last: another thread may look for it
+        return made
+
+    @property
+    def _compiled(self) -> jsonschema_rs.Validator:
+        return self._made or self._compile()
 
     def is_valid(self, instance: Any) -> bool:
         """Return whether a value fits the schema; a value that is not JSON does not."""
+        made = self._made
+        if made is None:
+            if self._flat is not None and self._flat.surely_takes(instance):
+                return True
+            made = self._compile()
         if (
             type(instance) is not dict
             or len(instance) > self._unchecked  # pyright: ignore[reportUnknownArgumentType]
@@ -83,20 +103,20 @@ class Validator:
             if size < 0 or self._is_too_much(size):
                 return False
         try:
-            return self._compiled.is_valid(instance)
+            return made.is_valid(instance)
         except ValueError:  # no JSON value
             return False
 
     def problems(self, instance: Any) -> tuple[Problem, ...]:
         """Return the problems of a value, in words a model can act on; empty when it fits."""
-        instance = _plain(instance)
+        compiled, instance = self._compiled, _plain(instance)
         size = measure(instance)
         if size < 0:
             return (Problem(path="", message=f"is nested deeper than {MAX_INSTANCE_DEPTH} levels"),)
         if self._is_too_much(size):
             return (Problem(path="", message=_TOO_MUCH_WORK),)
         try:
-            if self._compiled.is_valid(instance):
+            if compiled.is_valid(instance):
                 return ()
             explainable = is_explainable(self.schema, instance)
             if not explainable and has_alternatives(self.schema):  # the first error may be as large as all of them
@@ -127,6 +147,15 @@ class Validator:
 
     def __repr__(self) -> str:
         return f"Validator({self.schema!r})"
+
+
+def load_validator() -> None:
+    """Load the library that validates, which otherwise happens at the first value that needs it (20 ms, 10 MB).
+
+    Raises:
+        OSError: No file descriptor is left.
+    """
+    import jsonschema_rs  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as in _compile
 
 
 def _compile(schema: Mapping[str, Any] | bool) -> tuple[jsonschema_rs.Validator, int]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from toolweave.protocol.apps import AppCsp
     from toolweave.serve._auth.api_keys import ApiKey, ApiKeys
     from toolweave.serve._auth.dpop import Dpop
     from toolweave.serve._auth.introspection import IntrospectionAuth
@@ -21,11 +22,14 @@ if TYPE_CHECKING:
     from toolweave.serve._oauth_server.clients import ClientRules, OAuthClient
     from toolweave.serve._oauth_server.server import OAuthServer
     from toolweave.serve._oauth_server.upstream import Upstream
+    from toolweave.serve._offers.apps import AppPage, app
     from toolweave.serve._offers.completions import Completed
     from toolweave.serve._offers.conversion import PromptTurn
     from toolweave.serve._offers.files import directory
     from toolweave.serve._offers.prompts import FunctionPrompt, PromptsChanged, PromptSource, prompt
     from toolweave.serve._offers.resources import FunctionResource, ResourcesChanged, ResourceSource, resource
+    from toolweave.serve._offers.skill_folder import SkillFolder, skills
+    from toolweave.serve._offers.skills import FunctionSkill, SkillSource, skill
     from toolweave.serve._request import (
         CallNext,
         Client,
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
         Request,
     )
     from toolweave.serve._server import AgentLike, McpServer, create_mcp_server
+    from toolweave.serve._sessions import SessionRules
     from toolweave.serve._tasks import TaskRule
 
 __all__ = [
@@ -44,6 +49,8 @@ __all__ = [
     "ApiKey",
     "ApiKeyAuth",
     "ApiKeys",
+    "AppCsp",
+    "AppPage",
     "BearerAuth",
     "CallNext",
     "Client",
@@ -53,6 +60,7 @@ __all__ = [
     "EventStore",
     "FunctionPrompt",
     "FunctionResource",
+    "FunctionSkill",
     "HttpLimits",
     "HttpOptions",
     "Identity",
@@ -73,17 +81,24 @@ __all__ = [
     "ResourceSource",
     "ResourcesChanged",
     "ScopeRules",
+    "SessionRules",
+    "SkillFolder",
+    "SkillSource",
     "TaskRule",
     "Upstream",
+    "app",
     "create_mcp_server",
     "directory",
     "prompt",
     "resource",
+    "skill",
+    "skills",
 ]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        ".protocol.apps": ("AppCsp",),
         "_auth.api_keys": ("ApiKey", "ApiKeys"),
         "_auth.dpop": ("Dpop",),
         "_auth.introspection": ("IntrospectionAuth",),
@@ -104,6 +119,7 @@ __getattr__, __dir__ = lazy_exports(
         ),
         "_oauth_server.server": ("OAuthServer",),
         "_oauth_server.upstream": ("Upstream",),
+        "_offers.apps": ("AppPage", "app"),
         "_offers.completions": ("Completed",),
         "_offers.conversion": ("PromptTurn",),
         "_offers.files": ("directory",),
@@ -119,6 +135,8 @@ __getattr__, __dir__ = lazy_exports(
             "ResourcesChanged",
             "resource",
         ),
+        "_offers.skill_folder": ("SkillFolder", "skills"),
+        "_offers.skills": ("FunctionSkill", "SkillSource", "skill"),
         "_request": (
             "CallNext",
             "Client",
@@ -134,6 +152,7 @@ __getattr__, __dir__ = lazy_exports(
             "McpServer",
             "create_mcp_server",
         ),
+        "_sessions": ("SessionRules",),
         "_tasks": ("TaskRule",),
     },
 )

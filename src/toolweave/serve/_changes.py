@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
@@ -118,6 +119,7 @@ class LegacySubscriber(_Subscriber):
         self._push = push
         self._debounce = debounce
         self._ends: dict[str, Leave] = {}
+        self._views: dict[str, tuple[Callable[[], object], object]] = {}
         self._left = False
 
     def wake(self) -> None:
@@ -141,19 +143,44 @@ class LegacySubscriber(_Subscriber):
         self.topics.discard(Topic(UPDATED, uri))
         self._ends.pop(uri, _nothing)()
 
+    def restrict(self, method: str, view: Callable[[], object] | None) -> None:
+        """Tell of a change by this notification only if `view` returns something else than before; None: of each."""
+        if view is None:
+            self._views.pop(method, None)
+        elif not self._left:
+            waiting = method in self._views and any(
+                topic.method == method for topic in self._waiting
+            )  # not yet compared
+            self._views[method] = view, self._views[method][1] if waiting else view()
+
+    def forget_views(self) -> None:
+        """Tell of every change again."""
+        self._views.clear()
+
     def leave(self) -> None:
         """Unsubscribe from everything; pending changes are dropped."""
         self._left = True
         self.topics.clear()
+        self._views.clear()
         while self._ends:
             self._ends.popitem()[1]()
 
     def _deliver(self) -> None:
         for change in self.take():
             try:
-                self._push(change.method, change.params)
+                if self._is_seen(change.method):
+                    self._push(change.method, change.params)
             except Exception:  # boundary: one dead conversation costs no other its news
                 _log.exception("a conversation could not be told of %s", change.method)
+
+    def _is_seen(self, method: str) -> bool:
+        """Whether the client sees a change: another view than before, which is kept."""
+        if method not in self._views:
+            return True
+        view, before = self._views[method]
+        now = view()
+        self._views[method] = view, now
+        return now != before
 
 
 def _nothing() -> None:
@@ -166,10 +193,17 @@ class Changes:
     Args:
         debounce: Seconds within which changes of one topic are merged.
         most_streams: Maximum number of open modern streams.
+
+    Attributes:
+        debounce: The seconds.
+        on_left: Called with the seconds that a legacy conversation lasted, when it has ended; None for nobody.
+        passed_on: Those of the servers that this one is mounted in, whose clients hear of changes of its lists.
     """
 
     def __init__(self, *, debounce: float = 0.05, most_streams: int = 1024) -> None:
         self.debounce = debounce
+        self.on_left: Callable[[float], None] | None = None
+        self.passed_on: list[Changes] = []
         self._most_streams = most_streams
         self._streams: set[ListenStream] = set()
         self._conversations: set[LegacySubscriber] = set()
@@ -200,10 +234,28 @@ class Changes:
             subscribers = (*self._streams, *self._conversations)
         for subscriber in subscribers:
             subscriber.put(topic, params or {})
+        for outer in self.passed_on if topic.method != UPDATED else ():  # there a resource may have another URI
+            outer.tell(topic, params)
+
+    def tell_one(self, conversation: str, topic: Topic, params: Mapping[str, Any]) -> None:
+        """Publish something to one legacy conversation, if it is still there."""
+        subscriber = self._by_name.get(conversation)
+        if subscriber is not None:
+            subscriber.topics.add(topic)
+            subscriber.put(topic, params)
+        for outer in self.passed_on:
+            outer.tell_one(conversation, topic, params)
 
     def watch(self, toolset: Toolset) -> Unsubscribe:
         """Publish every change of a toolset from now on."""
         return toolset.subscribe(lambda change: self.tools_changed())
+
+    def forget_views(self) -> None:
+        """Tell legacy conversations of every change again, until they list anew: what they may see is another."""
+        with self._lock:
+            conversations = tuple(self._conversations)
+        for conversation in conversations:
+            conversation.forget_views()
 
     # subscribing
 
@@ -214,7 +266,7 @@ class Changes:
             push: Sends it a notification.
             conversation: Its name, as in `Client.conversation`; resource subscriptions are kept under it.
         """
-        joined = LegacySubscriber(push, self.debounce)
+        joined, begun = LegacySubscriber(push, self.debounce), time.monotonic()
         with self._lock:
             self._conversations.add(joined)
             self._by_name[conversation] = joined
@@ -222,15 +274,24 @@ class Changes:
         def leave() -> None:
             joined.leave()
             with self._lock:
+                was_there = joined in self._conversations
                 self._conversations.discard(joined)
                 if self._by_name.get(conversation) is joined:
                     del self._by_name[conversation]
+            if was_there and self.on_left is not None:
+                self.on_left(time.monotonic() - begun)
 
         return leave
 
     def conversation(self, name: str | None) -> LegacySubscriber | None:
         """Return the subscribed conversation of this name, or None."""
         return None if name is None else self._by_name.get(name)
+
+    def hear(self, conversation: str | None, name: str) -> None:
+        """Tell a legacy conversation of the changes of lists that are published under this name, too."""
+        subscriber = self.conversation(conversation)
+        if subscriber is not None:
+            subscriber.topics.update(Topic(one.method, name) for one in (TOOLS, PROMPTS, RESOURCES))
 
     def open(self, topics: Iterable[Topic]) -> ListenStream:
         """Open a modern stream on the running event loop; to be ended by `leave`.

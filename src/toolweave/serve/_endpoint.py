@@ -18,7 +18,7 @@ from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_VERSION, versions_of
 from toolweave.serve._middleware import chained, checked
-from toolweave.serve._request import Feature, Json, Method, Middleware, OfferLookup, Request
+from toolweave.serve._request import Feature, Json, MayUse, Method, Middleware, OfferLookup, Request
 
 __all__ = ["Endpoint"]
 
@@ -31,7 +31,8 @@ class Endpoint:
     Args:
         info: The server's `Implementation` object, or a function that returns it as it is now: the same object while
             nothing has changed.
-        instructions: Its instructions for models, or None, or a function that returns them as they are now.
+        instructions: Its instructions for models, or None, or a function that returns them as they are now for a client
+            that may use what its argument says, None for everything.
         features: Its features; the first that has a method answers it.
         ttl_ms: How long clients may keep lists and resources, in milliseconds; 0 asks them not to.
         cache_scope: `"private"`, or `"public"` when what is offered is the same for every caller.
@@ -49,7 +50,7 @@ class Endpoint:
         self,
         info: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
         *,
-        instructions: str | Callable[[], str | None] | None = None,
+        instructions: str | Callable[[MayUse | None], str | None] | None = None,
         features: Sequence[Feature] = (),
         ttl_ms: int = 0,
         cache_scope: str = "private",
@@ -74,8 +75,11 @@ class Endpoint:
 
     @property
     def instructions(self) -> str | None:
-        """The server's instructions for models as they are now, or None."""
-        return self._instructions() if callable(self._instructions) else self._instructions
+        """The server's instructions for models as they are now, for a client that may use everything, or None."""
+        return self._told(None)
+
+    def _told(self, may: MayUse | None) -> str | None:
+        return self._instructions(may) if callable(self._instructions) else self._instructions
 
     def speak(self, protocol: str) -> None:
         """Speak only some revisions from now on; in an era of which it speaks none, no method exists.
@@ -117,7 +121,10 @@ class Endpoint:
         """
         self.middleware = checked(middleware)
         self._server = server
-        self._chain = chained(self.middleware, self._innermost) if self.middleware else None
+        reads = any(getattr(one, "reads_results", True) for one in self.middleware)
+        self._chain = (
+            chained(self.middleware, self._innermost if reads else self._dispatch) if self.middleware else None
+        )
 
     def answer(self, request: Request) -> Coroutine[Any, Any, Json]:
         """Return the result of a request, complete for its era.
@@ -203,7 +210,7 @@ class Endpoint:
 
     async def _discover(self, request: Request) -> Json:
         found: Json = {"supportedVersions": list(self.versions), "capabilities": self.capabilities(modern=True)}
-        instructions = self.instructions
+        instructions = self._told(request.client.may)
         return found | ({"instructions": instructions} if instructions else {})
 
     async def _initialize(self, request: Request) -> Json:
@@ -218,7 +225,7 @@ class Endpoint:
             "capabilities": self.capabilities(modern=False),
             "serverInfo": self.info,
         }
-        instructions = self.instructions
+        instructions = self._told(request.client.may)
         return agreed | ({"instructions": instructions} if instructions else {})
 
 

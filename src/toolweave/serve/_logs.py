@@ -16,7 +16,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.logs import LEVELS, LogLevel, log_params
 from toolweave.protocol.meta import LOG_LEVEL
-from toolweave.serve._request import Json, Method, Request
+from toolweave.serve._request import Client, Json, Method, Request
 
 __all__ = ["Logs"]
 
@@ -61,7 +61,11 @@ class Logs:
 
     def asked(self, request: Request) -> bool:
         """Whether the client of a request said which messages it wants."""
-        return LOG_LEVEL in request.meta if request.modern else (request.client.conversation or "") in self._levels
+        return LOG_LEVEL in request.meta if request.modern else self.leveled(request.client)
+
+    def leveled(self, client: Client) -> bool:
+        """Whether a client in a session said which messages it wants."""
+        return (client.conversation or "") in self._levels
 
     def levels(self) -> Mapping[str, LogLevel]:
         """Return the levels that legacy clients have set, by conversation."""

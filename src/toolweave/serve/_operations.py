@@ -10,16 +10,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from toolweave.protocol import methods
+from toolweave.protocol.component_meta import asked_version, tags_in
 from toolweave.protocol.server_features import read_reference
 from toolweave.protocol.subscriptions import RESOURCE_SUBSCRIPTIONS
 from toolweave.serve._offers.prompts import Prompts
-from toolweave.serve._offers.resources import Resources
-from toolweave.serve._request import Offered
+from toolweave.serve._offers.resources import OffersElsewhere, Resources
+from toolweave.serve._request import Offered, OfferKind
 from toolweave.serve._tools import Tools
+from toolweave.serve._visibility import OfferFacts
 
 __all__ = ["Operations"]
 
-_BY_URI = frozenset({methods.RESOURCES_READ, methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE})
+_BY_URI = frozenset(
+    {
+        methods.RESOURCES_READ,
+        methods.RESOURCES_SUBSCRIBE,
+        methods.RESOURCES_UNSUBSCRIBE,
+        methods.RESOURCES_DIRECTORY_READ,
+        methods.SKILLS_GET,
+    }
+)
 
 
 class Operations:
@@ -38,34 +48,52 @@ class Operations:
 
     def __call__(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
         """Return the offers of a request; none for a malformed one, which is answered with an error anyway."""
+        version = asked_version(params)
         if method == methods.TOOLS_CALL:
-            return self._tool(params.get("name"))
+            return self._tool(params.get("name"), version)
         if method == methods.PROMPTS_GET:
-            return self._prompt(params.get("name"))
+            return self._prompt(params.get("name"), version)
         if method in _BY_URI:
-            return self._resource(params.get("uri"))
+            return self._resource(params.get("uri"), version)
         if method == methods.SUBSCRIPTIONS_LISTEN:
             return self._listened(params.get("notifications"))
         if method == methods.COMPLETION_COMPLETE:
             return self._completed(params.get("ref"))
         return ()
 
-    def _tool(self, name: object) -> Sequence[Offered]:
-        spec = self._tools.find(name) if isinstance(name, str) else None
+    def facts(self, kind: OfferKind, name: str, version: str | None = None) -> OfferFacts:
+        """Return the facts about an offer that visibility rules go by; of one that is not known its name."""
+        if kind == "tools":
+            spec = self._tools.find(name, version)
+            return OfferFacts(kind, (name,), frozenset()) if spec is None else OfferFacts(kind, (spec.name,), spec.tags)
+        offers = self._prompts if kind == "prompts" else self._resources
+        definition = offers.definition(name, version)
+        if definition is None:
+            return OfferFacts(kind, (name,), frozenset())
+        own = (definition[member] for member in ("uri", "uriTemplate", "name") if member in definition)
+        return OfferFacts(kind, (name, *own), tags_in(definition.get("_meta")))
+
+    def _tool(self, name: object, version: str | None) -> Sequence[Offered]:
+        spec = self._tools.find(name, version) if isinstance(name, str) else None
         return () if spec is None else (Offered("tools", spec.name, spec.scopes, spec.server),)
 
-    def _prompt(self, name: object) -> Sequence[Offered]:
+    def _prompt(self, name: object, version: str | None = None) -> Sequence[Offered]:
         if not isinstance(name, str):
             return ()
-        return (Offered("prompts", name, self._prompts.registry.scopes(name)),)
+        return (Offered("prompts", name, self._prompts.scopes(name, version)),)
 
-    def _resource(self, uri: object) -> Sequence[Offered]:
+    def _resource(self, uri: object, version: str | None = None) -> Sequence[Offered]:
         """Return the URI, and where a function reads it the URI or template of that."""
         if not isinstance(uri, str):
             return ()
         asked = Offered("resources", uri, ())
-        found = self._resources.registry.find(uri)
-        return (asked,) if found is None else (asked, Offered("resources", found[0].uri, found[0].scopes))
+        found = self._resources.registry.find(uri, version)
+        if found is None:
+            elsewhere = (
+                one.offered(uri, version) for one in self._resources.sources if isinstance(one, OffersElsewhere)
+            )
+            return (asked, *(offer for offers in elsewhere for offer in offers))
+        return (asked, Offered("resources", found[0].uri, found[0].scopes))
 
     def _listened(self, wanted: object) -> Sequence[Offered]:
         uris: Any = cast("Mapping[str, Any]", wanted).get(RESOURCE_SUBSCRIPTIONS) if isinstance(wanted, dict) else None
@@ -82,4 +110,4 @@ class Operations:
             return ()
         if kind == "prompt":
             return self._prompt(name)
-        return (Offered("resources", name, self._resources.registry.scopes(name)), *self._resource(name))
+        return (Offered("resources", name, self._resources.scopes(name)), *self._resource(name))

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 import msgspec
 
+from toolweave.config import Secret
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.versions import MODERN_VERSION
@@ -34,6 +36,7 @@ __all__ = [
     "ReplyChannel",
     "Request",
     "Responder",
+    "principal_name",
     "principal_of",
 ]
 
@@ -55,6 +58,7 @@ class Identity:
             prove that it has that key (RFC 9449). None for a bearer token.
         claims: All verified claims of the token, or the answer of the issuer's introspection; empty where a function of
             yours identified the caller by less.
+        token: The token itself, kept only where a gateway gives it for others (RFC 8693); None anywhere else.
     """
 
     client_id: str
@@ -64,6 +68,7 @@ class Identity:
     expires_at: int | None = None
     key_thumbprint: str | None = None
     claims: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False, hash=False, compare=False)
+    token: Secret | None = field(default=None, repr=False, hash=False, compare=False)
 
     @property
     def principal(self) -> str:
@@ -74,6 +79,19 @@ class Identity:
 def principal_of(client_id: str, issuer: str | None, subject: str | None) -> str:
     """Return the unique name of a principal, as JSON; sessions, signed state, tasks and sign-ins are bound to it."""
     return msgspec.json.encode((client_id, issuer or None, subject or None)).decode()
+
+
+_read_principal = msgspec.json.Decoder(tuple[str, str | None, str | None]).decode
+
+
+@lru_cache(maxsize=1024)
+def principal_name(principal: str) -> str:
+    """Return a principal as people know it: its user, else the client; anything else as it is."""
+    try:
+        client_id, _, subject = _read_principal(principal)
+    except msgspec.MsgspecError:
+        return principal
+    return subject or client_id
 
 
 OfferKind: TypeAlias = Literal["tools", "resources", "prompts"]
@@ -118,8 +136,11 @@ FindOffers: TypeAlias = Callable[[str, Mapping[str, Any]], Sequence[Offered]]
 class OfferLookup(Protocol):
     """Finds what a server offers now."""
 
-    def find_tool(self, name: str) -> ToolSpec | None:
-        """Return the definition of a tool by its name or an alias, or None."""
+    def find_tool(self, name: str, version: str | None = None) -> ToolSpec | None:
+        """Return the definition of a tool by its name or an alias, or of one version of it, or None.
+
+        A server in front of others, which know their versions, returns the newest.
+        """
         ...
 
     async def learn_offers(self, method: str, params: Mapping[str, Any]) -> None:
@@ -164,6 +185,11 @@ class Client:
         return f"{self.principal or ''}|{self.conversation or ''}"
 
     @property
+    def claims(self) -> Mapping[str, Any]:
+        """The verified claims of its token; empty without one."""
+        return {} if self.identity is None else self.identity.claims
+
+    @property
     def modern(self) -> bool:
         """Whether the request is of the modern era (2026-07-28)."""
         return self.version == MODERN_VERSION
@@ -201,6 +227,7 @@ class Request:
         id: The JSON-RPC id.
         headers: The HTTP headers, names in lower case; empty on other transports.
         server: What is offered now, for middleware; None where there is no middleware.
+        sent: The call that was sent for it already, on a fast path, or None.
     """
 
     method: str
@@ -210,6 +237,7 @@ class Request:
     id: int | str
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     server: OfferLookup | None = None
+    sent: Any = None
 
     def replace(self, **changes: Any) -> Request:
         """Return a copy in which these attributes are changed.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import anyio
 
@@ -25,10 +25,12 @@ from toolweave.serve._logs import Logs
 from toolweave.serve._progress import ProgressStream
 from toolweave.serve._request import Json, Request
 from toolweave.serve._request_state import TTL_SECONDS, StateSigner
+from toolweave.serve._sampling import AnswersSampling, SamplingFallback
+from toolweave.serve._sessions import ClientSessions, Sessions
 from toolweave.tools._call import IDEMPOTENCY_KEY, CallContext, ProgressCallback
 from toolweave.tools._client_requests import Caller, Keys, Question
 
-__all__ = ["HandlerRunner", "Work", "check_capabilities", "forwarded_meta"]
+__all__ = ["HandlerRunner", "HasRequest", "Work", "check_capabilities", "forwarded_meta"]
 
 _log = logging.getLogger("toolweave.serve")
 
@@ -50,6 +52,8 @@ class HandlerRunner:
         state: Dependencies for handlers, by name.
         seal: Signs the state that passes through the client between rounds.
         logs: Sends log messages to clients.
+        sessions: Keeps the sessions of callers; None where there are none.
+        sampling: Answers questions for the model of a client that has none; None leaves them refused.
         patience: Timeout in seconds of a question to a legacy client.
     """
 
@@ -59,11 +63,15 @@ class HandlerRunner:
         state: Any = None,  # a mapping, or an object of the author's
         seal: StateSigner | None = None,
         logs: Logs | None = None,
+        sessions: Sessions | None = None,
+        sampling: AnswersSampling | None = None,
         patience: float = TTL_SECONDS,
     ) -> None:
         self.state: Any = {} if state is None else state
         self.seal = StateSigner() if seal is None else seal
         self.logs = Logs() if logs is None else logs
+        self.sessions = sessions
+        self.sampling = SamplingFallback(sampling, patience)
         self.patience = patience
 
     async def run(self, request: Request, work: Work) -> Json:
@@ -101,10 +109,15 @@ class HandlerRunner:
         Raises:
             RequestError: They are malformed, or the state is not of this request (-32602).
         """
-        responses = request.object(INPUT_RESPONSES)
-        if REQUEST_STATE not in request.params:
-            return responses
-        return responses | self.seal.open(request, request.params[REQUEST_STATE])
+        return {**request.object(INPUT_RESPONSES), **self.sealed(request)}
+
+    def sealed(self, request: Request) -> Mapping[str, Any]:
+        """Return the answers of earlier rounds of a request, by key; the client cannot have changed them.
+
+        Raises:
+            RequestError: The state is not of this request (-32602).
+        """
+        return self.seal.open(request, request.params[REQUEST_STATE]) if REQUEST_STATE in request.params else {}
 
     async def _watched(self, request: Request, token: int | str, caller: _RequestCaller, work: Work) -> Json:
         """Run a handler whose client wants progress; all of it is sent before the result is returned."""
@@ -139,6 +152,16 @@ def _kept(request: Request, meta: Mapping[str, Any]) -> Mapping[str, Any]:
     return kept
 
 
+@runtime_checkable
+class HasRequest(Protocol):
+    """A `Caller` on whose request a handler runs."""
+
+    @property
+    def request(self) -> Request:
+        """The request."""
+        ...
+
+
 class _RequestCaller(Caller, Protocol):
     @property
     def plain(self) -> bool:
@@ -160,7 +183,7 @@ class _LegacyCaller:
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        return self._request.client.capabilities
+        return self._rounds.sampling.able(self._request.client.capabilities)
 
     @property
     def client_key(self) -> str | None:
@@ -170,15 +193,31 @@ class _LegacyCaller:
     def principal(self) -> str | None:
         return self._request.client.principal
 
+    @property
+    def request(self) -> Request:
+        return self._request
+
+    @property
+    def sessions(self) -> ClientSessions:
+        return ClientSessions(self._rounds.sessions, self._request.client)
+
+    @property
+    def claims(self) -> Mapping[str, Any]:
+        return self._request.client.claims
+
     async def run(self, work: Work, ctx: CallContext) -> Json:
         return await work(ctx)
 
     async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
+        declared, sampling = self._request.client.capabilities, self._rounds.sampling
         try:
-            check_capabilities(questions, self.capabilities)
+            check_capabilities([one for one in questions if not sampling.takes(one, declared)], declared)
         except RequestError as exc:  # its code is of the stateless era; before, a tool that cannot go on has failed
             raise ToolError(exc.message, data=exc.data) from None
-        return [await self._put(question) for question in questions]
+        return [
+            one.read(await sampling.answer(one)) if sampling.takes(one, declared) else await self._put(one)
+            for one in questions
+        ]
 
     async def _put(self, question: Question) -> Any:
         patience = self._rounds.patience
@@ -203,10 +242,11 @@ class _LegacyCaller:
 class _ModernCaller:
     """The `Caller` of a modern request: a question finds its answer in the request, or ends the handler."""
 
-    __slots__ = ("_asked", "_given", "_keys", "_request", "_rounds", "_scope", "_used", "plain")
+    __slots__ = ("_asked", "_given", "_keys", "_request", "_rounds", "_scope", "_sealed", "_used", "plain")
 
     _asked: dict[str, Question]
     _given: Mapping[str, Any]
+    _sealed: Mapping[str, Any]
     _keys: Keys
     _scope: anyio.CancelScope
     _used: Json
@@ -215,11 +255,12 @@ class _ModernCaller:
         self._request = request
         self._rounds = rounds
         # a client without these capabilities is asked nothing, and needs no cancel scope
-        self.plain = _ABILITIES.isdisjoint(request.client.capabilities) and _ANSWERS.isdisjoint(request.params)
+        quiet = _ABILITIES.isdisjoint(request.client.capabilities) and _ANSWERS.isdisjoint(request.params)
+        self.plain = quiet and rounds.sampling.model is None
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        return self._request.client.capabilities
+        return self._rounds.sampling.able(self._request.client.capabilities)
 
     @property
     def client_key(self) -> str | None:
@@ -229,8 +270,21 @@ class _ModernCaller:
     def principal(self) -> str | None:
         return self._request.client.principal
 
+    @property
+    def request(self) -> Request:
+        return self._request
+
+    @property
+    def sessions(self) -> ClientSessions:
+        return ClientSessions(self._rounds.sessions, self._request.client)
+
+    @property
+    def claims(self) -> Mapping[str, Any]:
+        return self._request.client.claims
+
     async def run(self, work: Work, ctx: CallContext) -> Json:
-        self._given = self._rounds.given(self._request)
+        self._sealed = self._rounds.sealed(self._request)
+        self._given = {**self._request.object(INPUT_RESPONSES), **self._sealed}
         self._asked, self._used, self._keys = {}, {}, Keys()
         result: Json = {}
         with anyio.CancelScope() as self._scope:
@@ -246,17 +300,27 @@ class _ModernCaller:
         request = self._request
         if request.method not in methods.INPUT_REQUIRED:
             raise ToolError(f"{request.method} cannot ask the client for input")
-        check_capabilities(questions, self.capabilities)
+        declared, sampling = request.client.capabilities, self._rounds.sampling
+        check_capabilities([one for one in questions if not sampling.takes(one, declared)], declared)
         keys = self._keys.of(questions)
         found: list[Any] = []
         for key, question in zip(keys, questions, strict=True):
-            if key in self._given:
+            if sampling.takes(question, declared):
+                found.append(await self._sampled(key, question))
+            elif key in self._given:
                 found.append(self._read(key, question))
             else:
                 self._asked[key] = question
         if len(found) < len(questions):
             await self._end()
         return found
+
+    async def _sampled(self, key: str, question: Question) -> Any:
+        """Return the answer of the server's model: that of an earlier round, which the client cannot write itself."""
+        if key not in self._sealed:
+            self._sealed = {**self._sealed, key: await self._rounds.sampling.answer(question)}
+        self._used[key] = self._sealed[key]
+        return question.read(self._sealed[key])
 
     def _read(self, key: str, question: Question) -> Any:
         answer = self._given[key]

@@ -21,6 +21,7 @@ from toolweave.serve._changes import Changes
 from toolweave.serve._duplex.conversation import MAX_REQUESTS
 from toolweave.serve._duplex.inprocess import ClientEnd, InProcessSessions, in_process
 from toolweave.serve._endpoint import Endpoint
+from toolweave.serve._plain_calls import SendsCalls
 from toolweave.serve._request import Offered
 from toolweave.tools import Toolset
 from toolweave.tools._owner_loop import running_loop
@@ -72,6 +73,7 @@ class ServerRunners(ABC):
         endpoint: Answers the requests of every transport.
         changes: The change notifications and their subscribers.
         auth: The authorization of requests over HTTP, where serving is given none; None for none.
+        calls: Sends plain calls over HTTP at once, or None.
     """
 
     name: str
@@ -79,6 +81,7 @@ class ServerRunners(ABC):
     endpoint: Endpoint
     changes: Changes
     auth: TokenAuth | None = None
+    calls: SendsCalls | None = None
 
     def __init__(self) -> None:
         self._visits = InProcessSessions(self._visit)
@@ -88,8 +91,8 @@ class ServerRunners(ABC):
         """Run the server's lifespan; each transport enters it once, any number may."""
 
     @abstractmethod
-    def find_tool(self, name: str) -> ToolSpec | None:
-        """Return the definition of a tool that is offered under this name or alias, or None."""
+    def find_tool(self, name: str, version: str | None = None) -> ToolSpec | None:
+        """Return the definition of a tool that is offered under this name or alias, or one version of it, or None."""
 
     @abstractmethod
     def offers_of(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
@@ -218,6 +221,7 @@ class ServerRunners(ABC):
             tool_schema=self.tool_schema,
             on_drain=[self.changes.close],
             auth=self.auth,
+            calls=self.calls,
         )
 
     async def serve_http(

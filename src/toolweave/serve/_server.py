@@ -31,20 +31,26 @@ import anyio.abc
 
 from toolweave.errors import DuplicateToolError
 from toolweave.jobs._queue import WorkBackend
+from toolweave.protocol.subscriptions import TASK_IDS
 from toolweave.serve._changes import Changes
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._logs import Logs
+from toolweave.serve._mounts import MountedServer, Mounts
 from toolweave.serve._offers.decorators import ServerContent
 from toolweave.serve._offers.prompts import PromptLike
 from toolweave.serve._offers.resources import ResourceLike
+from toolweave.serve._offers.selection import ChosenOffers
 from toolweave.serve._operations import Operations
-from toolweave.serve._request import Feature, Json, Middleware, Offered
+from toolweave.serve._request import Feature, Json, Middleware, Offered, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._request_state import StateSigner
 from toolweave.serve._runners import ServerRunners
+from toolweave.serve._sampling import AnswersSampling
+from toolweave.serve._sessions import SessionRules, Sessions, session_key
 from toolweave.serve._subscriptions import Listen
 from toolweave.serve._tasks import LocalTasks, TaskBackend, TaskRule, TasksFeature, TaskSupport
 from toolweave.serve._tools import ExposeErrors, Tools
+from toolweave.serve._visibility import Visibility
 from toolweave.state import Store
 from toolweave.tools import (
     Alias,
@@ -92,6 +98,9 @@ class Options:
     request_state_keys: Sequence[str | bytes] | None = field(default=None, repr=False)
     auth: TokenAuth | None = None
     middleware: Sequence[Middleware] = ()
+    chosen: ChosenOffers = field(default_factory=ChosenOffers)
+    sessions: SessionRules = field(default_factory=SessionRules)
+    sampling: AnswersSampling | None = None
 
     def __post_init__(self) -> None:
         if self.page_size is not None and self.page_size < 1:
@@ -107,17 +116,27 @@ class Options:
 
 
 class ServerAbout(TypedDict, total=False):
-    """Optional members of a server's description.
+    """Optional members of a server's description, and the choice among its offers.
 
     Attributes:
         title: Its name for people.
         website_url: Where people read about it.
         icons: Icon objects of the specification.
+        include_tags: Offers only tools, and prompts and resources of functions, that have one of these tags.
+        exclude_tags: Leaves out those that have one of these tags.
+        versions: Offers only these versions, as in `"<2"` or `">=1.2,<2"`, and all that has no version.
+        sessions: The bounds of what handlers keep of a caller in `ctx.session`; a day and 64 KiB by default.
+        sampling: Answers `ctx.sample` for clients that have no model: a `SamplingModel` of `toolweave.models`.
     """
 
     title: str | None
     website_url: str | None
     icons: Sequence[Mapping[str, Any]]
+    include_tags: Iterable[str]
+    exclude_tags: Iterable[str]
+    versions: str | None
+    sessions: SessionRules
+    sampling: AnswersSampling | None
 
 
 @runtime_checkable
@@ -192,7 +211,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         cache_scope: `"public"` when every caller is offered the same.
         tasks: The tools whose calls become tasks, by name: `"optional"` makes plain calls of clients without tasks,
             `"required"` refuses them, a `TaskRule` says more.
-        store: Keeps tasks; by default in this process, for an hour.
+        store: Keeps tasks and what handlers keep of a caller; by default in this process, tasks for an hour.
         backend: Keeps tasks and gives them to workers, so that any replica answers about any task; `handlers` returns
             the code that runs them. Replicas and workers have the same name and backend.
         logging: Send the log messages of `ctx.log`, and declare the capability; MCP has deprecated it.
@@ -203,7 +222,9 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         middleware: Functions `async def middleware(request, call_next)` around every request on every transport, the
             first outermost; `toolweave.middleware` has some that are ready to use.
         **about: `title`, its name for people; `website_url`, where people read about it; `icons`, icon objects of the
-            specification.
+            specification; `include_tags`, `exclude_tags` and `versions`, which tools, prompts and resources are
+            offered; `sessions`, the bounds of what handlers keep of a caller; `sampling`, a model for clients
+            that have none. `ServerAbout` says more.
 
     Raises:
         SchemaError: Naming the tool, the schema and the JSON pointer at fault.
@@ -214,12 +235,15 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
     info = _info(name, version, about)
     registry, toolset = with_registry(tools)
     included, excluded = (frozenset([one] if isinstance(one, str) else one) for one in (include, exclude))
+    chosen = ChosenOffers.of(about.get("include_tags", ()), about.get("exclude_tags", ()), about.get("versions"))
     offered = _chosen(toolset, included, excluded)
+    if chosen:
+        offered = filtered(offered, predicate=lambda spec: chosen.keeps(spec.meta))
     agent_tools = [_agent_tool(agent) for agent in _agents(agents)]
     if agent_tools:  # which `include` says nothing about: `agents` does
         runners = ToolRegistry(agent_tools)
         for one in agent_tools:
-            _check_free(one.name, offered)
+            _check_free(one.spec, offered)
         offered = combined(offered, runners)
     options = Options(
         instructions=instructions,
@@ -235,6 +259,9 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         request_state_keys=request_state_keys,
         auth=auth,
         middleware=middleware,
+        chosen=chosen,
+        sessions=about.get("sessions") or SessionRules(),
+        sampling=about.get("sampling"),
     )
     return McpServer(
         info,
@@ -280,11 +307,29 @@ def _agents(agents: Iterable[AgentLike] | AgentsLike) -> Iterable[AgentLike]:
     return agents.list() if isinstance(agents, AgentsLike) and not isinstance(agents, (list, tuple)) else agents
 
 
-def _check_free(name: str, toolset: Toolset) -> None:
-    """Refuse a name that a local tool has; a server's tool that comes with it later is renamed."""
-    there = toolset.snapshot().find(name)
-    if there is not None and there.server is None:
-        raise DuplicateToolError(name)
+def _check_free(spec: ToolSpec, toolset: Toolset) -> None:
+    """Refuse a name that a local tool has, if in another version; a server's tool with it is renamed later."""
+    there = toolset.snapshot().find(spec.name)
+    if there is None or there.server is not None:
+        return
+    if None in (there.version, spec.version) or toolset.snapshot().find_version(spec.name, spec.version or ""):
+        raise DuplicateToolError(spec.name)
+
+
+def _sessions(name: str, options: Options) -> Sessions:
+    """Return the sessions of a server, in the store that it has."""
+    return Sessions(name, options.store if options.backend is None else options.backend.store, options.sessions)
+
+
+def _rounds(options: Options, logs: Logs, sessions: Sessions) -> HandlerRunner:
+    """Return what runs the handlers of a server."""
+    seal = StateSigner(options.request_state_keys)
+    return HandlerRunner(state=options.state, seal=seal, logs=logs, sessions=sessions, sampling=options.sampling)
+
+
+def _session_of(request: Request) -> str | None:
+    """Return the name under which the changes of a caller's own lists are published."""
+    return session_key(request.client)
 
 
 def _agent_tool(agent: AgentLike) -> Tool:
@@ -329,9 +374,10 @@ class McpServer(ServerContent, ServerRunners):
         self.changes = Changes()
         self._registry = registry
         logs = Logs(enabled=options.logging)
-        self._rounds = HandlerRunner(state=options.state, seal=StateSigner(options.request_state_keys), logs=logs)
         self._store = options.store
         self.backend = options.backend
+        self._sessions = _sessions(self.name, options)
+        self._rounds = _rounds(options, logs, self._sessions)
         self._tasks = TasksFeature(options.tasks, rounds=self._rounds, backend=self._task_backend())
         self._calls = Tools(
             toolset,
@@ -352,7 +398,7 @@ class McpServer(ServerContent, ServerRunners):
             ),
             self._tasks,
             logs,
-            Listen(self.changes, declared=self._declared, filters={"taskIds": self._tasks}),
+            Listen(self.changes, declared=self._declared, filters={TASK_IDS: self._tasks}, own=_session_of),
         ]
         self.endpoint = Endpoint(
             info,
@@ -361,7 +407,12 @@ class McpServer(ServerContent, ServerRunners):
             ttl_ms=options.ttl_ms,
             cache_scope=options.cache_scope,
         )
+        if options.chosen:
+            self.resources.registry.keep(options.chosen.keeps_definition)
+            self.prompts.registry.keep(options.chosen.keeps_definition)
         self._operations = Operations(self._calls, self.resources, self.prompts)
+        self._mounts = Mounts(self, self._use_tools)
+        self._visibility = Visibility(self._operations.facts, self._sessions, self.changes)
         self.endpoint.use(options.middleware, self)
         self._calls.admit_all()
         self.changes.watch(toolset)
@@ -404,7 +455,7 @@ class McpServer(ServerContent, ServerRunners):
         function: Any = item
         made: Tool = item if isinstance(item, Tool) and not options else tool(**options)(function)
         self._calls.admit(made.spec)
-        _check_free(made.name, self.tools)
+        _check_free(made.spec, self.tools)
         return self._registry.add(made)
 
     def remove_tool(self, name: str) -> None:
@@ -429,6 +480,67 @@ class McpServer(ServerContent, ServerRunners):
         """The old names, with the number of their uses."""
         return self._registry.aliases
 
+    def mount(self, server: McpServer | Toolset, namespace: str) -> None:
+        """Offer what another server offers, below a namespace, also what it offers later.
+
+        Its tools and prompts are named `namespace_name`. Its resources keep their URIs, but for those that others here
+        have: they are `namespace+uri`. Its middleware, and what it disables, hold as where it is served alone; its
+        handlers have its own `state` and sessions; its lifespan is that of this server. What is of requests is this
+        server's: `auth`, `tasks` (by the new names), `sampling`, and whether errors are masked. Of another toolset,
+        such as a connection or a hub, there are the tools.
+
+        Raises:
+            TypeError: It is no server and no toolset.
+            ValueError: The namespace is none, or taken; or the server is this one, or has `auth` or `tasks` of its own.
+        """
+        self._mounts.add(server, namespace)
+
+    @property
+    def mounted(self) -> Sequence[MountedServer]:
+        """The servers that are mounted in it."""
+        return self._mounts.mounted
+
+    def _use_tools(self, toolset: Toolset) -> None:
+        self.tools = toolset
+        self._calls.use(toolset)
+        self.changes.watch(toolset)
+
+    @property
+    def rounds(self) -> HandlerRunner:
+        """The runner of its handlers, and what they are given."""
+        return self._rounds
+
+    @property
+    def has_task_rules(self) -> bool:
+        """Whether calls of its tools become tasks."""
+        return bool(self._tasks.rules)
+
+    def enable(self, *names: str, tags: Iterable[str] = ()) -> None:
+        """Offer tools, prompts and resources that were disabled again, to everybody, and tell all clients.
+
+        Args:
+            names: Names, URIs and templates, or the beginning of some with a `*` at its end.
+            tags: Tags; what has one of them is meant, too.
+
+        Raises:
+            ValueError: Nothing is named.
+        """
+        self._show(True, names, tags)
+
+    def disable(self, *names: str, tags: Iterable[str] = ()) -> None:
+        """Offer tools, prompts and resources no more, and tell all clients; what is asked for of them is unknown.
+
+        A handler enables them for the session of its caller with `ctx.enable`. Of all that was said about something the
+        last holds, and what was said for a session comes after what was said for everybody. See `enable`.
+        """
+        self._show(False, names, tags)
+
+    def _show(self, enabled: bool, names: Iterable[str], tags: Iterable[str]) -> None:
+        self._visibility.add(enabled, names, tags)
+        if self._sessions.visibility is None:
+            self._sessions.visibility = self._visibility
+            self.endpoint.use((*self.endpoint.middleware, self._visibility), self)
+
     # while it is served
 
     @asynccontextmanager
@@ -444,6 +556,7 @@ class McpServer(ServerContent, ServerRunners):
                     await stack.enter_async_context(kept)
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
+            await stack.enter_async_context(self._mounts.lifespans.running(tasks))
             stack.enter_context(self._tasks.within(tasks))
             yield tasks
 
@@ -471,9 +584,9 @@ class McpServer(ServerContent, ServerRunners):
         """Return the offers that a request is about, with the scopes that their definitions need."""
         return self._operations(method, params)
 
-    def find_tool(self, name: str) -> ToolSpec | None:
-        """Return the definition of a tool that is offered under this name or alias, or None."""
-        return self._calls.find(name)
+    def find_tool(self, name: str, version: str | None = None) -> ToolSpec | None:
+        """Return the definition of a tool that is offered under this name or alias, or one version of it, or None."""
+        return self._calls.find(name, version)
 
     def __repr__(self) -> str:
         return f"<McpServer {self.name!r}, {len(self.tools.snapshot())} tools>"

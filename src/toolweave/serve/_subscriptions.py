@@ -104,6 +104,8 @@ class Listen:
         follower: Subscribes to the resources where they are; None where all changes are published here.
         view: Returns what a client sees of a list, by the notification of its changes; a client that does not see all
             is told only when that differs. None tells of every change.
+        own: Returns the name under which changes of a client's own lists are published, or None; those without a name
+            are everybody's.
     """
 
     def __init__(
@@ -114,12 +116,14 @@ class Listen:
         filters: Mapping[str, ExtensionFilter] | None = None,
         follower: ResourceFollower | None = None,
         view: ListView | None = None,
+        own: Callable[[Request], str | None] | None = None,
     ) -> None:
         self._changes = changes
         self._declared = declared
         self._filters = dict(filters or {})
         self._follower = follower
         self._view = view
+        self._own = own
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return `subscriptions/listen`, or in earlier revisions the subscriptions to resources."""
@@ -136,6 +140,9 @@ class Listen:
         if "notifications" not in request.params:
             raise RequestError("subscriptions/listen needs the object 'notifications'", code=INVALID_PARAMS)
         honoured, topics = self._honoured_filters(wanted)
+        mine = None if self._own is None else self._own(request)
+        if mine is not None:
+            topics += [Topic(topic.method, mine) for topic in topics if not topic.name]
         asked = {key: _names(wanted, key) for key in self._filters if key in wanted}
         for key, names in asked.items():
             topics += [Topic(self._filters[key].method, name) for name in names]

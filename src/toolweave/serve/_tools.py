@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import toolweave.tools._worker_threads  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError, printable
 from toolweave.protocol import methods
+from toolweave.protocol.component_meta import asked_version
 from toolweave.protocol.headers import mirroring_problem
 from toolweave.schema import Validator
 from toolweave.serve._offers.pagination import only_for_caller
@@ -75,8 +76,14 @@ class Tools:
         self._pages = ToolPages(page_size, more=self._support)
         self._checked: dict[str, tuple[ToolSpec, _Checks | None]] = {}
         self._seen: ToolSnapshot | None = None
-        self._found: dict[str, tuple[ToolSpec, _Checks]] = {}  # of those seen, by the names that were asked for
+        self._found: dict[tuple[str, str | None], _FoundTool] = {}  # of those seen, by name and version asked for
         self._listed: ToolSnapshot = ToolSnapshot()
+        toolset.subscribe(self._changed)
+
+    def use(self, toolset: Toolset) -> None:
+        """List and call the tools of another toolset from now on."""
+        self._toolset = toolset
+        self._seen = None
         toolset.subscribe(self._changed)
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
@@ -108,22 +115,29 @@ class Tools:
         self._seen = self._listed = snapshot
         self._found.clear()
 
-    def find(self, name: str) -> ToolSpec | None:
-        """Return the definition of a tool that is offered under this name, or None."""
-        found = self._find(name)
+    def find(self, name: str, version: str | None = None) -> ToolSpec | None:
+        """Return the definition of a tool that is offered under this name, the newest or one version, or None."""
+        found = self._find(name, version)
         return None if found is None else found[0]
 
-    def _find(self, name: str) -> tuple[ToolSpec, _Checks] | None:
-        """Return an offered tool and its validators, or None."""
+    def _find(self, name: str, version: str | None = None) -> _FoundTool | None:
+        """Return an offered tool, its validators and its name in the toolset, or None."""
         if self._toolset.snapshot() is self._seen:
-            known = self._found.get(name)
+            known = self._found.get((name, version))
             if known is not None:
                 return known
-        spec = self._snapshot().find(name)
+        snapshot = self._snapshot()
+        newest = snapshot.find(name)
+        if newest is None or newest.name not in snapshot.by_name:  # else it is a name of one version, within here
+            return None
+        # a server knows the older versions of its tools, and is told which one is asked for
+        spec = newest if version is None or newest.server is not None else snapshot.find_version(name, version)
         checks = None if spec is None else self._checks(spec)
         if spec is None or checks is None:
             return None
-        found = self._found[name] = (spec, checks)
+        called = name if spec is newest else spec.name
+        shown = spec if spec is newest else spec.replace(name=newest.name)
+        found = self._found[name, version] = (shown, checks, called)
         return found
 
     def _snapshot(self) -> ToolSnapshot:
@@ -131,7 +145,10 @@ class Tools:
         snapshot = self._toolset.snapshot()
         if snapshot is not self._seen:
             sound = [spec for spec in snapshot if spec.server is not None or self._sound(spec)]
-            self._listed = snapshot if len(sound) == len(snapshot) else ToolSnapshot(sound, version=snapshot.version)
+            if len(sound) == len(snapshot):
+                self._listed = snapshot
+            else:
+                self._listed = ToolSnapshot(sound, version=snapshot.version, older=snapshot.older)
             self._seen = snapshot
             self._found.clear()
             if len(self._checked) > 2 * len(snapshot) + _SPARE:
@@ -154,14 +171,15 @@ class Tools:
         name = request.text("name")
         given = request.params.get("arguments")
         arguments = {} if given is None else request.object("arguments")  # some clients write null for none
-        found = self._find(name)
+        version = asked_version(request.params)
+        found = self._find(name, version)
         if found is None:
-            raise not_offered("tools", name, modern=request.modern)
-        spec, checks = found
+            raise not_offered("tools", _asked(name, version), modern=request.modern)
+        spec, checks, called = found
         if checks.arguments is not None and not checks.arguments.is_valid(arguments):
             refused = invalid_input(spec.name, checks.arguments.problems(arguments))
             return call_result(refused, modern=request.modern)
-        work = partial(self._run, request, spec, checks, ToolCall(name=name, arguments=arguments))
+        work = partial(self._run, request, spec, checks, ToolCall(name=called, arguments=arguments))
         if self._tasks is not None and self._tasks.takes(spec, request):
             return await self._tasks.start(request, spec, work)
         return await self._rounds.run(request, work)
@@ -173,11 +191,12 @@ class Tools:
             RequestError: There is no such tool any more.
         """
         name = request.text("name")
-        found = self._find(name)
+        version = asked_version(request.params)
+        found = self._find(name, version)
         if found is None:
-            raise not_offered("tools", name, modern=request.modern)
-        spec, checks = found
-        call = ToolCall(name=name, arguments=request.object("arguments"))
+            raise not_offered("tools", _asked(name, version), modern=request.modern)
+        spec, checks, called = found
+        call = ToolCall(name=called, arguments=request.object("arguments"))
         return spec, partial(self._run, request, spec, checks, call)
 
     async def _run(self, request: Request, spec: ToolSpec, checks: _Checks, call: ToolCall, ctx: CallContext) -> Json:
@@ -238,6 +257,13 @@ class _Checks:
 
 
 _FOREIGN = _Checks()
+
+_FoundTool: TypeAlias = tuple[ToolSpec, _Checks, str]
+"""A tool that is offered: its definition under the exposed name, its validators, and the name that its calls have."""
+
+
+def _asked(name: str, version: str | None) -> str:
+    return name if version is None else f"{name}, version {version}"
 
 
 def _checks(spec: ToolSpec) -> _Checks | None:

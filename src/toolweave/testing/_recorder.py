@@ -10,7 +10,6 @@ import inspect
 import itertools
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -102,7 +101,7 @@ class Recorder:
             changes["headers"] = self._learning(config.headers)
         auth: Any = config.auth
         if auth is not None and callable(auth.provider) and not hasattr(auth.provider, "async_auth_flow"):
-            changes["auth"] = replace(auth, provider=self._learning(auth.provider))
+            changes["auth"] = auth.replace(provider=self._learning(auth.provider))
         return config.replace(**changes) if changes else config
 
     def _learning(self, give: Callable[[], Any]) -> Callable[[], Any]:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from toolweave.tools._names import NameMap, ToolName, aliases, expose
     from toolweave.tools._registry import Alias, OnConflict, ToolRegistry
     from toolweave.tools._result import ToolResult
+    from toolweave.tools._saved_files import files_saved, save_files
+    from toolweave.tools._session import CallerSession
     from toolweave.tools._sources import ToolSource, as_toolset
     from toolweave.tools._spec import ToolSpec
     from toolweave.tools._toolset import (
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
         changes,
         tools_of,
     )
+    from toolweave.tools._truncation import BudgetedToolset, ResultPolicy, budgeted
     from toolweave.tools._wrappers import (
         BaseToolset,
         RoutingToolset,
@@ -73,8 +76,10 @@ __all__ = [
     "Alias",
     "AudioContent",
     "BaseToolset",
+    "BudgetedToolset",
     "CallContext",
     "Caller",
+    "CallerSession",
     "ContentBlock",
     "Elicitation",
     "ElicitationResult",
@@ -91,6 +96,7 @@ __all__ = [
     "ProgressReporter",
     "Question",
     "ResourceLink",
+    "ResultPolicy",
     "Root",
     "Roots",
     "RoutingToolset",
@@ -114,13 +120,16 @@ __all__ = [
     "WrapperToolset",
     "aliases",
     "as_toolset",
+    "budgeted",
     "changes",
     "combined",
     "enhanced",
     "expose",
+    "files_saved",
     "filtered",
     "prefixed",
     "renamed",
+    "save_files",
     "tool",
     "tools_of",
     "traced",
@@ -180,10 +189,15 @@ __getattr__, __dir__ = lazy_exports(
             "ToolRegistry",
         ),
         "_result": ("ToolResult",),
+        "_saved_files": (
+            "files_saved",
+            "save_files",
+        ),
         "_sources": (
             "ToolSource",
             "as_toolset",
         ),
+        "_session": ("CallerSession",),
         "_spec": ("ToolSpec",),
         "_toolset": (
             "Tool",
@@ -194,6 +208,11 @@ __getattr__, __dir__ = lazy_exports(
             "Unsubscribe",
             "changes",
             "tools_of",
+        ),
+        "_truncation": (
+            "BudgetedToolset",
+            "ResultPolicy",
+            "budgeted",
         ),
         "_wrappers": (
             "BaseToolset",

@@ -6,8 +6,7 @@ Independent of the toolset that runs it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, overload
 
 import msgspec
@@ -25,7 +24,6 @@ from toolweave.protocol.client_requests import (
     can_answer,
 )
 from toolweave.protocol.logs import LogLevel, check_level
-from toolweave.tools._client_requests import Caller, Elicitation, Question, Roots, Sampling
 
 __all__ = [
     "IDEMPOTENCY_KEY",
@@ -41,6 +39,9 @@ __all__ = [
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultingTypeVar  # PEP 696, in `typing` from 3.13 on
 
+    from toolweave.tools._client_requests import Caller, Question
+    from toolweave.tools._session import CallerSession, SessionPort
+
     StateT_co = DefaultingTypeVar("StateT_co", default=Mapping[str, Any], covariant=True)
 else:
     StateT_co = TypeVar("StateT_co", covariant=True)
@@ -54,8 +55,7 @@ RESUMABLE = "io.toolweave/resumable"
 twice."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Value, frozen=True, kw_only=True):
     """One progress notification of a running call.
 
     Attributes:
@@ -116,6 +116,56 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True):
         It names one user of one client at one issuer, for programs to compare and to keep things under.
         """
         return None if self.caller is None else self.caller.principal
+
+    @property
+    def session(self) -> CallerSession:
+        """Values of this caller, kept between its calls: `await ctx.session.get("basket", [])`.
+
+        They are kept under the conversation where the protocol has one, else under the authorized principal.
+
+        Raises:
+            ToolError: The call is not served by a server that keeps sessions.
+        """
+        return self._sessions().own()
+
+    def session_under(self, key: str) -> CallerSession:
+        """Return the values kept under a key that the caller passes on, such as an id that a tool returned.
+
+        They are those of the authorized principal alone; without one, of whoever knows the key: make it unguessable.
+
+        Raises:
+            ToolError: The call is not served by a server that keeps sessions.
+        """
+        return self._sessions().under(key)
+
+    async def enable(self, *names: str, tags: Iterable[str] = ()) -> None:
+        """Offer tools, prompts and resources to this caller's session, whatever the server says to others.
+
+        Args:
+            names: Names, URIs and templates, or the beginning of some with a `*` at its end.
+            tags: Tags; what has one of them is meant, too.
+
+        Raises:
+            ToolError: This caller has no session, or the server enables and disables nothing.
+            ValueError: Nothing is named.
+        """
+        await self._sessions().change(True, names, tags)
+
+    async def disable(self, *names: str, tags: Iterable[str] = ()) -> None:
+        """Offer tools, prompts and resources no more to this caller's session; see `enable`."""
+        await self._sessions().change(False, names, tags)
+
+    def _sessions(self) -> SessionPort:
+        from toolweave.tools._session import HasSessions  # late, as below: only a served tool has one
+
+        if not isinstance(self.caller, HasSessions):
+            raise ToolError("there is no session here; only a call that is served has one")
+        return self.caller.sessions
+
+    @property
+    def claims(self) -> Mapping[str, Any]:
+        """The verified claims of the caller's token; empty without one."""
+        return {} if self.caller is None else self.caller.claims
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress to the caller; does nothing when the caller did not ask for it."""
@@ -183,6 +233,8 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True):
             ToolError: It refused, or answered with something else.
             SchemaError: The form has a field that no form can have.
         """
+        from toolweave.tools._client_requests import Elicitation  # late, as below: only a served tool asks
+
         return (await self._ask(Elicitation(message, schema, key=key)))[0]
 
     async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> ElicitationResult:
@@ -192,6 +244,8 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True):
             RequestError: The client declared no pages; `can("elicitation.url")` tells.
             ToolError: It refused, or answered with something else.
         """
+        from toolweave.tools._client_requests import Elicitation
+
         return (await self._ask(Elicitation(message, url=url, key=key)))[0]
 
     async def sample(
@@ -209,6 +263,8 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True):
             RequestError: The client declared no sampling; `can("sampling")` tells.
             ToolError: It refused, or answered with something else.
         """
+        from toolweave.tools._client_requests import Sampling
+
         question = Sampling(
             messages, max_tokens=max_tokens, system_prompt=system_prompt, temperature=temperature, key=key
         )
@@ -221,6 +277,8 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True):
             RequestError: The client declared no roots; `can("roots")` tells.
             ToolError: It refused, or answered with something else.
         """
+        from toolweave.tools._client_requests import Roots
+
         return (await self._ask(Roots()))[0]
 
     async def ask(self, **questions: Question) -> dict[str, Any]:
@@ -234,6 +292,8 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True):
         """
         if not questions:
             return {}
+        from dataclasses import replace
+
         named = [question if question.key else replace(question, key=name) for name, question in questions.items()]
         return dict(zip(questions, await self._ask(*named), strict=True))
 

@@ -286,6 +286,11 @@ class Caller(Protocol):
         """Identifies whoever authorized the request, whatever the client; None where nothing does."""
         ...
 
+    @property
+    def claims(self) -> Mapping[str, Any]:
+        """The verified claims of the request's token; empty where there is none."""
+        ...
+
     async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
         """Put questions to the client; return the parsed answer of each, in their order.
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_args, overload
 
 from toolweave.errors import ErrorKind, SchemaError, ToolError, as_tool_error
+from toolweave.protocol.component_meta import component_meta
 from toolweave.protocol.content import ContentBlock
 from toolweave.schema._annotations import implementation
 from toolweave.schema._signature import MappingSignature, Signature, derive
@@ -26,7 +27,7 @@ from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Tool, ToolSnapshot
 from toolweave.tools._wrappers import BaseToolset
 
-__all__ = ["FunctionTool", "check_schemas", "is_derived", "is_unbound", "tool"]
+__all__ = ["FunctionTool", "ToolAbout", "check_schemas", "is_derived", "is_unbound", "tool"]
 
 _log = logging.getLogger("toolweave.tools")
 
@@ -34,6 +35,26 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _OPAQUE: tuple[type, ...] = (ToolResult, File, *get_args(ContentBlock))
+
+
+class ToolAbout(TypedDict, total=False):
+    """Optional members of a tool's definition.
+
+    Attributes:
+        title: A name for people.
+        icons: Icon objects of the MCP specification.
+        tags: Tags, by which it is chosen, enabled and disabled; in its `_meta`.
+        version: Its version, such as `"1.2"`; several versions of one name may be offered.
+        scopes: The OAuth scopes that a caller's token needs, where it is served over HTTP; not in the definition.
+        meta: The definition's `_meta`.
+    """
+
+    title: str | None
+    icons: Sequence[Mapping[str, Any]]
+    tags: Iterable[str]
+    version: str | None
+    scopes: Sequence[str]
+    meta: Mapping[str, Any] | None
 
 
 class FunctionTool(Tool, Generic[P, R]):
@@ -84,15 +105,12 @@ def tool(
     /,
     *,
     name: str | None = None,
-    title: str | None = None,
     description: str | None = None,
     annotations: Mapping[str, Any] | None = None,
-    icons: Sequence[Mapping[str, Any]] = (),
     input_schema: Mapping[str, Any] | None = None,
     output_schema: Mapping[str, Any] | None = None,
-    meta: Mapping[str, Any] | None = None,
-    scopes: Sequence[str] = (),
     threads: int | None = None,
+    **about: Unpack[ToolAbout],
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 @overload
 def tool(
@@ -100,30 +118,24 @@ def tool(
     /,
     *,
     name: str | None = None,
-    title: str | None = None,
     description: str | None = None,
     annotations: Mapping[str, Any] | None = None,
-    icons: Sequence[Mapping[str, Any]] = (),
     input_schema: Mapping[str, Any] | None = None,
     output_schema: Mapping[str, Any] | None = None,
-    meta: Mapping[str, Any] | None = None,
-    scopes: Sequence[str] = (),
     threads: int | None = None,
+    **about: Unpack[ToolAbout],
 ) -> FunctionTool[P, R]: ...
-def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
+def tool(
     function: Callable[..., Any] | None = None,
     /,
     *,
     name: str | None = None,
-    title: str | None = None,
     description: str | None = None,
     annotations: Mapping[str, Any] | None = None,
-    icons: Sequence[Mapping[str, Any]] = (),
     input_schema: Mapping[str, Any] | None = None,
     output_schema: Mapping[str, Any] | None = None,
-    meta: Mapping[str, Any] | None = None,
-    scopes: Sequence[str] = (),
     threads: int | None = None,
+    **about: Unpack[ToolAbout],
 ) -> Any:
     """Make a tool of a function; use as `@tool`, `@tool(name=...)` or `tool(function)`.
 
@@ -134,27 +146,25 @@ def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
     Args:
         function: A function, method, `functools.partial` or object with `__call__`.
         name: The tool's name; the function's by default.
-        title: A name for people.
         description: Its description for models; the docstring without its sections on parameters by default.
         annotations: Behaviour hints, such as `{"readOnlyHint": True}`.
-        icons: Icon objects of the MCP specification.
         input_schema: JSON Schema of the arguments, taken as it is; the function then takes one parameter beside a
             `CallContext`, the arguments as a mapping.
         output_schema: JSON Schema of the structured content; by default derived from a return
             annotation that is a model, a dataclass, a TypedDict or a dict.
-        meta: The definition's `_meta`.
-        scopes: The OAuth scopes that a caller's token needs, where it is served over HTTP; not in the definition.
         threads: How many calls of a plain function may run at the same time, 40 by default. Further ones wait;
             other tools have threads of their own.
+        **about: `title`, `icons`, `tags`, `version`, `scopes` and `meta`, as `ToolAbout` says.
 
     Raises:
         SchemaError: Naming the function and the parameter that cannot be a member of a JSON object.
-        ValueError: `threads` is less than 1, or given for an `async` function, which runs in none; or a scope is none.
+        ValueError: `threads` is less than 1, or given for an `async` function, which runs in none; or a scope, a tag or
+            the version is none.
     """
     if function is None:
-        options = {"name": name, "title": title, "description": description, "annotations": annotations, "icons": icons}
+        options: dict[str, Any] = {"name": name, "description": description, "annotations": annotations, **about}
         schemas = {"input_schema": input_schema, "output_schema": output_schema}
-        return functools.partial(tool, **options, **schemas, meta=meta, scopes=scopes, threads=threads)
+        return functools.partial(tool, **options, **schemas, threads=threads)
     if isinstance(function, str):
         raise TypeError(f"the first argument of a tool is its function; its name is given as name={function!r}")
     if isinstance(function, FunctionTool):
@@ -165,6 +175,7 @@ def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
         signature = MappingSignature(function, input_schema, injected=CallContext, opaque=_OPAQUE)
     if name is None and signature.name == "<lambda>":
         raise SchemaError("a lambda has no name to expose; give it one with tool(..., name=...)")
+    title = about.get("title")
     spec = ToolSpec(
         name=name or signature.name,
         title=title,
@@ -172,11 +183,18 @@ def tool(  # noqa: PLR0913  # keyword-only, each with a default of its own
         input_schema=input_schema or {**signature.input_schema, "title": title or name or signature.name},
         output_schema=signature.output_schema if output_schema is None else output_schema,
         annotations=annotations,
-        icons=tuple(icons),
-        meta={} if meta is None else meta,
-        scopes=scope_list(scopes),
+        **_about(about),
     )
     return FunctionTool(function, spec, signature, threads=_threads(threads, function, spec.name))
+
+
+def _about(about: ToolAbout) -> dict[str, Any]:
+    """Return the members of a definition for those of `ToolAbout`, but for the title."""
+    unknown = about.keys() - ToolAbout.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"tool() got an unexpected keyword argument {min(unknown)!r}")
+    meta = component_meta(about.get("meta"), tags=about.get("tags", ()), version=about.get("version"))
+    return {"icons": tuple(about.get("icons", ())), "meta": meta, "scopes": scope_list(about.get("scopes", ()))}
 
 
 def _threads(threads: int | None, function: Callable[..., Any], name: str) -> int:

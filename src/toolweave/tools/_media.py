@@ -12,9 +12,10 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
+from toolweave._value import Value
 from toolweave.errors import ErrorKind, ToolError
 
-__all__ = ["File", "Payload", "is_binary", "payload", "sniff"]
+__all__ = ["File", "Payload", "is_binary", "named_type", "payload", "sniff"]
 
 BINARY = "application/octet-stream"
 LARGEST = 32 * 1024 * 1024
@@ -61,8 +62,7 @@ class File:
     uri: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Payload:
+class Payload(Value, frozen=True, kw_only=True):
     """Content with its media type, and its URI if it has one."""
 
     data: bytes
@@ -146,10 +146,15 @@ def _of_path(path: Path, mime_type: str | None = None, uri: str | None = None) -
     return Payload(data=data, mime_type=mime_type or _type(path, data), uri=uri or path.absolute().as_uri())
 
 
-def _type(path: Path, data: bytes) -> str:
+def named_type(path: Path) -> str | None:
+    """Return the media type that the name of a file shows, or None."""
     import mimetypes  # reads the system's tables
 
-    known = _TYPES.get(path.suffix.lower()) or mimetypes.guess_type(path.name)[0] or sniff(data)
+    return _TYPES.get(path.suffix.lower()) or mimetypes.guess_type(path.name)[0]
+
+
+def _type(path: Path, data: bytes) -> str:
+    known = named_type(path) or sniff(data)
     if known is not None:
         return known
     try:

@@ -57,9 +57,17 @@ def chat_parts(blocks: Iterable[ContentBlock]) -> list[Json]:
     return [_chat_part(one) for one in shown(blocks, _HEARD)]
 
 
-def chat_images(blocks: Iterable[ContentBlock]) -> list[Json]:
-    """Return the images among blocks as parts of a user's message of the Chat API."""
-    return [_chat_part(one) for one in shown(blocks, _IMAGES) if not isinstance(one, str)]
+def chat_images(results: Iterable[tuple[str, ToolResult]]) -> list[Json]:
+    """Return the images of results, each with its tool's name, as parts of a user's message of the Chat API.
+
+    They follow the messages of the results, which are text alone; of no image there are no parts.
+    """
+    parts: list[Json] = []
+    for name, result in results:
+        images = [one for one in shown(result.for_model().content, _IMAGES) if not isinstance(one, str)]
+        if images:
+            parts += [{"type": "text", "text": f"From the result of tool {name!r}:"}, *map(_chat_part, images)]
+    return parts
 
 
 def _responses_part(one: str | Media) -> Json:

@@ -13,6 +13,7 @@ from datetime import date
 from typing import Any, Literal, TypeAlias
 
 from toolweave.errors import DuplicateToolError, SchemaError
+from toolweave.protocol.component_meta import version_key, versioned, with_versions
 from toolweave.tools._function import check_schemas, is_derived, is_unbound
 from toolweave.tools._function import tool as function_tool
 from toolweave.tools._names import free_name, unknown_tool
@@ -50,14 +51,16 @@ class Alias:
 class ToolRegistry(RoutingToolset):
     """A `Toolset` of functions and tools that are added and removed at run time.
 
-    Entering it opens nothing: a connection is opened and closed by its owner.
+    Entering it opens nothing: a connection is opened and closed by its owner. Several versions of one name may be
+    there: the newest is listed and called, an older one is called as `add@1.2`.
     """
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = (), *, on_conflict: OnConflict = "error") -> None:
         self._on_conflict: OnConflict = on_conflict
         self._tools: dict[str, tuple[ToolSpec, Tool]] = {}
         self._aliases: dict[str, Alias] = {}
-        self._with_aliases: dict[str, tuple[ToolSpec, ToolSpec]] = {}  # a tool's definition, and as it is shown
+        self._older: dict[str, dict[str, tuple[ToolSpec, Tool]]] = {}  # by name and by versioned name
+        self._as_shown: dict[str, tuple[ToolSpec, ToolSpec]] = {}  # a tool's definition, and as it is shown
         self._listeners = Listeners()
         self._snapshot: ToolSnapshot | None = ToolSnapshot()  # None until somebody asks for what changed
         self._version = 0
@@ -70,7 +73,8 @@ class ToolRegistry(RoutingToolset):
 
         Args:
             item: A `Tool`, or a function that becomes one as with `@tool`.
-            on_conflict: The policy when the name is taken; the registry's by default.
+            on_conflict: The policy when the name is taken; the registry's by default. A name that has another version
+                is not: both stay.
 
         Raises:
             DuplicateToolError: The name is taken and `on_conflict` is `"error"`.
@@ -81,17 +85,25 @@ class ToolRegistry(RoutingToolset):
         return self._insert(item, on_conflict or self._on_conflict)
 
     def remove(self, name: str) -> Tool:
-        """Remove a tool and the aliases that stand for it, and return it.
+        """Remove a tool in all its versions, and the aliases that stand for it, and return the newest.
+
+        A name as `add@1.2` removes that version alone, if it is not the newest.
 
         Raises:
             KeyError: There is no tool of this name.
         """
+        base = name.rpartition("@")[0]
+        if name in self._older.get(base, ()):
+            _, older = self._older[base].pop(name)
+            self._publish(changed=(base,))
+            return older
         if name not in self._tools:
             raise KeyError(unknown_tool(name, self._tools))
         removed = self.get(name)
         assert removed is not None
         del self._tools[name]
-        self._with_aliases.pop(name, None)
+        self._older.pop(name, None)
+        self._as_shown.pop(name, None)
         self._aliases = {alias.name: alias for alias in self._aliases.values() if alias.target != name}
         self._publish(removed=(name,))
         return removed
@@ -148,13 +160,14 @@ class ToolRegistry(RoutingToolset):
             if name in self._aliases:
                 self._count(self._aliases[name])
             name = spec.name
-        tool = self._tools[name][1]
+        tool = self._entry(name)[1]
         return route_of(tool.toolset, tool.spec.name)
 
     def snapshot(self) -> ToolSnapshot:
         """Return the definitions in the order they were added."""
         if self._snapshot is None:
-            self._snapshot = ToolSnapshot(self._specs(), version=self._version)
+            older = {name: [spec for spec, _ in self._sorted(name)] for name, found in self._older.items() if found}
+            self._snapshot = ToolSnapshot(self._specs(), version=self._version, older=older)
         return self._snapshot
 
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
@@ -171,15 +184,10 @@ class ToolRegistry(RoutingToolset):
         return f"ToolRegistry({list(self._tools)!r})"
 
     def _insert(self, item: Tool | Callable[..., Any], on_conflict: OnConflict) -> Tool:
-        if not isinstance(item, Tool):
-            if not callable(item):
-                raise no_tools(item, "a Tool or a function, or join a whole toolset with `combined`")
-            item = function_tool(item)
-        if is_unbound(item):
-            raise SchemaError(f"function {item.name!r} wants its self; give the method of an object")
+        item = _checked(item)
         spec = item.spec
-        if spec.server is None and not is_derived(item):
-            check_schemas(spec)  # a server's are judged where its tools are listed
+        if self._is_another_version(spec):
+            return self._insert_version(spec, item)
         if spec.name in self._tools or spec.name in self._aliases:
             if on_conflict == "error" or (on_conflict == "replace" and spec.name in self._aliases):
                 raise DuplicateToolError(spec.name)
@@ -196,8 +204,36 @@ class ToolRegistry(RoutingToolset):
             self._publish(changed=(spec.name,) if before[0] != spec else ())
         return self._tool(spec)
 
+    def _is_another_version(self, spec: ToolSpec) -> bool:
+        """Whether a definition is a version of a tool of which others are there."""
+        there = self._tools.get(spec.name)
+        if there is None or spec.version is None or there[0].version is None:
+            return False
+        known = {there[0].version, *(one.version for one, _ in self._older.get(spec.name, {}).values())}
+        return spec.version not in known
+
+    def _insert_version(self, spec: ToolSpec, item: Tool) -> Tool:
+        """Add a version of a tool that is there; the newest of all is listed."""
+        newest, added = self._tools[spec.name], (spec, item)
+        if version_key(spec.version or "") > version_key(newest[0].version or ""):
+            self._tools[spec.name], added = added, newest
+        own, tool = added
+        name = versioned(spec.name, own.version or "")
+        self._older.setdefault(spec.name, {})[name] = (own.replace(name=name), tool)
+        self._publish(changed=(spec.name,))
+        return item
+
+    def _sorted(self, name: str) -> list[tuple[ToolSpec, Tool]]:
+        """Return the older versions of a tool, newest first."""
+        found = self._older.get(name)
+        return sorted(found.values(), key=lambda one: version_key(one[0].version or ""), reverse=True) if found else []
+
+    def _entry(self, name: str) -> tuple[ToolSpec, Tool]:
+        """Return the definition and the tool of an exposed name, or of one as `add@1.2`."""
+        return self._tools[name] if name in self._tools else self._older[name.rpartition("@")[0]][name]
+
     def _tool(self, spec: ToolSpec) -> Tool:
-        own, tool = self._tools[spec.name]
+        own, tool = self._entry(spec.name)
         return tool if own is tool.spec else Tool(own, self)
 
     def _publish(
@@ -213,13 +249,16 @@ class ToolRegistry(RoutingToolset):
         for alias in self._aliases.values():
             also.setdefault(alias.target, []).append(alias.name)
         for name, (spec, _) in self._tools.items():
-            yield self._aliased(spec, (*spec.aliases, *also[name])) if name in also else spec
+            plain = name not in also and not self._older.get(name)
+            yield spec if plain else self._shown(spec, (*spec.aliases, *also.get(name, ())))
 
-    def _aliased(self, spec: ToolSpec, aliases: tuple[str, ...]) -> ToolSpec:
-        """Return a definition with its aliases; the same object while both are unchanged, because others cache it."""
-        known = self._with_aliases.get(spec.name)
-        if known is None or known[0] is not spec or known[1].aliases != aliases:
-            known = self._with_aliases[spec.name] = (spec, spec.replace(aliases=aliases))
+    def _shown(self, spec: ToolSpec, aliases: tuple[str, ...]) -> ToolSpec:
+        """Return a definition with its aliases and versions; the same object while it is equal: others cache it."""
+        versions = [one.version or "" for one, _ in self._sorted(spec.name)]
+        shown = spec.replace(aliases=aliases, meta=with_versions(spec.meta, [spec.version or "", *versions]))
+        known = self._as_shown.get(spec.name)
+        if known is None or known[0] is not spec or known[1] != shown:
+            known = self._as_shown[spec.name] = (spec, shown)
         return known[1]
 
     def _count(self, alias: Alias) -> None:
@@ -227,6 +266,19 @@ class ToolRegistry(RoutingToolset):
         if alias.deprecated is not None and alias.uses == 1:
             until = f" (goes away on {alias.sunset.isoformat()})" if alias.sunset is not None else ""
             _log.warning("tool name %r is deprecated%s: %s", alias.name, until, alias.deprecated)
+
+
+def _checked(item: Tool | Callable[..., Any]) -> Tool:
+    """Return a tool, or that of a function, that can be offered; see `ToolRegistry.add`."""
+    if not isinstance(item, Tool):
+        if not callable(item):
+            raise no_tools(item, "a Tool or a function, or join a whole toolset with `combined`")
+        item = function_tool(item)
+    if is_unbound(item):
+        raise SchemaError(f"function {item.name!r} wants its self; give the method of an object")
+    if item.spec.server is None and not is_derived(item):
+        check_schemas(item.spec)  # a server's are judged where its tools are listed
+    return item
 
 
 def no_tools(item: object, wanted: str) -> TypeError:

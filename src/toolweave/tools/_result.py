@@ -24,6 +24,7 @@ from toolweave.protocol.content import (
     TextContent,
 )
 from toolweave.schema._problems import Problem, describe
+from toolweave.tools._audience import blocks_for
 from toolweave.tools._media import Payload, is_binary, payload
 
 __all__ = ["ToolResult", "invalid_input", "typed"]
@@ -85,6 +86,23 @@ class ToolResult(Value, frozen=True, kw_only=True):
         if self.load is None or self.is_error:
             return self.structured_content
         return self.load(self.structured_content)
+
+    def for_model(self) -> ToolResult:
+        """Return the result with the blocks that a model is given; nearly always the result itself.
+
+        Blocks whose `audience` is the user alone are left out, and texts that repeat the structured content once
+        more. A result without a text for the model gets its structured content as one, or a note that says that it is
+        for the user. Every model and every export is given results in this form.
+        """
+        return self._with(blocks_for("assistant", self.content, self.structured_content, is_error=self.is_error))
+
+    def for_person(self) -> ToolResult:
+        """Return the result with the blocks that a person is shown; nearly always the result itself.
+
+        Blocks whose `audience` is the assistant alone are left out, unless the result is an error, and texts that
+        repeat the structured content once more.
+        """
+        return self._with(blocks_for("user", self.content, self.structured_content, is_error=self.is_error))
 
     def raise_for_error(self, *, tool: str = "") -> Self:
         """Return the result itself when it is no error.
@@ -149,7 +167,12 @@ class ToolResult(Value, frozen=True, kw_only=True):
     def _repr_html_(self) -> str:
         from toolweave.tools._notebook import result_html  # for notebooks alone
 
-        return result_html(self.content, self.structured_content, self.require_error() if self.is_error else None)
+        return result_html(
+            self.for_person().content, self.structured_content, self.require_error() if self.is_error else None
+        )
+
+    def _with(self, blocks: Sequence[ContentBlock]) -> ToolResult:
+        return self if blocks is self.content else self.replace_content(blocks)
 
     def replace_content(self, blocks: Iterable[ContentBlock]) -> ToolResult:
         """Return the same result with other blocks."""

@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 import msgspec
 
 from toolweave._value import Value
+from toolweave.protocol.apps import is_for_models
+from toolweave.protocol.component_meta import tags_in, version_in
 
-__all__ = ["ToolSpec"]
+__all__ = ["AppliedRule", "ToolSpec"]
 
 
 def _no_parameters() -> dict[str, Any]:
@@ -37,9 +39,10 @@ class ToolSpec(Value, frozen=True, kw_only=True):
         aliases: Other names of the tool, such as `server:tool`.
         scopes: The OAuth scopes that a caller's token needs where it is served over HTTP; clients do not see them.
         raw: The whole definition as received, unknown members included.
+        shape: The last rule that shaped it; None for a definition as its producer gave it.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
+    quiet: ClassVar[frozenset[str]] = frozenset({"raw", "shape"})
     name: str
     original_name: str = ""
     server: str | None = None
@@ -53,6 +56,7 @@ class ToolSpec(Value, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
     raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    shape: AppliedRule | None = None
 
     def __post_init__(self) -> None:
         if not self.original_name:
@@ -64,6 +68,46 @@ class ToolSpec(Value, frozen=True, kw_only=True):
         return value if isinstance(value, bool) else None
 
     @property
+    def tags(self) -> frozenset[str]:
+        """The tags that its `_meta` names; of a server's tool they are as untrusted as all that it says."""
+        return tags_in(self.meta)
+
+    @property
+    def version(self) -> str | None:
+        """The version that its `_meta` names, or None."""
+        return version_in(self.meta)
+
+    @property
     def sequential(self) -> bool:
         """Whether its annotations or its `_meta` declare that its calls run one at a time."""
         return self.hint("sequential") is True or self.meta.get("sequential") is True
+
+    @property
+    def for_models(self) -> bool:
+        """Whether a model may see and call it; a tool of MCP Apps may be for its page alone (`_meta.ui.visibility`)."""
+        return is_for_models(self.meta)
+
+    @property
+    def unshaped(self) -> ToolSpec:
+        """The definition before any rule shaped it: as its producer gave it."""
+        spec = self
+        while spec.shape is not None:
+            spec = spec.shape.before
+        return spec
+
+
+class AppliedRule(Value, frozen=True, kw_only=True):
+    """A rule that shaped a definition; see `toolweave.shaping`.
+
+    Attributes:
+        before: The definition before it.
+        rule: The rule, as people find it: `shape[0]`.
+        changes: Its changes in words.
+        arguments: Its rules for arguments by the names these had before; those without an effect are left out.
+    """
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"before", "arguments"})
+    before: ToolSpec
+    rule: str
+    changes: tuple[str, ...] = ()
+    arguments: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])

@@ -32,19 +32,27 @@ Unsubscribe: TypeAlias = Callable[[], None]
 """Ends a subscription; calling it again does nothing."""
 
 
+_NONE_OLDER: Mapping[str, Sequence[ToolSpec]] = MappingProxyType({})
+
+
 class ToolSnapshot(Sequence[ToolSpec]):
     """An immutable, ordered list of tool definitions with a version that grows with every change.
 
     Attributes:
         version: Starts at 0 for "nothing known yet".
         by_name: Exposed names to definitions; aliases are found by `find`.
+        older: Older versions of tools, newest first, by the exposed name; they are not listed, and each is found and
+            called by a name of its own, as `add@1.2`.
     """
 
-    __slots__ = ("_aliases", "_by_name", "_specs", "by_name", "version")
+    __slots__ = ("_aliases", "_by_name", "_specs", "by_name", "older", "version")
 
-    def __init__(self, specs: Iterable[ToolSpec] = (), *, version: int = 0) -> None:
+    def __init__(
+        self, specs: Iterable[ToolSpec] = (), *, version: int = 0, older: Mapping[str, Sequence[ToolSpec]] | None = None
+    ) -> None:
         self._specs = tuple(specs)
         self.version = version
+        self.older: Mapping[str, Sequence[ToolSpec]] = _NONE_OLDER if older is None else older
         self._by_name = {spec.name: spec for spec in self._specs}
         self.by_name: Mapping[str, ToolSpec] = MappingProxyType(self._by_name)
         self._aliases: dict[str, ToolSpec] | None = None
@@ -56,7 +64,15 @@ class ToolSnapshot(Sequence[ToolSpec]):
             return spec
         if self._aliases is None:
             self._aliases = {alias: spec for spec in reversed(self._specs) for alias in spec.aliases}
+            self._aliases |= {spec.name: spec for versions in self.older.values() for spec in versions}
         return self._aliases.get(name)
+
+    def find_version(self, name: str, version: str) -> ToolSpec | None:
+        """Return the definition of one version of the tool of this exposed name or alias, or None."""
+        newest = self.find(name)
+        if newest is None or newest.version == version:
+            return newest
+        return next((spec for spec in self.older.get(newest.name, ()) if spec.version == version), None)
 
     @overload
     def __getitem__(self, index: int) -> ToolSpec: ...

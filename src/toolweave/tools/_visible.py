@@ -57,7 +57,8 @@ def shown_spec(spec: ToolSpec) -> ToolSpec:
 
 
 def shown_result(result: ToolResult) -> ToolResult:
-    """Return a result as a model may be given it; nearly always the result itself."""
+    """Return a result as a model may be given it, see `ToolResult.for_model`; nearly always the result itself."""
+    result = result.for_model()
     if result.content:
         blocks = tuple(map(_shown_block, result.content))
         same = all(map(operator.is_, blocks, result.content))

@@ -1,22 +1,23 @@
 """Tool definitions in a provider's form: legal names, lowered schemas, no hidden text; cached for unchanged tools.
 
 A tool that a provider has no way to take is left out with its reason; it costs no other tool its turn.
-Knows no provider: each gives its dialect and the form of its definitions.
+Knows no provider: each gives its profile and the form of its definitions.
 """
 
 from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import msgspec
 
 from toolweave.errors import SchemaError, printable
-from toolweave.schema._lowering import Dialect, LoweredSchema, lower
-from toolweave.schema._strict import drop_fillers
+from toolweave.schema._lowering import LoweredSchema, lower
+from toolweave.schema._profiles import PROFILES, RequestBounds, SchemaProfile
+from toolweave.schema._strict import drop_fillers, parameter_counts
 from toolweave.tools._arguments import encode
 from toolweave.tools._names import NameMap
 from toolweave.tools._spec import ToolSpec
@@ -59,6 +60,7 @@ class WireTools:
         encoded: The same, each as JSON.
         quarantined: Exposed names of the tools that are left out, each with the reason.
         changes: Exposed names of the tools whose schema was changed, each with the changes.
+        losses: Those of the changes after which the API accepts arguments that the tool does not.
     """
 
     names: NameMap
@@ -66,6 +68,7 @@ class WireTools:
     encoded: tuple[msgspec.Raw, ...] = ()
     quarantined: Mapping[str, str]
     changes: Mapping[str, tuple[str, ...]]
+    losses: Mapping[str, tuple[str, ...]]
     filled: Mapping[str, Mapping[str, Any]]
 
     def arguments(self, exposed: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -80,11 +83,19 @@ class WireTools:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
+    """A tool that is ready for a request, or the reason for which it is not; `note` is one more change."""
+
     spec: ToolSpec
     description: str
     lowered: LoweredSchema | None
     reason: str = ""
     strict: bool = False
+    note: str = ""
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        changes = () if self.lowered is None else self.lowered.changes
+        return (*changes, self.note) if self.note else changes
 
 
 class ToolWriter:
@@ -93,17 +104,25 @@ class ToolWriter:
     Attributes:
         max_description: Maximum characters of a description; the rest of a longer one is put before the schema's own
             description. None for no bound.
+        max_tools: Maximum number of tools in a request; the last ones are left out of a longer list. None for no bound.
     """
 
     def __init__(
-        self, dialect: Dialect, form: Form, *, strict: Dialect | None = None, max_description: int | None = None
+        self,
+        profile: SchemaProfile,
+        form: Form,
+        *,
+        strict: SchemaProfile | None = None,
+        max_description: int | None = None,
+        max_tools: int | None = None,
     ) -> None:
         self.max_description = max_description
-        self._dialect: Dialect = dialect
-        self._strict: Dialect | None = strict
+        self.max_tools = max_tools
+        self._profile: SchemaProfile = profile
+        self._strict: SchemaProfile | None = strict
         self._form = form
         self._lists: list[tuple[Sequence[ToolSpec], tuple[ToolSpec, ...], WireTools]] = []
-        self._tools: dict[int, _Prepared] = {}
+        self._tools: dict[tuple[int, bool], _Prepared] = {}
 
     def of(self, tools: Sequence[ToolSpec]) -> WireTools:
         """Return the tools for a request.
@@ -128,7 +147,7 @@ class ToolWriter:
         return wire
 
     def _write(self, specs: tuple[ToolSpec, ...]) -> WireTools:
-        prepared = [self._prepared(spec) for spec in specs]
+        prepared = list(self._numbered(self._bounded(specs)))
         quarantined = {one.spec.name: one.reason for one in prepared if one.lowered is None}
         for name, reason in quarantined.items():
             _log.warning("tool %r is not offered to the model: %s", name, printable(reason))
@@ -140,26 +159,52 @@ class ToolWriter:
             definitions=definitions,
             encoded=tuple(msgspec.Raw(encode(one)) for one in definitions),
             quarantined=quarantined,
-            changes={one.spec.name: lowered.changes for one, lowered in kept if lowered.changes},
+            changes={one.spec.name: one.changes for one, _ in kept if one.changes},
+            losses={one.spec.name: lowered.losses for one, lowered in kept if lowered.losses},
             filled={one.spec.name: one.spec.input_schema for one, lowered in kept if lowered.fillers},
         )
 
-    def _prepared(self, spec: ToolSpec) -> _Prepared:
-        known = self._tools.get(id(spec))
+    def _bounded(self, specs: Iterable[ToolSpec]) -> Iterator[_Prepared]:
+        """Yield the tools, strict ones as long as the bounds of one request on all of them allow it."""
+        bounds = None if self._strict is None else PROFILES[self._strict].bounds
+        used = (0, 0, 0)
+        for spec in specs:
+            one = self._prepared(spec, strict=self._strict is not None)
+            if bounds is not None and one.strict and one.lowered is not None:
+                wanted = tuple(map(sum, zip(used, (1, *parameter_counts(one.lowered.schema)), strict=True)))
+                if (reason := _exceeded(wanted, bounds)) is None:
+                    used = wanted
+                else:
+                    one = replace(self._prepared(spec, strict=False), note=f"not strict: {reason}")
+            yield one
+
+    def _numbered(self, prepared: Iterable[_Prepared]) -> Iterator[_Prepared]:
+        """Yield the tools; those beyond the most of a request are left out."""
+        number = 0
+        for one in prepared:
+            number += one.lowered is not None
+            if one.lowered is not None and self.max_tools is not None and number > self.max_tools:
+                reason = f"a request takes {self.max_tools} tools, and this is number {number}; filter or defer some"
+                one = _Prepared(one.spec, "", None, reason)
+            yield one
+
+    def _prepared(self, spec: ToolSpec, *, strict: bool) -> _Prepared:
+        known = self._tools.get((id(spec), strict))
         if known is None or known.spec is not spec:
             if len(self._tools) >= _KEPT_TOOLS:  # tools of lists long gone
                 self._tools.clear()
-            known = self._tools[id(spec)] = self._lowered(spec)
+            known = self._tools[id(spec), strict] = self._lowered(spec, self._strict if strict else None)
         return known
 
-    def _lowered(self, spec: ToolSpec) -> _Prepared:
-        if self._strict is not None:
+    def _lowered(self, spec: ToolSpec, strict: SchemaProfile | None) -> _Prepared:
+        note = ""
+        if strict is not None:
             try:
-                return _prepare(spec, lower(spec.input_schema, self._strict), strict=True)
-            except SchemaError:  # what strict mode has no words for is offered without it
-                pass
+                return _prepare(spec, lower(spec.input_schema, strict), strict=True)
+            except SchemaError as exc:  # what strict mode has no words for is offered without it
+                note = f"not strict: {exc}"
         try:
-            return _prepare(spec, lower(spec.input_schema, self._dialect))
+            return replace(_prepare(spec, lower(spec.input_schema, self._profile)), note=note)
         except SchemaError as exc:
             return _Prepared(spec, "", None, str(exc))
 
@@ -177,7 +222,17 @@ class ToolWriter:
 def _prepare(spec: ToolSpec, lowered: LoweredSchema, *, strict: bool = False) -> _Prepared:
     schema = shown_schema(lowered.schema)
     lowered = lowered if schema is lowered.schema else replace(lowered, schema=schema)
-    return _Prepared(spec, shown_text(spec.description), lowered, strict=strict)
+    description = "\n".join(text for text in (spec.description, lowered.description) if text)
+    return _Prepared(spec, shown_text(description), lowered, strict=strict)
+
+
+def _exceeded(wanted: tuple[int, ...], bounds: RequestBounds) -> str | None:
+    most = (bounds.strict_tools, bounds.optional_parameters, bounds.union_parameters)
+    things = ("strict tools", "optional parameters in all strict tools", "parameters of several types in them")
+    for count, limit, thing in zip(wanted, most, things, strict=True):
+        if count > limit:
+            return f"a request takes {limit} {thing}, and with this there would be {count}"
+    return None
 
 
 _GOES_ON = "... (goes on in the description of the parameters)"

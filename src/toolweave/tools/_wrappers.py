@@ -15,17 +15,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from toolweave.errors import DuplicateToolError, ErrorKind, as_tool_error
+from toolweave.protocol.component_meta import versioned, with_versions
 from toolweave.tools._call import NO_CONTEXT, CallContext, ToolCall
 from toolweave.tools._names import AssignedNames, selected, unknown_tool
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, tools_of
+from toolweave.tools._toolset import Listeners, ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, tools_of
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 __all__ = [
     "BaseToolset",
+    "GrowingToolset",
     "RoutingToolset",
     "WrapperToolset",
     "combined",
@@ -329,15 +331,17 @@ class _OfferedPart:
         specs: The offered definitions by their offered names.
         made: The definitions that are not those of `seen` themselves, by the names there.
         inner: The names in `seen` of the definitions offered under another name.
+        older: The older versions of offered tools, newest first, by the offered names.
     """
 
-    __slots__ = ("inner", "made", "seen", "specs")
+    __slots__ = ("inner", "made", "older", "seen", "specs")
 
     def __init__(self, seen: ToolSnapshot) -> None:
         self.seen = seen
         self.specs: dict[str, ToolSpec] = {}
         self.made: dict[str, ToolSpec] = {}
         self.inner: dict[str, str] = {}
+        self.older: dict[str, list[ToolSpec]] = {}
 
     def known(self, inner: ToolSpec) -> ToolSpec | None:
         """Return the definition that was made of this object, or None."""
@@ -353,6 +357,21 @@ class _OfferedPart:
             self.made[inner.name] = spec
         if spec.name != inner.name:
             self.inner[spec.name] = inner.name
+
+    def has(self, name: str) -> bool:
+        """Whether a definition of this name, or a version of one, is offered."""
+        return name in self.specs or any(one.name == name for one in self.older.get(name.rpartition("@")[0], ()))
+
+    def add_versions(self, name: str, kept: list[tuple[str, ToolSpec]]) -> None:
+        """Offer the versions of a tool, newest first, each with its name in `seen`, under a name."""
+        versions = [spec.version or "" for _, spec in kept]
+        for place, (inner, spec) in enumerate(kept):
+            offered = name if place == 0 else versioned(name, versions[place])
+            self.inner[offered] = inner
+            if place == 0:
+                self.specs[name] = spec.replace(name=name, meta=with_versions(spec.meta, versions))
+            else:
+                self.older.setdefault(name, []).append(spec.replace(name=offered))
 
 
 class _ForwardingToolset(WrapperToolset, RoutingToolset):
@@ -389,17 +408,34 @@ class _ForwardingToolset(WrapperToolset, RoutingToolset):
                 self._view = None
         if self._view is None:
             specs = (spec for part in parts for spec in part.specs.values())
-            self._view = ToolSnapshot(specs, version=sum(part.seen.version for part in parts))
+            older = {name: versions for part in parts for name, versions in part.older.items()}
+            self._view = ToolSnapshot(specs, version=sum(part.seen.version for part in parts), older=older)
         return self._view
 
     def _part(self, index: int, snapshot: ToolSnapshot) -> _OfferedPart:
         before, part = self._parts[index], _OfferedPart(snapshot)
         for inner in snapshot:
+            older = snapshot.older.get(inner.name)
+            if older is not None:
+                self._add_versions(index, part, [inner, *older])
+                continue
             spec = self._offered(index, inner, before.known(inner))
             if spec is not None:
                 part.add(inner, spec)
         self._forget(index, snapshot.by_name)
         return part
+
+    def _add_versions(self, index: int, part: _OfferedPart, versions: list[ToolSpec]) -> None:
+        """Offer what is not hidden of a tool's versions; the newest of these has its name."""
+        kept: list[tuple[str, ToolSpec]] = []
+        named = ""
+        for inner in versions:
+            spec = self._offered(index, inner.replace(name=versions[0].name), None)
+            if spec is not None:
+                named = spec.name
+                kept.append((inner.name, spec))
+        if kept:
+            part.add_versions(named, kept)
 
     def route(self, name: str) -> tuple[Toolset, str] | None:
         spec = self.snapshot().find(name)
@@ -419,7 +455,7 @@ class _ForwardingToolset(WrapperToolset, RoutingToolset):
 
     def _inside(self, spec: ToolSpec, called: str) -> tuple[Toolset, str]:
         """Return the wrapped toolset of an offered definition, and the name to call there, an alias if it knows it."""
-        index = next(index for index, part in enumerate(self._parts) if spec.name in part.specs)
+        index = next(index for index, part in enumerate(self._parts) if part.has(spec.name))
         toolset, name = self._toolsets[index], self._parts[index].inner.get(spec.name, spec.name)
         if called != spec.name and isinstance(toolset, RoutingToolset):
             inside = toolset.snapshot()
@@ -475,6 +511,32 @@ class _Combined(_ForwardingToolset):
 
     def _forget(self, index: int, present: Collection[str]) -> None:
         self._given.forget(self._keys[index], present)
+
+
+class GrowingToolset(_Combined):
+    """Several toolsets as one, to which others are added while it is used; of two tools of one name the first keeps it.
+
+    Args:
+        *toolsets: The first ones.
+    """
+
+    __slots__ = ("_added",)
+
+    def __init__(self, *toolsets: Toolset) -> None:
+        super().__init__(toolsets, "rename", AssignedNames(), range(len(toolsets)))
+        self._added = Listeners()
+
+    def add(self, toolset: Toolset) -> None:
+        """Add a toolset behind the others, and tell who subscribed; its owner opens it."""
+        self._toolsets = (*self._toolsets, toolset)
+        self._keys = (*self._keys, len(self._keys))
+        self._parts.append(_OfferedPart(ToolSnapshot()))
+        self._view = None
+        toolset.subscribe(self._added.emit)
+        self._added.emit(ToolsChanged(added=tuple(toolset.snapshot().by_name)))
+
+    def _feeds(self) -> Iterable[Callable[[Callable[[ToolsChanged], None]], Unsubscribe]]:
+        return [self._added.subscribe, *super()._feeds()]
 
 
 def _named(spec: ToolSpec, given: AssignedNames, who: tuple[Hashable, str]) -> ToolSpec:

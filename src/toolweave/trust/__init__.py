@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from toolweave.trust._drift import PinChange, drift
+    from toolweave.trust._drift import PinChange, allow, drift
     from toolweave.trust._enforcement import PinMode, PinVerdict
     from toolweave.trust._pins import PinnedServer, PinnedTool, Pins, ServerIdentity, lock_path, tool_hash
     from toolweave.trust._scan import Finding, FindingKind, scan_result, scan_tool, scan_tools
@@ -27,6 +27,7 @@ __all__ = [
     "PinnedToolset",
     "Pins",
     "ServerIdentity",
+    "allow",
     "drift",
     "lock_path",
     "pinned",
@@ -39,7 +40,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "_drift": ("PinChange", "drift"),
+        "_drift": ("PinChange", "allow", "drift"),
         "_enforcement": ("PinMode", "PinVerdict"),
         "_pins": ("PinnedServer", "PinnedTool", "Pins", "ServerIdentity", "lock_path", "tool_hash"),
         "_scan": ("Finding", "FindingKind", "scan_result", "scan_tool", "scan_tools"),

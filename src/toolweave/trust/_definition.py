@@ -10,7 +10,11 @@ __all__ = ["definition_of"]
 
 
 def definition_of(spec: ToolSpec) -> dict[str, Any]:
-    """Return what a model or a person is told of a tool, and what is promised: name, texts, schemas, annotations."""
+    """Return what a model or a person is told of a tool, and what is promised: name, texts, schemas, annotations.
+
+    That is as its producer gave it: rules of the user that shape it are not in there.
+    """
+    spec = spec.unshaped
     made: dict[str, Any] = {"name": spec.original_name, "description": spec.description}
     if spec.title is not None:
         made["title"] = spec.title

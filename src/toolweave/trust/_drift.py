@@ -10,9 +10,9 @@ from toolweave._text import shortened, visible
 from toolweave._value import Value
 from toolweave.schema._problems import path_text
 from toolweave.tools._spec import ToolSpec
-from toolweave.trust._pins import PinnedServer, PinnedTool, ServerIdentity, tool_hash
+from toolweave.trust._pins import PinnedServer, PinnedTool, Pins, ServerIdentity, tool_hash
 
-__all__ = ["PinChange", "drift"]
+__all__ = ["PinChange", "allow", "drift"]
 
 _FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 _MOST_LINES = 40
@@ -102,6 +102,28 @@ def drift(
         if name in pins.tools and pins.tools[name].sha256 != tool.sha256:
             found.append(_change("changed", server, name, pins.tools[name], tool))
     return found + [_change("removed", server, name, pins.tools[name], None) for name in gone]
+
+
+def allow(pins: Pins, change: PinChange, identity: ServerIdentity) -> Pins:
+    """Return the pins in which one difference is pinned as it is now.
+
+    A tool that is gone is unpinned; of a renamed one the old name is. Of the server itself only what differs is pinned.
+
+    Args:
+        pins: What was trusted.
+        change: The difference.
+        identity: What is known of the server, pinned with the first of its tools.
+    """
+    server = pins.servers.get(change.server) or PinnedServer(identity=identity)
+    if change.kind in ("server", "version"):
+        now = change.after or {}
+        known = server.identity.replace(**{name: str(now.get(name, "")) for name in change.fields})
+        return pins.with_server(change.server, server.replace(identity=known))
+    gone = {str((change.before or {}).get("name", "")) if change.kind == "renamed" else change.tool}
+    tools = {name: tool for name, tool in server.tools.items() if name not in gone}
+    if change.after is not None:
+        tools[change.tool] = PinnedTool(sha256=tool_hash(change.after), definition=change.after)
+    return pins.with_server(change.server, server.replace(tools=tools))
 
 
 def _of_identity(server: str, before: ServerIdentity, after: ServerIdentity) -> Iterator[PinChange]:

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -25,12 +25,18 @@ from tests.gateway.scale.replicas import Json, OldClient, message
 from tests.redis_server import RedisServer
 from tests.serve.exchanges import Answer, call_body, events, exchange, modern_headers
 
-__all__ = ["ERAS", "Client", "Fleet", "Load", "Outcome", "fleet_of"]
+__all__ = ["API_KEYS", "ERAS", "Client", "Fleet", "Load", "Outcome", "as_principal", "fleet_of"]
 
 ERAS = ("2025-11-25", "2026-07-28")
 SERVER = Path(__file__).parents[2] / "soak" / "server.py"
 KEY = "fleet-" + "k" * 32
+API_KEYS = {"steady": "steady-" + "s" * 32, "leaving": "leaving-" + "l" * 32}
 REPLICAS = 3
+
+
+def as_principal(name: str) -> dict[str, str]:
+    """Return the headers of one of those who have an API key."""
+    return {"Authorization": f"Bearer {API_KEYS[name]}"}
 
 
 class Upstream:
@@ -90,10 +96,11 @@ class Fleet:
         self.draining: set[int] = set()
         self._lives = [ExitStack() for _ in range(REPLICAS)]
 
-    def configure(self, more: Json | None = None, section: Json | None = None) -> None:
-        """Write the config that all replicas follow."""
+    def configure(self, more: Json | None = None, *, callers: Collection[str] = tuple(API_KEYS)) -> None:
+        """Write the config that all replicas follow: the upstreams and more, and who may call them."""
         servers = {one.era: one.entry for one in self.upstreams}
-        write_gateway_config(self.folder, {**servers, **(more or {})}, section or {})
+        section = {"auth": {"api_keys": {name: API_KEYS[name] for name in callers}}}
+        write_gateway_config(self.folder, {**servers, **(more or {})}, section)
 
     def start(self, number: int) -> None:
         """Start a replica."""
@@ -195,16 +202,16 @@ class Client:
     Args:
         fleet: The replicas.
         era: The revision.
-        headers: More headers.
+        principal: The name of its API key.
     """
 
     _names = itertools.count(1)
 
-    def __init__(self, fleet: Fleet, era: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(self, fleet: Fleet, era: str, principal: str = "steady") -> None:
         self.era = era
         self.fleet = fleet
-        self._more = headers or {}
-        self._old = OldClient(headers)
+        self._more = as_principal(principal)
+        self._old = OldClient(self._more)
         self._turn = itertools.cycle(range(REPLICAS))
 
     async def begin(self) -> None:
@@ -221,10 +228,17 @@ class Client:
             load.outcomes[name] = await self.called(server, tool, name)
             await anyio.sleep(0.002)
 
-    async def called(self, server: str, tool: str, name: str) -> Outcome:
-        """Call a tool at the next replica; at others while none was reached, or the tool may be called again."""
+    async def called(self, server: str, tool: str, name: str, *, at: int | None = None) -> Outcome:
+        """Call a tool at the next replica; at others while none was reached, or the tool may be called again.
+
+        Args:
+            server: The upstream.
+            tool: Its name there.
+            name: The id of the call.
+            at: The one replica to call it at.
+        """
         for _ in range(40):
-            number = next(self._turn)
+            number = next(self._turn) if at is None else at
             if number in self.fleet.draining:
                 continue
             url = self.fleet.urls[number]
@@ -249,7 +263,7 @@ class Client:
 
 
 def _outcome(tool: str, answer: Answer) -> Outcome:
-    if answer.status != 200 and not answer.body.startswith(b"{"):
+    if answer.status == 401 or (answer.status != 200 and not answer.body.startswith(b"{")):
         return Outcome(tool, error=f"HTTP {answer.status}: {answer.body.decode()}")
     said: Any = events(answer.body)[-1]
     if "error" in said:

@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from tests.gateway.scale.fleet import ERAS, Client, Fleet, Load, fleet_of
+from tests.gateway.scale.fleet import ERAS, Client, Fleet, Load, as_principal, fleet_of
 from tests.gateway.scale.replicas import OldClient, message
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -100,7 +100,7 @@ async def upstreams_are_started_again(fleet: Fleet) -> None:
 
 
 async def the_redis_is_away(fleet: Fleet) -> None:
-    client = OldClient()
+    client = OldClient(as_principal("steady"))
     async with loaded(fleet) as load:
         await client.begin(fleet.urls[0])
         fleet.redis.pause()
@@ -111,11 +111,11 @@ async def the_redis_is_away(fleet: Fleet) -> None:
             await anyio.sleep(PAUSE_SECONDS / 2)
         finally:
             fleet.redis.go_on()
+        cancelled = message("notifications/cancelled", None, requestId=99)
         with anyio.fail_after(60):
-            while (
-                await client.post(fleet.urls[1], message("notifications/cancelled", None, requestId=99))
-            ).status != 202:
-                await anyio.sleep(0.1)
+            for url in fleet.urls[:2]:  # each sees for itself that the Redis is back
+                while (await client.post(url, cancelled)).status != 202:
+                    await anyio.sleep(0.1)
         ended = await client.end(fleet.urls[0])
         statuses = {(await client.post(fleet.urls[2], message("ping"))).status for _ in range(2)}
         with anyio.fail_after(60):
@@ -133,7 +133,7 @@ async def the_redis_is_away(fleet: Fleet) -> None:
 async def the_config_changes(fleet: Fleet) -> None:
     async with loaded(fleet) as load:
         fleet.configure({"more": fleet.upstreams[0].entry})
-        client = OldClient()
+        client = OldClient(as_principal("steady"))
         await client.begin(fleet.urls[0])
         with anyio.fail_after(60):
             for url in fleet.urls:
@@ -145,6 +145,29 @@ async def the_config_changes(fleet: Fleet) -> None:
 
     judge(fleet, load)
     assert (load.errors, load.lost) == (set(), [])
+
+
+async def a_key_is_revoked(fleet: Fleet) -> None:
+    leaving = [Client(fleet, era, "leaving") for era in ERAS]
+    async with loaded(fleet) as load:
+        for client in leaving:
+            await client.begin()
+        before = [await client.called("modern", "again", f"before-{client.era}") for client in leaving]
+        fleet.configure(callers=["steady"])
+        with anyio.fail_after(60):
+            for client in leaving:
+                for number in range(len(fleet.urls)):
+                    while (await client.called("modern", "again", "after", at=number)).error is None:
+                        await anyio.sleep(0.1)
+        executed = fleet.executed()["after"]
+        refused = [await client.called("modern", "again", "after") for client in leaving for _ in fleet.urls]
+        assert fleet.executed()["after"] == executed
+    fleet.configure()
+
+    judge(fleet, load)
+    assert (load.errors, load.lost) == (set(), [])
+    assert [one.error for one in before] == [None, None]
+    assert [str(one.error).startswith("HTTP 401") for one in refused] == [True] * len(refused)
 
 
 async def replicas_are_replaced_by_drain(fleet: Fleet) -> None:
@@ -161,6 +184,7 @@ async def replicas_are_replaced_by_drain(fleet: Fleet) -> None:
 async def test_no_answer_is_lost_or_doubled_whatever_happens_to_a_part_of_a_fleet(tmp_path: Path) -> None:
     with fleet_of(tmp_path) as fleet:
         await the_config_changes(fleet)
+        await a_key_is_revoked(fleet)
         await the_redis_is_away(fleet)
         await upstreams_are_started_again(fleet)
         await a_replica_is_killed(fleet)

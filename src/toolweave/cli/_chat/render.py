@@ -24,6 +24,7 @@ from toolweave.agent import (
 from toolweave.cli._questions import ask_about, ask_line
 from toolweave.cli._render.text import SafeStream, clip, safe_text
 from toolweave.cli._screen import note, stderr_console, stream
+from toolweave.errors import shortened
 from toolweave.models import ToolCallPart
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ __all__ = ["RunView"]
 _LABEL = 100
 _ERROR = 300
 _MESSAGE = 60
+_FOR_USER = 4000
+"""Characters that are shown of what a result has for the user alone."""
 
 
 class RunView:
@@ -122,6 +125,9 @@ class RunView:
             note(f"✗ {_label(event.call)}: {why}")
         else:
             note(f"✓ {_label(event.call)}  {seconds:.1f} s")
+            for_user = [block for block in event.result.content if "assistant" not in block.audience]
+            if for_user:  # the model will not speak of it
+                note(shortened("\n".join(block.render() for block in for_user), _FOR_USER))
         self._calls.show()
 
     async def _ask(self, run: Run, event: ApprovalRequested) -> None:

@@ -125,7 +125,7 @@ class ChatSession:
         elif result.is_error:
             complain(result.require_error())
         else:
-            answer(result.text)
+            answer(result.for_person().text)
 
     async def _show_help(self, _: str) -> None:
         extra = "\nother words search for a tool" if self._offline else ""

@@ -16,6 +16,7 @@ __all__ = ["COMMANDS", "OPTIONS", "load_command"]
 
 COMMANDS: Mapping[str, str] = {
     "tools": "List the tools of every server.",
+    "explain": "Say why a tool is offered or not, and what models see of it.",
     "call": "Call one tool and print its answer.",
     "resources": "List the resources of every server, or read one.",
     "prompts": "List the prompts of every server, or fill one in.",
@@ -26,13 +27,15 @@ COMMANDS: Mapping[str, str] = {
     "gateway": "Serve a config as one gateway that follows it while it runs.",
     "worker": "Do the runs and tasks that were submitted.",
     "init": "Write a first config file.",
+    "search": "Find servers in the registry of MCP servers.",
+    "install": "Write a published server into a config; nothing is started.",
     "add": "Copy a component's source code into this project.",
     "demo": "Show everything once, offline.",
     "auth": "Sign in to servers, see who is signed in, and sign out.",
     "components": "See, update and remove what `toolweave add` copied.",
     "config": "See what the config files say.",
     "pin": "Pin what servers say about their tools, and see what differs.",
-    "runs": "List, show, begin and stop runs of agents.",
+    "runs": "List, show, begin, stop and answer runs of agents.",
 }
 """Each command with the first line of its help, so that the list is shown without importing any."""
 

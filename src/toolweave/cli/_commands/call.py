@@ -76,12 +76,12 @@ def call(
             answer_json(_failure_json(error, time.monotonic() - started))
             complain(error)
             return exit_code_of(error)
+        if save is not None:
+            result = _saved(result, save, tool.original_name)
         if as_json:
             answer_json(_result_json(result, seconds))
         else:
             _print(result)
-        if save is not None:
-            _save(result, save, tool.original_name)
         return _exit_code(result)
 
     return run(body, verbose=target.verbose)
@@ -144,7 +144,9 @@ def _look_up(fleet: OpenServers, name: str) -> Tool | None:
     tool = tools.get(name)
     if tool is not None:
         return tool
-    own = [tool for tool in tools if tool.original_name == name]
+    from toolweave.tools._selection import own_names  # late, as above
+
+    own = [tool for tool in tools if name in own_names(tool.spec)]
     if len(own) > 1:
         choices = ", ".join(tool.name for tool in own)
         raise CommandError(f"tool {name!r} is offered by {len(own)} servers", hint=f"say which: {choices}")
@@ -199,19 +201,36 @@ def _print(result: ToolResult) -> None:
     if result.is_error and result.raw is None:
         complain(result.require_error())  # ours, not the tool's: it goes to standard error alone
         return
-    if result.content or result.is_error:
-        answer(result.text)
-    else:
+    shown = result.for_person()
+    if shown.content or result.is_error:
+        answer(shown.text)
+    elif result.structured_content is not None or not result.content:
         answer_json(result.structured_content)
+    hidden = sum("user" not in block.audience for block in result.content)
+    if hidden and not result.is_error:
+        note(f"{hidden} {'part' if hidden == 1 else 'parts'} of the result for the model alone: --json shows all")
     if result.is_error:
         note("error: the tool answered with an error")
 
 
-def _save(result: ToolResult, folder: Path, stem: str) -> None:
-    from toolweave.cli._files import save_blobs  # late, as above
+def _saved(result: ToolResult, folder: Path, stem: str) -> ToolResult:
+    """Return a result with links to the files that its binary content is in now, and name them.
 
-    for block, path in save_blobs(result.content, folder, stem=stem):
-        note(f"saved {path}" if path is not None else f"not saved, its base64 is broken: {block.render()}")
+    Raises:
+        CommandError: The folder cannot be written to.
+    """
+    from toolweave.tools._saved_files import save_files  # late, as above
+
+    try:
+        saved = save_files(result, folder, stem=stem)
+    except OSError as exc:
+        raise CommandError(f"cannot save to {str(folder)!r}: {exc.strerror or exc}") from None
+    for block, link in zip(result.content, saved.content, strict=True):
+        if link is not block:
+            note(f"saved {folder / getattr(link, 'name', '')}")
+        elif getattr(block, "data", None) or getattr(block, "blob", None):
+            note(f"not saved, its base64 is broken or it is too large: {block.render()}")
+    return saved
 
 
 COMMAND = Command(call, examples=_EXAMPLES)

@@ -13,7 +13,7 @@ from toolweave.cli._options import ConfigOption, JsonOption, ServerOption
 from toolweave.cli._screen import answer, answer_json, show
 
 if TYPE_CHECKING:
-    from toolweave.config import ConfigEntry, LoadedConfig, ServerConfig
+    from toolweave.config import ConfigEntry, LoadedConfig
 
 __all__ = ["COMMAND", "show_config"]
 
@@ -101,6 +101,8 @@ def _found(loaded: LoadedConfig) -> list[dict[str, Any]]:
 
 
 def _entry(entry: ConfigEntry) -> dict[str, Any]:
+    from toolweave.config._summary import summary_of  # late, as above
+
     return {
         "name": entry.name,
         "status": entry.status,
@@ -108,22 +110,8 @@ def _entry(entry: ConfigEntry) -> dict[str, Any]:
         "file": str(entry.path) if entry.path else None,
         "line": entry.line,
         "dialect": entry.dialect,
-        "server": _server(entry.config) if entry.config is not None else None,
+        "server": summary_of(entry.config) if entry.config is not None else None,
         "ignored": list(entry.notes),
-    }
-
-
-def _server(config: ServerConfig) -> Mapping[str, Any]:
-    return {
-        "transport": config.transport,
-        "endpoint": config.endpoint,
-        "cwd": config.cwd,
-        "env": sorted(config.env),
-        "headers": [] if callable(config.headers) else sorted(config.headers),
-        "auth": config.auth.type if config.auth is not None else None,
-        "timeout": config.timeout.to_dict(),
-        "include": list(config.include),
-        "exclude": list(config.exclude),
     }
 
 

@@ -21,6 +21,7 @@ toolweave doctor
 toolweave doctor --config mcp.json --server github
 toolweave doctor --json -- uvx mcp-server-time
 toolweave doctor --conformance --url http://127.0.0.1:8000/mcp
+toolweave doctor --through --config mcp.json --server github
 """
 
 _MARKS = {"ok": "✓", "failed": "✗", "skipped": "–", "running": "…"}
@@ -36,6 +37,12 @@ def doctor(
     bold: Annotated[
         bool, Option("--call", help="With --conformance: call tools that are not marked read-only, too.")
     ] = False,
+    through: Annotated[
+        bool, Option("--through", help="Compare each server with what clients have of it through a gateway.")
+    ] = False,
+    gateway: Annotated[
+        str | None, Option("--gateway", metavar="URL", help="With --through: this gateway, which has the servers.")
+    ] = None,
 ) -> ExitCode:
     """Find out why a server does not answer, or what it does wrong.
 
@@ -46,6 +53,9 @@ def doctor(
     With --conformance: 17 boxes, each passed, warned of, failed or not applicable, with the reason. Only tools that are
     marked read-only are called, with made-up arguments, and others with arguments that their schema refuses. Exit code
     1 when a box failed.
+
+    With --through: for clients of each revision, what they lose of a server behind a gateway: capabilities, definitions
+    that are missing or differ, and what cannot be translated between the revisions. Exit code 1 when something is lost.
     """
 
     async def body() -> ExitCode:
@@ -53,29 +63,25 @@ def doctor(
             return await conformance(target, as_json=as_json, strict=strict, bold=bold)
         if bold:
             raise CommandError("--call goes with --conformance")
-        import anyio  # imports are late: --help imports this module
+        if through:
+            from toolweave.cli._through import through_gateway  # late, as below
 
-        from toolweave.cli._progress import starting
+            return await through_gateway(target, gateway=gateway, as_json=as_json, strict=strict)
+        if gateway is not None:
+            raise CommandError("--gateway goes with --through")
+        from toolweave.cli._findings import examine_all, exit_code_of_findings  # imports are late: --help imports this
         from toolweave.cli._targets import names_in, select
 
         selection = await select(target)
-        findings: dict[str, dict[str, Any]] = {name: _of_entry(selection, name) for name in names_in(selection)}
-        with starting(list(selection.servers)) as done:
-            async with anyio.create_task_group() as tasks:
-
-                async def examine(name: str, config: ServerConfig) -> None:
-                    findings[name] |= await _examine(config)
-                    done(name)
-
-                for name, config in selection.servers.items():
-                    tasks.start_soon(examine, name, config)
+        findings = {name: _of_entry(selection, name) for name in names_in(selection)}
+        await examine_all(selection, findings, _examine)
         if as_json:
             answer_json(
                 {"servers": findings, "disabled": list(selection.disabled), "warnings": list(selection.warnings)}
             )
         else:
             _show(findings, selection)
-        return _code(findings, strict)
+        return exit_code_of_findings(findings, strict=strict, failed=lambda finding: False)
 
     return run(body, verbose=target.verbose)
 
@@ -129,14 +135,6 @@ async def _examine(config: ServerConfig) -> dict[str, Any]:
         "advice": hint_for(error, program=program_of(config)) if error is not None else None,
         "sign_in": await sign_in_json(config),
     }
-
-
-def _code(findings: dict[str, dict[str, Any]], strict: bool) -> ExitCode:
-    answered = [finding["ok"] for finding in findings.values()]
-    if any(answered) and not (strict and not all(answered)):
-        return ExitCode.OK
-    wrong = all(finding["exit_code"] == ExitCode.USAGE for finding in findings.values())
-    return ExitCode.USAGE if wrong and not any(answered) else ExitCode.UNREACHABLE
 
 
 def _show(findings: dict[str, dict[str, Any]], selection: LoadedConfig) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli._command import Command, CommandGroup, Option, Positional, Remainder
@@ -13,13 +13,15 @@ from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import JsonOption, VerboseOption
 from toolweave.cli._runner import run
 from toolweave.cli._screen import answer, answer_json, note, show
-from toolweave.cli._serve.listen import LOOPBACK, listening, secret_in, state_keys_in, token_auth
+from toolweave.cli._serve.editor_config import EditorSource
+from toolweave.cli._serve.gateway_options import GatewayRunOptions, check_options
+from toolweave.cli._serve.listen import LOOPBACK, keep_started_objects, listening, secret_in, state_keys_in, token_auth
 
 if TYPE_CHECKING:
     from toolweave.cli._serve.workers import WorkerSettings
     from toolweave.gateway import GatewayAdmin, GatewayManager, UpstreamStatus
 
-__all__ = ["COMMAND", "AdminTarget", "add", "list_servers", "reload", "remove", "run_gateway", "status"]
+__all__ = ["COMMAND", "AdminTarget", "add", "console", "list_servers", "reload", "remove", "run_gateway", "status"]
 
 HTTP_END_SECONDS = 30.0
 """Seconds that calls have to finish when a gateway ends."""
@@ -33,6 +35,7 @@ _EXAMPLES = {
 toolweave gateway --config mcp.json --http 8000
 toolweave gateway --config mcp.json --http 0.0.0.0:8000 --token-env TOKEN --allow-host tools.example --metrics
 toolweave gateway --config mcp.json
+toolweave gateway --config mcp.json --install claude
 """,
     "add": """
 toolweave gateway add time --url http://127.0.0.1:8000 -- uvx mcp-server-time
@@ -51,76 +54,10 @@ toolweave gateway status --url http://127.0.0.1:8000 --json
     "reload": """
 toolweave gateway reload --url http://127.0.0.1:8000
 """,
+    "console": """
+toolweave gateway console --url http://127.0.0.1:8000
+""",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayRunOptions:
-    """The options of `toolweave gateway run`; each attribute is an option."""
-
-    config: Annotated[
-        tuple[Path, ...],
-        Option("--config", "-c", metavar="FILE", help="The config of its servers; may be repeated."),
-    ] = ()
-    server: Annotated[
-        tuple[str, ...], Option("--server", "-s", metavar="NAME", help="Only this server of it; may be repeated.")
-    ] = ()
-    wait: Annotated[
-        float | None,
-        Option(
-            "--wait",
-            metavar="SECONDS",
-            minimum=0,
-            help="How long the start waits at most for slow servers; by default, for those that show life.",
-        ),
-    ] = None
-    http: Annotated[str | None, Option("--http", metavar="[HOST:]PORT", help="Serve over HTTP; port 0: any.")] = None
-    stateless: Annotated[
-        bool, Option("--stateless", help="No sessions for older clients, for replicas behind a balancer.")
-    ] = False
-    token_env: Annotated[
-        str | None,
-        Option("--token-env", metavar="VAR", help="The variable with the bearer token that requests must bring."),
-    ] = None
-    admin_token_env: Annotated[
-        str | None,
-        Option(
-            "--admin-token-env",
-            metavar="VAR",
-            help="The variable with the token of the admin API; on loopback there is one without.",
-        ),
-    ] = None
-    state_keys_env: Annotated[
-        str | None,
-        Option("--state-keys-env", metavar="VAR", help="The variable with the keys that replicas share."),
-    ] = None
-    workers: Annotated[
-        int, Option("--workers", metavar="NUMBER", minimum=1, help="How many processes serve the port.")
-    ] = 1
-    redis_env: Annotated[
-        str | None,
-        Option("--redis-env", metavar="VAR", help="The variable with the URL of the Redis that replicas share."),
-    ] = None
-    as_worker: Annotated[bool, Option("--as-worker", hidden=True)] = False
-    allow_host: Annotated[
-        tuple[str, ...],
-        Option("--allow-host", metavar="HOST", help="A name the gateway is reached by; may be repeated."),
-    ] = ()
-    name: Annotated[str | None, Option("--name", metavar="NAME", help="Its name; else that in the config.")] = None
-    rest: Annotated[bool, Option("--rest", help="Offer each tool at POST /tools/NAME too, with /openapi.json.")] = False
-    metrics: Annotated[bool, Option("--metrics", help="Count and measure for Prometheus, at /metrics.")] = False
-    trace: Annotated[bool, Option("--trace", help="Make OpenTelemetry spans, by the provider that is configured.")] = (
-        False
-    )
-    drain: Annotated[
-        float,
-        Option("--drain", metavar="SECONDS", minimum=0, help="How long requests are still taken after SIGTERM."),
-    ] = 2.0
-    no_watch: Annotated[
-        bool, Option("--no-watch", help="Read the config again on SIGHUP only, not when it changes.")
-    ] = False
-    as_json: JsonOption = False
-    verbose: VerboseOption = False
 
 
 def run_gateway(options: GatewayRunOptions) -> ExitCode:
@@ -128,10 +65,12 @@ def run_gateway(options: GatewayRunOptions) -> ExitCode:
 
     Over stdio, unless --http is given. A change of the config is taken over at once: what is new is started, what is
     gone ends with its requests, and all others keep their connections; a file with a mistake changes nothing. SIGHUP
-    reads it again, too. Over HTTP there are virtual servers at /mcp/NAME, /healthz and /readyz; SIGTERM ends it without
-    losing a request.
+    reads it again, too. Over HTTP there are virtual servers at /mcp/NAME, /healthz and /readyz, and a console at /ui,
+    whose link signs in once; SIGTERM ends it without losing a request.
     """
-    _check(options)
+    check_options(options)
+    if options.install is not None:
+        return _install(options, options.install)
     from toolweave.cli._log import log_to_screen  # imports are late: --help imports this module
 
     with log_to_screen(verbose=options.verbose, failures=True):
@@ -153,30 +92,21 @@ def run_gateway(options: GatewayRunOptions) -> ExitCode:
     return ExitCode.OK
 
 
-def _check(options: GatewayRunOptions) -> None:
-    """Reject options that contradict each other."""
-    over_http = options.http is not None
-    only_http = {
-        "--stateless": options.stateless,
-        "--token-env": options.token_env is not None,
-        "--admin-token-env": options.admin_token_env is not None,
-        "--state-keys-env": options.state_keys_env is not None,
-        "--redis-env": options.redis_env is not None,
-        "--workers": options.workers > 1,
-        "--as-worker": options.as_worker,
-        "--allow-host": bool(options.allow_host),
-        "--rest": options.rest,
-        "--metrics": options.metrics,
-    }
-    if not options.config:
-        raise CommandError("a config is expected: toolweave gateway --config mcp.json --http 8000")
-    for name, given in only_http.items():
-        if given and not over_http:
-            raise CommandError(f"{name} goes with --http")
-    if options.redis_env is not None and options.state_keys_env is None:
-        raise CommandError("replicas that share a Redis need the same state keys: --state-keys-env VAR")
-    if options.as_json and not over_http:
-        raise CommandError("over stdio, standard output carries the protocol; --json goes with --http")
+def _install(options: GatewayRunOptions, editor: EditorSource) -> ExitCode:
+    from toolweave.cli._serve.install import install_command  # late, as above
+
+    words = ["gateway", "run"]
+    for path in options.config:
+        words += ["--config", str(path.resolve())]
+    for name in options.server:
+        words += ["--server", name]
+    if options.name is not None:
+        words += ["--name", options.name]
+    if options.wait is not None:
+        words += ["--wait", f"{options.wait:g}"]
+    words += [option for option, given in (("--trace", options.trace), ("--no-watch", options.no_watch)) if given]
+    name = _manager(options).name  # and the config is one
+    return install_command(editor, name, words, only_show=options.show, as_json=options.as_json)
 
 
 def _replicas(options: GatewayRunOptions, keys: tuple[str, ...] | None, worker: WorkerSettings | None) -> Any:
@@ -187,6 +117,13 @@ def _replicas(options: GatewayRunOptions, keys: tuple[str, ...] | None, worker: 
 
     redis = None if options.redis_env is None else secret_in(options.redis_env, "--redis-env")
     return replicas_of(keys, redis=redis, worker=worker, config=options.config)
+
+
+def _ui(options: GatewayRunOptions, worker: WorkerSettings | None) -> bool | None:
+    """Return whether there is to be a console: none with workers, as it would show one of them."""
+    if options.no_ui or worker is not None:
+        return False
+    return True if options.ui else None
 
 
 def _manager(options: GatewayRunOptions, worker: WorkerSettings | None = None) -> GatewayManager:
@@ -206,6 +143,7 @@ def _manager(options: GatewayRunOptions, worker: WorkerSettings | None = None) -
             watch=not options.no_watch,
             state_keys=keys,
             replicas=_replicas(options, keys, worker),
+            ui=_ui(options, worker),
         ),
     )
     loaded = manager.config.servers
@@ -228,11 +166,13 @@ def _serve_http(
     with ExitStack() as stack:
 
         def started(base: str) -> None:
+            keep_started_objects()
             if own and token is not None:
                 stack.enter_context(_kept(int(base.rpartition(":")[2]), token))
             facts = _facts(manager, base)
             if worker is None:
                 _tell(facts, as_json=options.as_json)
+                _tell_console(manager, base, as_json=options.as_json)
             else:
                 from toolweave.cli._serve.workers import say_ready
 
@@ -280,7 +220,8 @@ def _facts(manager: GatewayManager, base: str) -> dict[str, Any]:
     """Return what is told of a gateway that has started."""
     paths = {one.name: base + one.path for one in manager.status().virtual}
     tools = len(manager.hub.snapshot())
-    return {"url": f"{base}/mcp", "base": base, "name": manager.name, "tools": tools, "virtual": paths}
+    facts = {"url": f"{base}/mcp", "base": base, "name": manager.name, "tools": tools, "virtual": paths}
+    return facts | ({"console": f"{base}/ui/"} if manager.has_console else {})
 
 
 def _tell(facts: Mapping[str, Any], *, as_json: bool, workers: int = 1) -> None:
@@ -296,6 +237,18 @@ def _tell(facts: Mapping[str, Any], *, as_json: bool, workers: int = 1) -> None:
     views = (f"virtual servers: {', '.join(paths)}",) if paths else ()
     several = (f"{workers} workers",) if workers > 1 else ()
     announce(facts["name"], facts["url"], counted, *views, *several, "Ctrl-C stops it")
+
+
+def _tell_console(manager: GatewayManager, base: str, *, as_json: bool) -> None:
+    """Tell where the console is; a link only where it does not end in a log, which others may read."""
+    from toolweave.cli._streams import is_terminal  # late, as above
+
+    if as_json or not manager.has_console:
+        return
+    if is_terminal(sys.stderr):
+        note(f"console: {base}{manager.console_link()}")
+    else:
+        note(f"console: {base}/ui/; toolweave gateway console --url {base} makes a link that signs in")
 
 
 def _serve_with_workers(options: GatewayRunOptions, where: str) -> ExitCode:
@@ -482,6 +435,23 @@ def reload(target: AdminTarget) -> ExitCode:
     return _with_admin(target, body)
 
 
+def console(target: AdminTarget) -> ExitCode:
+    """Make a link that signs in to the console of a gateway that runs, once and within an hour.
+
+    Whoever opens it can call every tool and start programs on that machine.
+    """
+
+    async def body(admin: GatewayAdmin) -> ExitCode:
+        link = await admin.console_link()
+        if target.as_json:
+            answer_json({"url": link})
+        else:
+            answer(link)
+        return ExitCode.OK
+
+    return _with_admin(target, body)
+
+
 def _with_admin(target: AdminTarget, body: Callable[[GatewayAdmin], Awaitable[ExitCode]]) -> ExitCode:
     variable = target.admin_token_env
     token = None if variable is None else secret_in(variable, "--admin-token-env")
@@ -529,6 +499,7 @@ COMMAND = CommandGroup(
         "list": Command(list_servers, examples=_EXAMPLES["list"]),
         "status": Command(status, examples=_EXAMPLES["status"]),
         "reload": Command(reload, examples=_EXAMPLES["reload"]),
+        "console": Command(console, examples=_EXAMPLES["console"]),
     },
     default="run",
 )

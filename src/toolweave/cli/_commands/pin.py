@@ -190,20 +190,22 @@ class _LockFiles:
 
     def allow(self, fleet: OpenServers, name: str, tool: str) -> str:
         """Pin one tool as it is; return what was done."""
-        from toolweave.trust import PinnedServer, ServerIdentity
+        from toolweave.trust import ServerIdentity, allow
 
         connection, path = fleet.hub.clients[name], self.path(fleet, name)
         pins = self._read(path)
+        offered = any(tool == spec.original_name for spec in connection.snapshot())
         server = pins.servers.get(name)
-        if server is None:
-            server = PinnedServer(identity=ServerIdentity.of(connection.config, connection.server_info))
-        specs = [spec for spec in connection.snapshot() if tool == spec.original_name]
-        if not specs and tool not in server.tools:
+        if offered:
+            identity = ServerIdentity.of(connection.config, connection.server_info)
+            for change in self.changes(fleet, name):
+                pins = allow(pins, change, identity) if change.tool == tool else pins
+        elif server is not None and tool in server.tools:
+            pins = pins.with_server(name, server.with_tools((), without=[tool]))
+        else:
             raise CommandError(f"server {name!r} has no tool {tool!r}", hint=f"toolweave tools --server {name}")
-        renamed = [one for one in self.changes(fleet, name) if one.kind == "renamed" and one.tool == tool]
-        gone = [str((one.before or {})["name"]) for one in renamed] if specs else [tool]
-        self._pins[path] = pins.with_server(name, server.with_tools(specs, without=gone))
-        return f"{name}: tool {tool!r} is {'pinned' if specs else 'no longer pinned'} in {path}"
+        self._pins[path] = pins
+        return f"{name}: tool {tool!r} is {'pinned' if offered else 'no longer pinned'} in {path}"
 
     def write(self) -> None:
         """Write the files that changed."""

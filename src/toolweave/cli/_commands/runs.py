@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
@@ -15,14 +16,16 @@ from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import JsonOption, given_options
 from toolweave.cli._runner import run
 from toolweave.cli._screen import answer, answer_json, note, show
+from toolweave.errors import RunError
 
 if TYPE_CHECKING:
+    from toolweave.agent._approval import WaitingCall
     from toolweave.agent._status import RunInfo, RunStatuses
     from toolweave.state import Store
 
-__all__ = ["COMMAND", "RunFilter", "cancel", "list_runs", "show_run", "spawn"]
+__all__ = ["COMMAND", "Remember", "RunFilter", "approve", "cancel", "deny", "list_runs", "show_run", "spawn"]
 
-_HELP = "List, show, begin and stop runs of agents."
+_HELP = "List, show, begin, stop and answer runs of agents."
 _EXAMPLES = {
     "spawn": """
 toolweave runs spawn "Summarise the notes" --config mcp.json
@@ -37,6 +40,14 @@ toolweave runs list --store redis://localhost:6379/0
     "show": """
 toolweave runs show 496e77
 """,
+    "approve": """
+toolweave runs approve 496e77 call_1
+toolweave runs approve 496e77 call_1 --remember run
+toolweave runs approve 496e77 call_1 --backend redis://localhost:6379/0
+""",
+    "deny": """
+toolweave runs deny 496e77 call_1 --reason "not this file"
+""",
     "cancel": """
 toolweave runs cancel 496e77
 """,
@@ -45,6 +56,11 @@ toolweave runs cancel 496e77
 _SHORT = 8
 _PROMPT = 60
 RunId = Annotated[str, Positional("RUN", help="The run's id, or how it begins.")]
+CallId = Annotated[str, Positional("CALL", help="The call's id, or how it begins.")]
+ReasonOption = Annotated[str | None, Option("--reason", metavar="TEXT", help="The reason for the answer.")]
+BackendOption = Annotated[
+    str | None, Option("--backend", metavar="URL", help="Where the run is, and its workers; else TOOLWEAVE_BACKEND.")
+]
 
 
 class RunFilter(StrEnum):
@@ -53,6 +69,14 @@ class RunFilter(StrEnum):
     ALL = "all"
     ACTIVE = "active"
     INTERRUPTED = "interrupted"
+    WAITING = "waiting"
+
+
+class Remember(StrEnum):
+    """The runs that an approval is for."""
+
+    RUN = "run"
+    AGENT = "agent"
 
 
 def spawn(
@@ -73,9 +97,10 @@ def spawn(
 ) -> ExitCode:
     """Begin a run that goes on without this terminal.
 
-    Prints its id; `toolweave runs show` tells what came of it. Nobody can be asked about its tool calls: those of tools
-    that may destroy something are not made, unless --confirm says never. It runs in a process of its own; with
-    --backend or TOOLWEAVE_BACKEND in one of the workers there, with that worker's model and servers.
+    Prints its id; `toolweave runs show` tells what came of it. It runs in a process of its own, where nobody can be
+    asked about its tool calls: those of tools that may destroy something are not made, unless --confirm says never.
+    With --backend or TOOLWEAVE_BACKEND it runs in one of the workers there, with that worker's model and servers, and
+    waits for `toolweave runs approve` where a call needs a yes.
     """
     if not message.strip():
         raise CommandError("the message is empty")
@@ -135,8 +160,12 @@ def list_runs(
         if which is RunFilter.ALL:
             found = await statuses.recent(limit)
         else:
-            some = await (statuses.active() if which is RunFilter.ACTIVE else statuses.interrupted())
-            found = list(reversed(some))[:limit]
+            some = {
+                RunFilter.ACTIVE: statuses.active,
+                RunFilter.INTERRUPTED: statuses.interrupted,
+                RunFilter.WAITING: statuses.waiting_runs,
+            }
+            found = list(reversed(await some[which]()))[:limit]
         if as_json:
             answer_json({"runs": [_run_json(one) for one in found]})
         elif found:
@@ -163,8 +192,10 @@ def show_run(run_id: RunId, store: StoreOption = None, as_json: JsonOption = Fal
         one = await _found(statuses, run_id)
         tree = await run_tree(kept, one.run_id)
         below = [] if tree is None else [(level, child) for level, child in tree.walk() if level]
+        waiting = await statuses.waiting(one.run_id)
         if as_json:
-            answer_json({**_run_json(one), "children": [_run_json(child) for _, child in below]})
+            children = [_run_json(child) for _, child in below]
+            answer_json({**_run_json(one), "children": children, "waiting": [asdict(call) for call in waiting]})
             return ExitCode.OK
         record = one.record
         parts = [f"{record.steps} steps", f"{record.usage.input_tokens + record.usage.output_tokens} tokens"]
@@ -173,6 +204,9 @@ def show_run(run_id: RunId, store: StoreOption = None, as_json: JsonOption = Fal
         note(f"> {record.prompt}")
         for level, child in below:
             note(f"{'  ' * level}{child.run_id[:_SHORT]}  {child.status}  {_one_line(child.record.prompt)}")
+        for call in waiting:
+            note(f"waits for a yes: {_call_text(call)}")
+            note(f"  toolweave runs approve {one.run_id[:_SHORT]} {call.call_id}   (or: deny)")
         if record.error is not None:
             note(f"error: {record.error}")
         if record.text:
@@ -198,6 +232,90 @@ def cancel(run_id: RunId, store: StoreOption = None, as_json: JsonOption = False
         return ExitCode.OK if cancelled else ExitCode.TOOL_ERROR
 
     return _with_store(store, body)
+
+
+def approve(
+    run_id: RunId,
+    call_id: CallId,
+    remember: Annotated[
+        Remember | None,
+        Option("--remember", help="Allow the tool without asking from now on, to this run or to all of its agent."),
+    ] = None,
+    reason: ReasonOption = None,
+    store: StoreOption = None,
+    backend: BackendOption = None,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Allow a tool call that a run waits with; `toolweave runs show RUN` shows it whole.
+
+    After the last answer a worker of the backend goes on with the run. Exits with 1 when no such call waits.
+    """
+
+    async def answer_call(statuses: RunStatuses, run: str, call: str) -> bool:
+        return await statuses.approve(run, call, remember=None if remember is None else remember.value, reason=reason)
+
+    return _answered(run_id, call_id, answer_call, store, backend, as_json=as_json)
+
+
+def deny(
+    run_id: RunId,
+    call_id: CallId,
+    reason: ReasonOption = None,
+    store: StoreOption = None,
+    backend: BackendOption = None,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Refuse a tool call that a run waits with; the model reads the reason, and goes on.
+
+    Exits with 1 when no such call waits.
+    """
+
+    async def answer_call(statuses: RunStatuses, run: str, call: str) -> bool:
+        return await statuses.deny(run, call, reason=reason)
+
+    return _answered(run_id, call_id, answer_call, store, backend, as_json=as_json)
+
+
+def _answered(
+    run_id: str,
+    call_id: str,
+    answer_call: Callable[[RunStatuses, str, str], Awaitable[bool]],
+    store: str | None,
+    backend: str | None,
+    *,
+    as_json: bool,
+) -> ExitCode:
+    if store is not None and backend is not None:
+        raise CommandError("--store and --backend exclude each other: a backend keeps what is done there")
+    url = None if store is not None else backend_named(backend)
+
+    async def body(_: Store, statuses: RunStatuses) -> ExitCode:
+        one = await _found(statuses, run_id)
+        begin = [call.call_id for call in await statuses.waiting(one.run_id) if call.call_id.startswith(call_id)]
+        try:
+            goes_on = await answer_call(statuses, one.run_id, begin[0] if len(begin) == 1 else call_id)
+        except RunError as error:
+            raise CommandError(str(error), code=ExitCode.TOOL_ERROR) from None
+        if as_json:
+            answer_json({"run_id": one.run_id, "goes_on": goes_on})
+        elif not goes_on:
+            note(f"{one.run_id} waits for answers to other calls")
+        else:
+            note(f"{one.run_id} goes on{'' if url is not None else ' when its program resumes it: it has no workers'}")
+        return ExitCode.OK
+
+    return _with_store(store, body) if url is None else _with_backend(url, body)
+
+
+def _with_backend(url: str, body: Callable[[Store, RunStatuses], Awaitable[ExitCode]]) -> ExitCode:
+    async def opened() -> ExitCode:
+        from toolweave.agent._status import RunStatuses  # late, as above
+        from toolweave.cli._chat.stores import opened_backend
+
+        async with opened_backend(url) as backend:
+            return await body(backend.store, RunStatuses(backend.store, queue=backend.queue))
+
+    return run(opened)
 
 
 def _with_store(place: str | None, body: Callable[[Store, RunStatuses], Awaitable[ExitCode]]) -> ExitCode:
@@ -230,6 +348,14 @@ def _run_json(one: RunInfo) -> dict[str, Any]:
     return {**record, "status": one.status}
 
 
+def _call_text(call: WaitingCall) -> str:
+    """Return a call with all of its arguments, however long: it is to be approved."""
+    arguments = json.dumps(call.arguments, ensure_ascii=False) if call.arguments else ""
+    where = "" if call.server is None else f" (server {call.server})"
+    repeated = "; it had begun when its worker died, and may have been carried out" if call.repeats else ""
+    return f"{call.tool}{where} {arguments}".rstrip() + repeated
+
+
 def _when(one: RunInfo) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(one.record.created_at))
 
@@ -246,6 +372,8 @@ COMMAND = CommandGroup(
         "spawn": Command(spawn, examples=_EXAMPLES["spawn"]),
         "list": Command(list_runs, examples=_EXAMPLES["list"]),
         "show": Command(show_run, examples=_EXAMPLES["show"]),
+        "approve": Command(approve, examples=_EXAMPLES["approve"]),
+        "deny": Command(deny, examples=_EXAMPLES["deny"]),
         "cancel": Command(cancel, examples=_EXAMPLES["cancel"]),
     },
 )

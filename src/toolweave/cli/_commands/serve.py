@@ -10,7 +10,8 @@ from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import JsonOption, VerboseOption
 from toolweave.cli._serve.editor_config import EditorSource
-from toolweave.cli._serve.listen import LOOPBACK, listening, state_keys_in, token_auth
+from toolweave.cli._serve.listen import LOOPBACK, keep_started_objects, listening, state_keys_in, token_auth
+from toolweave.cli._serve.listen_options import HttpOption, ServerOfConfigOption, StatelessOption, TokenEnvOption
 
 if TYPE_CHECKING:
     from toolweave.config import LoadedConfig
@@ -23,6 +24,7 @@ toolweave serve notes.py
 toolweave serve notes.py:server --http 8000
 toolweave serve mypackage.tools:registry --http 0.0.0.0:8000 --token-env TOKEN --allow-host tools.example
 toolweave serve --config mcp.json --server github --server files
+toolweave serve notes.py --skills ./skills
 toolweave serve notes.py --reload
 toolweave serve notes.py --install claude
 """
@@ -37,8 +39,10 @@ class ServeOptions:
         tuple[Path, ...],
         Option("--config", "-c", metavar="FILE", help="Serve the servers of this config; may be repeated."),
     ] = ()
-    server: Annotated[
-        tuple[str, ...], Option("--server", "-s", metavar="NAME", help="Only this server of it; may be repeated.")
+    server: ServerOfConfigOption = ()
+    skills: Annotated[
+        tuple[Path, ...],
+        Option("--skills", metavar="DIR", help="Serve the skills below this folder, too; may be repeated."),
     ] = ()
     wait: Annotated[
         float | None,
@@ -49,15 +53,10 @@ class ServeOptions:
             help="How long clients wait at most for slow servers of it; by default, for those that show life.",
         ),
     ] = None
-    http: Annotated[str | None, Option("--http", metavar="[HOST:]PORT", help="Serve over HTTP; port 0: any.")] = None
+    http: HttpOption = None
     path: Annotated[str, Option("--path", metavar="PATH", help="The path of the endpoint, over HTTP.")] = "/mcp"
-    stateless: Annotated[
-        bool, Option("--stateless", help="No sessions for older clients, for replicas behind a balancer.")
-    ] = False
-    token_env: Annotated[
-        str | None,
-        Option("--token-env", metavar="VAR", help="The variable with the bearer token that requests must bring."),
-    ] = None
+    stateless: StatelessOption = False
+    token_env: TokenEnvOption = None
     state_keys_env: Annotated[
         str | None,
         Option(
@@ -110,9 +109,12 @@ def _check(options: ServeOptions) -> None:
     """Reject options that contradict each other."""
     over_http, installs = options.http is not None, options.install is not None
     several = "one thing to serve is expected, a TARGET or --config: toolweave serve FILE.py, or --config mcp.json"
+    nothing = options.target is None and not options.skills
     protocol = "over stdio, standard output carries the protocol; --json goes with --http and --install"
     rules = (
-        ((options.target is None) == (not options.config), several),
+        (nothing == (not options.config) or (options.target is not None and bool(options.config)), several),
+        (bool(options.skills) and bool(options.config), "--skills does not go with --config: those are its servers'"),
+        (bool(options.skills) and options.reload, "--skills does not go with --reload: changes of skills show at once"),
         (bool(options.server) and not options.config, "--server goes with --config"),
         (options.stateless and not over_http, "--stateless goes with --http"),
         (options.token_env is not None and not over_http, "--token-env goes with --http"),
@@ -129,14 +131,17 @@ def _check(options: ServeOptions) -> None:
 
 
 def _server(options: ServeOptions) -> ServerRunners:
-    from toolweave.cli._serve.build import hub_server, only_protocol_on_stdout, server_of
+    from toolweave.cli._serve.build import hub_server, only_protocol_on_stdout, server_of, skill_server
     from toolweave.cli._serve.locate import find, parse_place  # late, as above
 
     keys = None if options.state_keys_env is None else state_keys_in(options.state_keys_env)
     with only_protocol_on_stdout():
-        if options.target is None:
+        if options.target is None and options.config:
             return hub_server(_selection(options), name=options.name, wait=options.wait, state_keys=keys)
-        return server_of(find(parse_place(options.target)), name=options.name, state_keys=keys)
+        if options.target is None:
+            return skill_server(options.skills, name=options.name, state_keys=keys)
+        server = server_of(find(parse_place(options.target)), name=options.name, state_keys=keys)
+        return skill_server(options.skills, server, name=options.name)
 
 
 def _selection(options: ServeOptions) -> LoadedConfig:
@@ -171,6 +176,7 @@ def _run_http(server: ServerRunners, options: ServeOptions, where: str) -> None:
         )
 
     def started(base: str) -> None:
+        keep_started_objects()
         _tell(server, base + options.path, as_json=options.as_json)
 
     try:
@@ -192,36 +198,25 @@ def _tell(server: ServerRunners, url: str, *, as_json: bool) -> None:
 
 
 def _install(options: ServeOptions, editor: EditorSource) -> ExitCode:
-    from toolweave.cli._screen import answer_json, note  # late, as above
-    from toolweave.cli._serve.editor_config import entry_of, file_of, install, section_of
+    from toolweave.cli._serve.install import install_command  # late, as above
 
-    server = _server(options)
+    server = _server(options)  # and it can be served
     name = options.name or server.name
-    entry = entry_of(editor, _arguments(options), _environment(options))
-    if options.show:
-        answer_json({section_of(editor): {name: entry}})
-        note(f"for {file_of(editor)}")
-        return ExitCode.OK
-    done = install(editor, name, entry)
-    if options.as_json:
-        backup = str(done.backup) if done.backup else None
-        answer_json({"path": str(done.path), "name": name, "entry": entry, "changed": done.changed, "backup": backup})
-        return ExitCode.OK
-    kept = f"; as it was before: {done.backup.name}" if done.backup else ""
-    note(f"{name!r} is in {done.path}{kept}" if done.changed else f"{name!r} was in {done.path} already")
-    note("restart the editor to see it" if done.changed else "nothing was changed")
-    return ExitCode.OK
+    words = ["serve", *_arguments(options)]
+    environment = _environment(options)
+    return install_command(editor, name, words, environment, only_show=options.show, as_json=options.as_json)
 
 
 def _arguments(options: ServeOptions) -> list[str]:
     """Return the arguments of the entry; all paths are absolute, as an editor may start it in any directory."""
     named = ["--name", options.name] if options.name and options.target is None else []
+    skills = [word for path in options.skills for word in ("--skills", str(path.resolve()))]
     if options.target is None:
         configs = [word for path in options.config for word in ("--config", str(path.resolve()))]
-        return [*configs, *(word for name in options.server for word in ("--server", name)), *named]
+        return [*configs, *(word for name in options.server for word in ("--server", name)), *skills, *named]
     from toolweave.cli._serve.locate import parse_place  # late, as above
 
-    return [str(parse_place(options.target))]
+    return [str(parse_place(options.target)), *skills]
 
 
 def _environment(options: ServeOptions) -> dict[str, str]:

@@ -58,9 +58,10 @@ def tools(
 
 def approximate_tokens(specs: Sequence[ToolSpec]) -> int:
     """Estimate the tokens of these definitions in a prompt: a quarter of their JSON's bytes."""
-    return (
-        sum(len(json.dumps(dict(spec.raw), ensure_ascii=False, separators=(",", ":")).encode()) for spec in specs) // 4
-    )
+    from toolweave.tools._mcp import tool_definition  # late: --help imports this module
+
+    made = (spec.raw if spec.shape is None else tool_definition(spec, modern=True) for spec in specs)
+    return sum(len(json.dumps(dict(one), ensure_ascii=False, separators=(",", ":")).encode()) for one in made) // 4
 
 
 def _tool_json(spec: ToolSpec) -> Mapping[str, Any]:

@@ -30,8 +30,9 @@ TOOLWEAVE_BACKEND=rediss://redis.example/0 toolweave worker app.py --json
 
 
 class Unknown(StrEnum):
-    """Policy for calls with an unknown outcome: a worker cannot ask anybody."""
+    """Policy for calls with an unknown outcome; `ask` has the run wait for a person."""
 
+    ASK = "ask"
     ERROR = "error"
     RERUN = "rerun"
 
@@ -64,8 +65,8 @@ def worker(
 
     Those of the agents and servers that are named; without OBJECT, of all in the file or module. Without TARGET,
     those of the agent of `toolweave runs spawn`, made of --config, --model and the like. Start as many workers as you
-    like, on as many machines: each run is done once, and goes on elsewhere when its worker dies. Nobody can be asked
-    about tool calls here.
+    like, on as many machines: each run is done once, and goes on elsewhere when its worker dies. Where a
+    tool call needs a person's yes, the run waits for `toolweave runs approve`, and the worker does something else.
 
     The first SIGTERM or Ctrl-C hands over what runs and exits with 0; a second one ends at once.
     """
@@ -112,7 +113,7 @@ async def _work(options: WorkerOptions, url: str, found: WorkerTargets | None) -
             telling = WorkerReporter(statuses=RunStatuses(backend.store), as_json=options.as_json, quiet=options.quiet)
             told = ReportingBackend(backend, telling)
             if found is None:
-                chat = opened(_of_the_chat(options), attended=False, backend=told)
+                chat = opened(_of_the_chat(options), backend=told)
                 agents, tasks = [(await stack.enter_async_context(chat)).agent], None
             else:
                 agents, tasks = found.agents, await open_all(found, told, stack)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -76,27 +76,22 @@ _MARKS = {"pass": "✓", "warn": "!", "fail": "✗", "not applicable": "–"}
 
 async def conformance(target: Target, *, as_json: bool, strict: bool, bold: bool) -> ExitCode:
     """Probe every chosen server and show its conformance to the protocol."""
-    import anyio  # imports are late: --help imports this module
-
-    from toolweave.cli._progress import starting
+    from toolweave.cli._findings import (  # imports are late: --help imports this module
+        examine_all,
+        exit_code_of_findings,
+    )
     from toolweave.cli._targets import names_in, select
 
     selection = await select(target)
     findings = {name: _of_entry(selection, name) for name in names_in(selection)}
-    with starting(list(selection.servers)) as done:
-        async with anyio.create_task_group() as tasks:
-
-            async def examine(name: str, config: ServerConfig) -> None:
-                findings[name] |= await _examine(config, bold)
-                done(name)
-
-            for name, config in selection.servers.items():
-                tasks.start_soon(examine, name, config)
+    await examine_all(selection, findings, lambda config: _examine(config, bold))
     if as_json:
         answer_json({"servers": findings})
     else:
         _show(findings)
-    return _code(list(findings.values()), strict)
+    return exit_code_of_findings(
+        findings, strict=strict, failed=lambda finding: any(box["outcome"] == "fail" for box in finding["boxes"])
+    )
 
 
 def _of_entry(selection: LoadedConfig, name: str) -> dict[str, Any]:
@@ -136,15 +131,6 @@ async def _examine(config: ServerConfig, bold: bool) -> dict[str, Any]:
             for number, box, judgement in judged
         ],
     }
-
-
-def _code(findings: Sequence[Mapping[str, Any]], strict: bool) -> ExitCode:
-    reached = [finding for finding in findings if finding["error"] is None]
-    if not reached or (strict and len(reached) < len(findings)):
-        wrong = all(finding["exit_code"] == ExitCode.USAGE for finding in findings)
-        return ExitCode.USAGE if wrong and not reached else ExitCode.UNREACHABLE
-    failed = any(box["outcome"] == "fail" for finding in reached for box in finding["boxes"])
-    return ExitCode.TOOL_ERROR if failed else ExitCode.OK
 
 
 def _show(findings: Mapping[str, Mapping[str, Any]]) -> None:

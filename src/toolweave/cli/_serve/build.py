@@ -12,11 +12,13 @@ from toolweave.cli._serve.locate import ServedObject
 from toolweave.errors import ToolweaveError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from toolweave.config import LoadedConfig
     from toolweave.gateway import Gateway
     from toolweave.serve import McpServer
 
-__all__ = ["hub_server", "only_protocol_on_stdout", "server_of"]
+__all__ = ["hub_server", "only_protocol_on_stdout", "server_of", "skill_server"]
 
 
 def server_of(found: ServedObject, *, name: str | None, state_keys: Sequence[str] | None = None) -> McpServer:
@@ -63,6 +65,33 @@ def hub_server(
 
     hub = Hub(selection) if wait is None else Hub(selection, wait=wait)
     return composed(hub, name=name or "toolweave", version=VERSION, request_state_keys=state_keys)
+
+
+def skill_server(
+    folders: Sequence[Path],
+    server: McpServer | None = None,
+    *,
+    name: str | None,
+    state_keys: Sequence[str] | None = None,
+) -> McpServer:
+    """Return a server that offers the skills of folders: the given one, or one of its own.
+
+    Raises:
+        CommandError: A folder has no skill that can be served, or the server of a file is no `McpServer`.
+    """
+    from toolweave.cli._exit_codes import CommandError  # --help imports this module
+    from toolweave.serve import McpServer, create_mcp_server, skills
+
+    if server is None:
+        server = create_mcp_server(name=name or folders[0].resolve().name, request_state_keys=state_keys)
+    for folder in folders:
+        if not isinstance(server, McpServer):  # pyright: ignore[reportUnnecessaryIsInstance]  # a file has a gateway
+            raise CommandError(f"--skills adds to a server of tools; {server.name!r} is a gateway, give one of its own")
+        try:
+            server.resources.add(skills(folder))
+        except (OSError, ValueError) as error:
+            raise CommandError(f"--skills: {error}") from None
+    return server
 
 
 @contextmanager

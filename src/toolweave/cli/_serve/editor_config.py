@@ -1,6 +1,6 @@
 """Writes the entry that makes an editor start a server: where, in which form, with a backup, whole or not at all.
 
-The locations of the editors' files are in `config`; the edit of the file's text is in `json_edit.py`.
+The locations of the editors' files are in `config`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,25 @@ from typing import Any, cast
 from toolweave.cli._exit_codes import CommandError
 from toolweave.config._jsonc import key_offsets, parse_json, strip_comments
 
-__all__ = ["EditorSource", "Installed", "entry_of", "file_of", "install", "read_object", "section_of", "with_member"]
+__all__ = [
+    "EditorSource",
+    "Installed",
+    "backed_up",
+    "entry_of",
+    "file_of",
+    "install",
+    "read_object",
+    "read_text",
+    "replace_file",
+    "section_of",
+    "with_item",
+    "with_member",
+    "with_value",
+]
 
 _WHITESPACE = re.compile(r"\s*")
 _COLON = re.compile(r"\s*:\s*")
+_BY_HAND = "--print or --dry-run shows the entry to put in by hand"
 
 
 def read_object(text: str, source: str) -> dict[str, Any]:
@@ -45,14 +60,14 @@ def read_object(text: str, source: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def with_member(text: str, path: Sequence[str], value: Mapping[str, Any], source: str) -> str:
+def with_member(text: str, path: Sequence[str], value: Any, source: str) -> str:
     """Return the text with the member at `path` set to `value`; objects on the way are made as needed.
 
     Raises:
         CommandError: The file is invalid, a parent is no object, or its syntax is not supported.
     """
     before = read_object(text, source)
-    wanted = _set(before, path, value, source)
+    wanted = with_value(before, path, value, source)
     if wanted == before:
         return text
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -69,19 +84,53 @@ def with_member(text: str, path: Sequence[str], value: Mapping[str, Any], source
         start, end = _value_span(plain, offsets, path)
         made = plain[:start] + _dumped(value, _indent(plain), depth) + plain[end:]
     if read_object(made, source) != wanted:
-        hint = "--print shows the entry to put in by hand"
-        raise CommandError(f"{source}: it is written in a way that cannot be edited safely", hint=hint)
+        raise CommandError(f"{source}: it is written in a way that cannot be edited safely", hint=_BY_HAND)
     return made.replace("\n", newline)
 
 
-def _set(whole: Mapping[str, Any], path: Sequence[str], value: Any, source: str) -> dict[str, Any]:
+def with_item(text: str, key: str, item: Mapping[str, Any], source: str) -> str:
+    """Return the text with an item added to the list at a key, in place of one with its `id`.
+
+    Raises:
+        CommandError: As `with_member`.
+    """
+    before = read_object(text, source)
+    found: Any = before.get(key, [])
+    if not isinstance(found, list):
+        raise CommandError(f"{source}: {key!r} is no list")
+    items = cast("list[Any]", found)
+    if item in items:
+        return text
+    others = [one for one in items if _id_of(one) != item["id"]]
+    if not items or len(others) < len(items):
+        return with_member(text, (key,), [*others, item], source)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    plain = text.replace("\r\n", "\n")
+    made = _inserted(plain, _value_span(plain, key_offsets(plain), (key,)), None, item, 1)
+    if read_object(made, source) != {**before, key: [*items, item]}:
+        raise CommandError(f"{source}: it is written in a way that cannot be edited safely", hint=_BY_HAND)
+    return made.replace("\n", newline)
+
+
+def _id_of(item: Any) -> Any:
+    return cast("dict[str, Any]", item).get("id") if isinstance(item, dict) else None
+
+
+def with_value(
+    whole: Mapping[str, Any], path: Sequence[str], value: Any, source: str, *, kind: str = "object"
+) -> dict[str, Any]:
+    """Return a document with a value at a path; `kind` is the format's word for an object.
+
+    Raises:
+        CommandError: Something on the way to it is no object.
+    """
     name, *rest = path
     if not rest:
         return {**whole, name: value}
     inner = whole.get(name, {})
     if not isinstance(inner, dict):
-        raise CommandError(f"{source}: {name!r} is no object")
-    return {**whole, name: _set(cast("dict[str, Any]", inner), rest, value, source)}
+        raise CommandError(f"{source}: {name!r} is no {kind}")
+    return {**whole, name: with_value(cast("dict[str, Any]", inner), rest, value, source, kind=kind)}
 
 
 def _value_span(text: str, offsets: Mapping[Any, list[int]], path: Sequence[str]) -> tuple[int, int]:
@@ -101,12 +150,13 @@ def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
     return match.end() if match else start
 
 
-def _inserted(text: str, span: tuple[int, int], name: str, value: Any, depth: int) -> str:
-    """Return the text with a member added as the last one of the object at `span`."""
+def _inserted(text: str, span: tuple[int, int], name: str | None, value: Any, depth: int) -> str:
+    """Return the text with a value added as the last one of the object or, without a name, the list at `span`."""
     start, end = span
     close = end - 1
     unit = _indent(text)
-    member = f"\n{unit * (depth + 1)}{json.dumps(name, ensure_ascii=False)}: {_dumped(value, unit, depth + 1)}"
+    key = "" if name is None else f"{json.dumps(name, ensure_ascii=False)}: "
+    member = f"\n{unit * (depth + 1)}{key}{_dumped(value, unit, depth + 1)}"
     last = start + 1 + len(strip_comments(text[start:end])[1:-1].rstrip())
     tail = text[last:close].rstrip()  # comments, and a comma that need not be there
     if last == start + 1 or _has_comma(tail):
@@ -139,7 +189,9 @@ class EditorSource(StrEnum):
 
 _KINDS = {EditorSource.CLAUDE: "claude-desktop", EditorSource.CURSOR: "cursor", EditorSource.VSCODE: "vscode"}
 """Their names in `config`; the first file of a kind is the one that the editor writes itself."""
-_COMMAND = ["-P", "-m", "toolweave", "serve"]
+_COMMAND = ["-P", "-m", "toolweave"]
+_SERVING = ("serve", "gateway")
+"""The commands that an entry of ours starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +210,7 @@ class Installed:
 
 
 def entry_of(editor: EditorSource, arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
-    """Return the entry that starts `toolweave serve ARGUMENTS`: this Python, by its full path.
+    """Return the entry that starts `toolweave ARGUMENTS`: this Python, by its full path.
 
     Editors start their servers with few variables, so `PATH` is not used; and in any directory, such as an untrusted
     project, so Python must not look for modules there (`-P`).
@@ -171,13 +223,13 @@ def entry_of(editor: EditorSource, arguments: Sequence[str], env: Mapping[str, s
 def install(editor: EditorSource, name: str, entry: Mapping[str, Any], *, home: Path | None = None) -> Installed:
     """Write the entry into the editor's file; the rest of the file is unchanged, comments included.
 
-    Idempotent; an entry of an earlier `toolweave serve` is updated, and members that a person added to it stay.
+    Idempotent; an entry of an earlier `--install` is updated, and members that a person added to it stay.
 
     Raises:
         CommandError: The file is broken or cannot be written, or another server has the name; nothing was changed.
     """
     path, section = file_of(editor, home=home), section_of(editor)
-    text, encoding = _read(path)
+    text, encoding = read_text(path)
     servers = read_object(text, str(path)).get(section, {})
     there: Any = cast("dict[str, Any]", servers).get(name) if isinstance(servers, dict) else None
     if there is not None and not _is_ours(there):
@@ -187,8 +239,8 @@ def install(editor: EditorSource, name: str, entry: Mapping[str, Any], *, home: 
     if made == text:
         return Installed(path=path, changed=False)
     try:
-        backup = _backed_up(path)
-        _replace(path, made.encode(encoding))
+        backup = backed_up(path)
+        replace_file(path, made.encode(encoding))
     except OSError as error:
         raise CommandError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
     return Installed(path=path, changed=True, backup=backup)
@@ -208,7 +260,8 @@ def section_of(editor: EditorSource) -> str:
 
 def _is_ours(entry: Any) -> bool:
     args = cast("dict[str, Any]", entry).get("args") if isinstance(entry, dict) else None
-    return isinstance(args, list) and cast("list[Any]", args)[: len(_COMMAND)] == _COMMAND
+    words: list[Any] = cast("list[Any]", args) if isinstance(args, list) else []
+    return any(words[: len(_COMMAND) + 1] == [*_COMMAND, serving] for serving in _SERVING)
 
 
 def _merged(there: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,7 +272,12 @@ def _merged(there: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
-def _read(path: Path) -> tuple[str, str]:
+def read_text(path: Path) -> tuple[str, str]:
+    """Return the text of a file of servers and its encoding; no text where there is no file.
+
+    Raises:
+        CommandError: It cannot be read, or is not UTF-8.
+    """
     try:
         data = path.read_bytes()
         encoding = "utf-8-sig" if data.startswith(b"\xef\xbb\xbf") else "utf-8"
@@ -232,7 +290,7 @@ def _read(path: Path) -> tuple[str, str]:
         raise CommandError(f"{path}: the file cannot be read: {error.strerror or error}") from None
 
 
-def _backed_up(path: Path) -> Path | None:
+def backed_up(path: Path) -> Path | None:
     """Copy the file to a free name beside it, and return the copy's path."""
     if not path.exists():
         return None
@@ -243,7 +301,7 @@ def _backed_up(path: Path) -> Path | None:
     return backup
 
 
-def _replace(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes) -> None:
     """Write the file atomically; a new one is readable by its owner alone, as entries may hold secrets."""
     from toolweave.config._trust import write_privately  # as above
 

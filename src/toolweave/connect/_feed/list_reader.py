@@ -7,9 +7,10 @@ and never fails the list; pages are followed to the end.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
+
+import msgspec
 
 from toolweave._value import Value
 from toolweave.errors import ProtocolError
@@ -36,8 +37,7 @@ Refusal = Callable[[Mapping[str, Any]], "str | None"]
 ItemT = TypeVar("ItemT")
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchedList:
+class FetchedList(msgspec.Struct, kw_only=True):
     """All pages of one list.
 
     Attributes:
@@ -49,12 +49,12 @@ class FetchedList:
         problems: The faults of the list as a whole, for people.
     """
 
-    entries: list[Any] = field(default_factory=list[Any])
+    entries: list[Any] = msgspec.field(default_factory=list[Any])
     pages: int = 0
     ttl_seconds: float | None = None
     public: bool = True
-    members: dict[str, Any] = field(default_factory=dict[str, Any])
-    problems: list[str] = field(default_factory=list[str])
+    members: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    problems: list[str] = msgspec.field(default_factory=list[str])
 
 
 class ParsedList(Value, Generic[ItemT], frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from toolweave.config import ServerConfig
 from toolweave.connect._events import EventListeners, EventName
 from toolweave.connect._feed.list_cache import ListKind, LiveList, backoff_seconds
 from toolweave.connect._feed.subscriptions import ResourceSubscriptions, ResourceUpdated
+from toolweave.connect._feed.tasks import TaskListeners
 from toolweave.connect._session import Session
 from toolweave.connect._transports import OpenSession
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
@@ -28,7 +29,8 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from toolweave.protocol.json_types import as_array, as_object
 from toolweave.protocol.meta import SUBSCRIPTION_ID
-from toolweave.protocol.subscriptions import LIST_CHANGED, LIST_FILTERS, RESOURCE_SUBSCRIPTIONS
+from toolweave.protocol.subscriptions import LIST_CHANGED, LIST_FILTERS, RESOURCE_SUBSCRIPTIONS, TASK_IDS
+from toolweave.protocol.tasks import declares_tasks
 
 __all__ = ["CAPABILITIES", "CHANGED_EVENTS", "ListRefresher"]
 
@@ -64,15 +66,18 @@ class ChangeStream:
         self,
         session: Session,
         subscriptions: ResourceSubscriptions,
+        tasks: TaskListeners,
         *,
         server: str,
         on_missed: Callable[[], None],
     ) -> None:
         self._session = session
         self._subscriptions = subscriptions
+        self._tasks = tasks
         self._server = server
         self._on_missed = on_missed
         self._lists = _list_filters(session.agreement.capabilities)
+        self._tells_of_tasks = declares_tasks(session.agreement.capabilities)
         self._held: _ListenRequest | None = None
         self._opening: _ListenRequest | None = None
         self._refusal: ServerError | None = None
@@ -169,7 +174,12 @@ class ChangeStream:
             for uri in uris:
                 self._subscriptions.refuse(uri, self._refusal)
             return {}
-        return {**self._lists, RESOURCE_SUBSCRIPTIONS: list(uris)} if uris else self._lists
+        wanted: dict[str, Any] = {**self._lists}
+        if uris:
+            wanted[RESOURCE_SUBSCRIPTIONS] = list(uris)
+        if self._tells_of_tasks and (ids := self._tasks.ids):
+            wanted[TASK_IDS] = list(ids)
+        return wanted
 
     def _settle(self, stream: _ListenRequest, *, after_gap: bool) -> None:
         """Confirm or refuse subscriptions by the filters that the server honours."""
@@ -189,6 +199,10 @@ class ChangeStream:
         self._retry_at = now + backoff_seconds(self._failures, random.random())  # noqa: S311 - spreads retries
         if failure is None or not _is_refusal(failure):
             _log.info("server %r: its stream of changes ended: %s", self._server, failure or "it closed it")
+        elif TASK_IDS in stream.wanted:
+            _log.info("server %r: it does not tell of its tasks: %s", self._server, failure)
+            self._tasks.refuse()
+            self._retry_at = now  # the rest is not to wait for them
         elif stream.uris and isinstance(failure, ProtocolError) and failure.code != METHOD_NOT_FOUND:
             kept = self._held.uris if self._held is not None else []
             for uri in stream.uris:
@@ -272,10 +286,12 @@ class ListRefresher:
         self._lists: list[_TrackedList] = []
         self._listening: ChangeStream | None = None
         self._subscriptions = ResourceSubscriptions(config.name, events)
+        self._tasks = TaskListeners(config.name)
         self._admitted = anyio.Event()
         self._admitted.set()
         self._takers: dict[str, Callable[[Mapping[str, Any]], None]] = {
             methods.NOTIFICATIONS_RESOURCES_UPDATED: self._subscriptions.updated,
+            methods.NOTIFICATIONS_TASKS: self._tasks.updated,
             methods.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED: self._acknowledged,
             methods.NOTIFICATIONS_CANCELLED: self._cancelled,
         }
@@ -304,6 +320,10 @@ class ListRefresher:
         """Call `listener` on updates of a resource; see `ResourceSubscriptions.subscribe`."""
         return await self._subscriptions.subscribe(uri, listener)
 
+    def listen_to_task(self, task: str, listener: Callable[[Mapping[str, Any]], object]) -> Callable[[], None]:
+        """Call `listener` with what the server says of a task; see `TaskListeners.listen`."""
+        return self._tasks.listen(task, listener)
+
     def begin(self) -> None:
         """Reset the lists for a new session; to be called before the first reading."""
         self._admitted.set()
@@ -316,6 +336,7 @@ class ListRefresher:
         session, server = line.session, self._config.name
         capabilities = session.agreement.capabilities
         self._subscriptions.begin()
+        self._tasks.begin()
         try:
             async with anyio.create_task_group() as tasks:
                 for one in self._lists:
@@ -323,9 +344,9 @@ class ListRefresher:
                         tasks.start_soon(self._keep, one, line)
                 if session.agreement.modern:
                     self._listening = ChangeStream(
-                        session, self._subscriptions, server=server, on_missed=self._on_missed
+                        session, self._subscriptions, self._tasks, server=server, on_missed=self._on_missed
                     )
-                    self._subscriptions.on_change = self._listening.look
+                    self._subscriptions.on_change = self._tasks.on_change = self._listening.look
                     tasks.start_soon(self._listening.run)
                 elif (as_object(capabilities.get("resources")) or {}).get("subscribe"):
                     tasks.start_soon(self._subscriptions.keep, session, self._config.timeout.read)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import anyio
 import anyio.abc
@@ -26,17 +26,23 @@ from toolweave.protocol import methods
 from toolweave.protocol.jsonrpc import (
     ForeignId,
     LenientMessage,
+    RawResult,
     answer_behind,
     answer_id,
     decode_lenient,
     decode_plain,
+    decode_raw_result,
     encode_notification,
     objects_in,
     own_id,
+    value_of,
     without_deep_entries,
 )
 
-__all__ = ["ChannelWire", "channel_wire"]
+__all__ = ["ChannelWire", "PostedRequest", "channel_wire"]
+
+PostedRequest: TypeAlias = tuple[int, asyncio.Future[Any]]
+"""A request that was sent at once: its id, and what its answer comes to, a `RawResult`, a dict or an error."""
 
 _log = logging.getLogger("toolweave.connect")
 _COURTESY_SECONDS = 1.0
@@ -77,7 +83,8 @@ class ChannelWire:
         self._given_up: set[int | str] = set()
         self._doubted: asyncio.Future[dict[str, Any]] | None = None
         self._lists: set[int | str] = set()
-        self._pending: dict[int | str, asyncio.Future[dict[str, Any]]] = {}
+        self._posted: set[int | str] = set()
+        self._pending: dict[int | str, asyncio.Future[Any]] = {}
         self._outbox: dict[int | str, bytes] = {}
         self._flush_is_due = False
         self._incoming = IncomingDispatcher(peer, tasks, channel.send, server=server)
@@ -126,6 +133,61 @@ class ChannelWire:
             if not sent and answer.done():
                 answer.exception()  # taken here, so that asyncio does not report it as lost
 
+    def post(self, members: bytes) -> PostedRequest | None:
+        """Send a request at once; None, and nothing is sent, where it would have to wait or the server is gone.
+
+        Its result is left as it came where it says plainly what it is (`RawResult`), and is a dict otherwise. Whoever
+        posts waits for the answer, then calls `forget`, or `give_up`.
+
+        Args:
+            members: The members of the message behind its id, from the comma on to the last bracket.
+        """
+        if self.over:
+            return None
+        self._last_id += 1
+        key = self._last_id
+        answer: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
+        self._pending[key] = answer
+        try:
+            sent = self._write(key, b'{"jsonrpc":"2.0","id":%d%b' % (key, members))
+        except NotSent:
+            sent = False
+        if not sent:
+            del self._pending[key]
+            return None
+        self._posted.add(key)
+        return key, answer
+
+    def forget(self, key: int) -> None:
+        """Forget a posted request that was answered."""
+        self._pending.pop(key, None)
+        self._posted.discard(key)
+
+    def renew(self, key: int) -> asyncio.Future[Any]:
+        """Return what waits for the answer to a posted request from now on."""
+        answer: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
+        self._pending[key] = answer
+        return answer
+
+    def result_in(self, answer: RawResult | dict[str, Any]) -> dict[str, Any]:
+        """Return the result in the answer to a posted request.
+
+        Raises:
+            ProtocolError: It cannot be read.
+        """
+        if isinstance(answer, dict):
+            return answer
+        try:
+            return {name: value_of(member) for name, member in answer.result.items()}
+        except ValueError as exc:
+            raise invalid(self._server, str(exc)) from None
+
+    async def give_up(self, key: int, method: str) -> None:
+        """Cancel a posted request at the server, and forget it."""
+        self.forget(key)
+        if not self.over:
+            await self._give_up(key, method)
+
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification; nothing is raised when the server is gone."""
         try:
@@ -166,6 +228,11 @@ class ChannelWire:
 
     def take(self, text: bytes) -> None:
         """Handle one line, a JSON text or several; an unreadable one fails only the call it belongs to."""
+        if self._posted and (raw := decode_raw_result(text)) is not None and raw.id in self._posted:
+            posted = self._pending[raw.id]
+            if not posted.done():
+                posted.set_result(raw)
+                return
         message = decode_plain(text)
         if message is None:
             self._handle_unusual(text)
@@ -193,7 +260,7 @@ class ChannelWire:
                 self._incoming.take(message)
 
     def _take_answer(self, message: LenientMessage, text: bytes) -> None:
-        answer: asyncio.Future[dict[str, Any]] | None = self._pending.get(message.id)  # type: ignore[arg-type]
+        answer: asyncio.Future[Any] | None = self._pending.get(message.id)  # type: ignore[arg-type]
         if answer is None or answer.done():
             answer = self._find(message.id)
         if answer is None:

@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from toolweave.config import Auth, Secret, ServerConfig
+from toolweave.errors import AuthRequiredError
 from toolweave.oauth import AuthChallenge
 from toolweave.protocol.headers import NAME_PARAMETERS
 from toolweave.protocol.json_types import as_object
@@ -103,6 +104,11 @@ def flow_of(config: ServerConfig) -> AuthFlow | None:
 
 def hook_of(config: ServerConfig) -> AuthHook | None:
     """Return the hook that authorizes the requests of a config, or None; called in the event loop of its connection."""
+    if config.as_caller:
+        raise AuthRequiredError(
+            "it is called as the callers of a gateway, each signed in themself; serve it with `toolweave gateway`",
+            server=config.name,
+        )
     if config.auth is not None and config.auth.oauth is not None:
         from toolweave.oauth import token_source  # for those who sign in
 

@@ -6,21 +6,40 @@ is never read from a URL or a form (RFC 6750, 5.3).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
+from toolweave.config import Secret
 from toolweave.serve._auth.dpop import BadProof, ProofChecker, ProofTarget
 from toolweave.serve._auth.refusal import Challenges, IssuerUnavailable, Refused
 from toolweave.serve._auth.scopes import Access
 from toolweave.serve._http.asgi import App, Message, Receive, Scope, Send
 from toolweave.serve._request import Identity, MayUse, OfferKind
 
-__all__ = ["Authorization", "AuthorizesTokens", "identity_of", "may_of", "principal", "scheme_of"]
+__all__ = ["Authorization", "AuthorizesTokens", "KeptTokens", "identity_of", "may_of", "principal", "scheme_of"]
 
 _IDENTITY = "toolweave.identity"
 _SCHEME = "toolweave.scheme"
 _MAY = "toolweave.may"
+
+
+def _never() -> bool:
+    return False
+
+
+class KeptTokens:
+    """Whether tokens stay with the identities of requests, so that they can be given for others (RFC 8693).
+
+    Shared by the authorizations of an endpoint and of those below it.
+
+    Attributes:
+        wanted: Returns whether they do; nowhere but before a gateway that needs them.
+    """
+
+    def __init__(self) -> None:
+        self.wanted: Callable[[], bool] = _never
 
 
 class AuthorizesTokens(Protocol):
@@ -31,6 +50,7 @@ class AuthorizesTokens(Protocol):
     access: Access
     challenges: Challenges
     proofs: ProofChecker
+    kept: KeptTokens
 
     async def identify(self, token: str) -> Identity | None:
         """Return the identity of a token; None when it is invalid."""
@@ -79,6 +99,8 @@ class Authorization:
         except IssuerUnavailable as exc:
             await auth.challenges.unavailable(exc.retry_after).send(send)
             return
+        if identity.issuer is not None and auth.kept.wanted():  # an API key is nobody's token, and goes nowhere
+            identity = replace(identity, token=Secret(_credentials(scope)[1] or ""))
         known = {**scope, _IDENTITY: identity, _SCHEME: scheme}
         if auth.access.rules.hide:
             known[_MAY] = partial(_may, auth.access, granted)

@@ -15,7 +15,7 @@ from toolweave.errors import ConfigError
 from toolweave.serve._request import OfferKind
 from toolweave.tools._scopes import scope_list
 
-__all__ = ["Access", "ScopeRules"]
+__all__ = ["Access", "ScopeRules", "fits", "fits_uri"]
 
 _Needs: TypeAlias = Mapping[str, Sequence[str]]
 _REMEMBERED = 256
@@ -63,25 +63,26 @@ class ScopeRules:
         needs: _Needs = getattr(self, kind)
         if not needs:
             return tuple(declared)
-        fits = _fits_uri if kind == "resources" else _fits
+        matches = fits_uri if kind == "resources" else fits
         found = list(declared)
         for key, scopes in needs.items():
-            if fits(key, name):
+            if matches(key, name):
                 found += scopes
         return tuple(dict.fromkeys(found))
 
 
-def _fits(key: str, name: str) -> bool:
+def fits(key: str, name: str) -> bool:
+    """Whether a key, a name or the beginning of names with a `*` at its end, names something."""
     return key == name or (key.endswith("*") and name.startswith(key[:-1]))
 
 
-def _fits_uri(key: str, uri: str) -> bool:
+def fits_uri(key: str, uri: str, *, odd: bool = True) -> bool:
     """Whether a key names a URI, in whatever spelling: a source may read what two spellings name as one.
 
-    A URI with dot segments might name anything, so every key fits it.
+    A URI with dot segments might name anything: `odd` is the answer for it.
     """
     plain = unquote(uri).casefold()
-    return _DOTS.search(plain) is not None or _fits(unquote(key).casefold(), plain)
+    return odd if _DOTS.search(plain) is not None else fits(unquote(key).casefold(), plain)
 
 
 class Access:

@@ -16,7 +16,7 @@ from toolweave.errors import ConfigError
 from toolweave.serve._auth.api_keys import ApiKey, ApiKeys, digest_of
 from toolweave.serve._auth.documents import check_issuer_url
 from toolweave.serve._auth.dpop import Dpop, ProofChecker
-from toolweave.serve._auth.middleware import Authorization
+from toolweave.serve._auth.middleware import Authorization, KeptTokens
 from toolweave.serve._auth.refusal import Challenges, IssuerUnavailable
 from toolweave.serve._auth.resource_metadata import JsonDocument, metadata_path, metadata_url, resource_document
 from toolweave.serve._auth.scopes import Access, ScopeRules
@@ -78,6 +78,7 @@ class TokenAuth:
 
     def __init__(self, verify: Verify, **options: Unpack[ProtectionOptions]) -> None:
         self._verify = verify
+        self.kept = KeptTokens()
         keys = options.get("api_keys")
         self.api_keys = keys if keys is None or isinstance(keys, ApiKeys) else ApiKeys(keys)
         try:

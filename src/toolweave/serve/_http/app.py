@@ -23,17 +23,20 @@ import anyio
 
 from toolweave.errors import ConfigError
 from toolweave.protocol.headers import Mirrored, mirrored_arguments, mirroring_problem
+from toolweave.schema import load_validator
 from toolweave.serve._auth.gate import OperationGate
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._http.asgi import App, Receive, Scope, Send, respond
 from toolweave.serve._http.dispatcher import HttpDispatcher
 from toolweave.serve._http.events import EventStore
+from toolweave.serve._http.fast_path import FastPath
 from toolweave.serve._http.guard import AppRoute, Guard, Paths
 from toolweave.serve._http.legacy import LegacyHttp
 from toolweave.serve._http.origins import Origins
 from toolweave.serve._http.response import ResponseLimits
 from toolweave.serve._http.session_peers import SessionPeers
 from toolweave.serve._http.sessions import HttpSessions
+from toolweave.serve._plain_calls import SendsCalls
 from toolweave.serve._request import ChangeSubscriptions, FindOffers
 from toolweave.serve._task_spawner import SpawnsTasks, TaskSpawner
 from toolweave.tools._owner_loop import running_loop
@@ -165,6 +168,7 @@ class ServedEndpoint:
         on_drain: Called when the shutdown begins, to end idle streams; may be async.
         auth: The authorization of its server, which counts only where its app has it.
         peers: The other processes that serve the same sessions of legacy clients, or None.
+        calls: Sends plain calls at once, or None: then every call takes the way of all requests.
     """
 
     endpoint: Endpoint
@@ -175,6 +179,7 @@ class ServedEndpoint:
     on_drain: Sequence[Callable[[], object]] = ()
     auth: TokenAuth | None = None
     peers: SessionPeers | None = None
+    calls: SendsCalls | None = None
 
 
 class HttpApp:
@@ -205,15 +210,16 @@ class HttpApp:
         """Serve one ASGI connection scope."""
         kind = scope["type"]
         if kind == "http":
-            if self._app is None:
-                _log.error(_NOT_ENTERED)
-                await respond(send, 500, _NOT_ENTERED)
-                return
-            await self._app(scope, receive, send)
+            await self.http(scope, receive, send)
         elif kind == "lifespan":
             await self._live(receive, send)
         else:
             await send({"type": "websocket.close", "code": 1000})
+
+    @property
+    def http(self) -> App:
+        """The app of HTTP requests alone."""
+        return _not_running if self._app is None else self._app
 
     def route(
         self,
@@ -269,7 +275,9 @@ class HttpApp:
             raise ConfigError(f"the server at {path!r} has an `auth` of its own; give it to the app that it stands in")
         auth = self._build.auth_below(path)
         async with self._answering(path, served, auth) as dispatcher:
-            end = self.route(path, dispatcher, below=False, authorized=True, auth=auth, instead=True)
+            fast = dispatcher.fast_path
+            app = dispatcher if fast is None else fast.before(dispatcher)  # behind the authorization, as all of it
+            end = self.route(path, app, below=False, authorized=True, auth=auth, instead=True)
             own = self._build.settings.auth
             documents = {} if auth is None or auth is own else auth.documents()
             self._build.public.update(documents)
@@ -402,6 +410,11 @@ _NOT_ENTERED = (
 )
 
 
+async def _not_running(scope: Scope, receive: Receive, send: Send) -> None:
+    _log.error(_NOT_ENTERED)
+    await respond(send, 500, _NOT_ENTERED)
+
+
 def http_app(served: ServedEndpoint, *, host: str = "127.0.0.1", options: HttpOptions | None = None) -> HttpApp:
     """Return the ASGI app of an endpoint.
 
@@ -413,6 +426,7 @@ def http_app(served: ServedEndpoint, *, host: str = "127.0.0.1", options: HttpOp
     Raises:
         ConfigError: An option is wrong.
     """
+    load_validator()  # a process that serves loads all of it before it accepts
     return HttpApp(_AppParts(served, host, _HttpSettings(**(options or {}))))
 
 
@@ -452,7 +466,7 @@ class _AppParts:
         auth: TokenAuth | None,
     ) -> Generator[HttpDispatcher]:
         """Make what answers the requests of both eras at a path; for the block it hears of sessions elsewhere."""
-        streams = not self.settings.json_response
+        streams, gate = not self.settings.json_response, OperationGate(served.offers, auth)
         legacy = LegacyHttp(
             served.endpoint,
             spawner,
@@ -468,10 +482,20 @@ class _AppParts:
             legacy,
             spawner,
             mirrored=_MirroredArguments(served.tool_schema),
-            gate=OperationGate(served.offers, auth),
+            gate=gate,
             bounds=self._bounds,
             streams=streams,
         )
+        if served.calls is not None:
+            dispatcher.fast_path = FastPath(
+                served.calls,
+                guard=self._guard(dispatcher, Paths(public={})),
+                acceptable=dispatcher.acceptable,
+                gate=gate,
+                running=dispatcher.running,
+                sessions=sessions,
+                bounds=self._bounds,
+            )
         shared = served.peers if sessions is not None else None
         with nullcontext() if shared is None else shared.serving(path, legacy.deliver):
             yield dispatcher
@@ -516,14 +540,24 @@ class _AppParts:
             app = wrap(app)
         return app, public
 
-    def app(self, dispatcher: App, route_of: Callable[[str], AppRoute | None]) -> App:
-        """Wrap the endpoint in middleware, authorization and the guard, outermost last."""
-        settings, limits = self.settings, self.settings.limits
-        app, public = self.protected(dispatcher)
+    def app(self, dispatcher: HttpDispatcher, route_of: Callable[[str], AppRoute | None]) -> App:
+        """Wrap the endpoint in middleware, authorization and the guard, outermost last.
+
+        The fast path stands before the guard, whose checks it makes itself, where nothing else has to see its requests.
+        """
+        settings, fast = self.settings, dispatcher.fast_path
+        is_outermost = fast is not None and settings.auth is None and not settings.middleware
+        app, public = self.protected(dispatcher if fast is None or is_outermost else fast.before(dispatcher))
         self.public.update(public)
+        paths = Paths(endpoint=settings.path, health=settings.health_path, public=self.public, route_of=route_of)
+        guarded = self._guard(app, paths)
+        return fast.before(guarded, settings.path) if fast is not None and is_outermost else guarded
+
+    def _guard(self, app: App, paths: Paths) -> Guard:
+        limits = self.settings.limits
         return Guard(
             app,
-            Paths(endpoint=settings.path, health=settings.health_path, public=self.public, route_of=route_of),
+            paths,
             self.origins,
             body_bytes=limits.body_bytes,
             header_bytes=limits.header_bytes,

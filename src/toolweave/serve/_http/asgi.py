@@ -6,16 +6,20 @@ Independent of MCP, ASGI servers and frameworks.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 __all__ = [
+    "SENT",
+    "TOGETHER",
     "App",
+    "Cancels",
     "Headers",
     "Message",
     "Receive",
     "Scope",
     "Send",
     "VisibleHeaders",
+    "cookies_in",
     "path_of",
     "read_body",
     "respond",
@@ -28,8 +32,23 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 """An ASGI 3 application."""
 Headers: TypeAlias = Mapping[bytes, bytes]
+SENT = "toolweave.sent"
+"""The key in the scope of a request of the call that was sent for it already."""
+TOGETHER = "toolweave.together"
+"""The key in a `http.response.start` whose whole body follows at once: a server may hold it, and write both at once.
+
+Servers that do not know it, as all but our own, send the head by itself.
+"""
 
 _SECRET = frozenset({b"authorization", b"proxy-authorization", b"cookie", b"x-api-key", b"dpop"})
+
+
+class Cancels(Protocol):
+    """Something that runs and can be cancelled, such as an `anyio.CancelScope`."""
+
+    def cancel(self) -> None:
+        """Cancel it."""
+        ...
 
 
 class VisibleHeaders(Mapping[str, str]):
@@ -68,13 +87,20 @@ def path_of(scope: Scope) -> str:
     return (path[len(root) :] or "/") if root and path.startswith(root) else path
 
 
+def cookies_in(headers: Headers) -> Iterator[tuple[str, str]]:
+    """Yield the names and values of the cookies of a request, in their order (RFC 6265, section 5.4)."""
+    for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
+        name, _, value = part.strip().partition("=")
+        yield name, value
+
+
 async def respond(send: Send, status: int, text: str = "", headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
     """Send a response with a line of plain text, or an empty one."""
     body = text.encode()
     head = [(b"content-type", b"text/plain; charset=utf-8")] if body else []
     if status != 204:
         head.append((b"content-length", b"%d" % len(body)))
-    await send({"type": "http.response.start", "status": status, "headers": [*head, *headers]})
+    await send({"type": "http.response.start", "status": status, "headers": [*head, *headers], TOGETHER: True})
     await send({"type": "http.response.body", "body": body})
 
 

@@ -30,8 +30,19 @@ from toolweave.serve._auth.gate import OperationGate
 from toolweave.serve._auth.middleware import identity_of, may_of
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._envelope import client_of_envelope, has_envelope, unsupported_version
-from toolweave.serve._http.asgi import Headers, Receive, Scope, Send, VisibleHeaders, read_body, respond
+from toolweave.serve._http.asgi import (
+    SENT,
+    Cancels,
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    VisibleHeaders,
+    read_body,
+    respond,
+)
 from toolweave.serve._http.batch import MOST, answer_batch
+from toolweave.serve._http.fast_path import FastPath
 from toolweave.serve._http.legacy import LegacyHttp
 from toolweave.serve._http.quick_parse import ParsedRequest, client_of, parse_plain_call, recognised
 from toolweave.serve._http.response import HTTP_STATUS, PostResponse, ResponseLimits, respond_error
@@ -139,6 +150,10 @@ class HttpDispatcher:
         gate: Refuses what a token is not enough for.
         bounds: The timeouts, and the maximum length of a body.
         streams: Whether responses may be event streams.
+
+    Attributes:
+        running: The requests that run; its end cancels them.
+        fast_path: Answers plain calls before they come here, or None.
     """
 
     def __init__(
@@ -159,29 +174,30 @@ class HttpDispatcher:
         self._gate = gate
         self._streams = streams
         self._bounds = bounds
-        self._running: set[anyio.CancelScope] = set()
+        self.running: set[Cancels] = set()
+        self.fast_path: FastPath | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request for the endpoint."""
         with anyio.CancelScope() as work:
-            self._running.add(work)
+            self.running.add(work)
             try:
                 if scope["method"] == "POST":
                     await self._post(scope, receive, send, work)
                 else:
                     await self._other(_stripped(scope), receive, send, work)
             finally:
-                self._running.discard(work)
+                self.running.discard(work)
 
     @contextmanager
     def working(self) -> Generator[anyio.CancelScope]:
         """Count the block among the running requests, for those that another app receives and `answer` answers."""
         with anyio.CancelScope() as work:
-            self._running.add(work)
+            self.running.add(work)
             try:
                 yield work
             finally:
-                self._running.discard(work)
+                self.running.discard(work)
 
     def end_streams(self) -> None:
         """End the streams of notifications: their clients reconnect elsewhere."""
@@ -189,18 +205,18 @@ class HttpDispatcher:
 
     def abort(self) -> None:
         """Cancel whatever still runs."""
-        for work in list(self._running):
+        for work in list(self.running):
             work.cancel()
 
     async def finish(self, seconds: float) -> None:
         """End idle streams, and give the running requests some seconds to finish before they are cancelled."""
         self.end_streams()
         with anyio.move_on_after(seconds):
-            while self._running:
+            while self.running:
                 await anyio.sleep(_POLL_SECONDS)
         self.abort()
         with anyio.move_on_after(_LAST_SECONDS):
-            while self._running:
+            while self.running:
                 await anyio.sleep(_POLL_SECONDS)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope) -> None:
@@ -248,10 +264,10 @@ class HttpDispatcher:
         return (
             headers.get(b"mcp-method") in _QUICK
             and headers.get(b"mcp-protocol-version") == _VERSION
-            and self._acceptable(headers)
+            and self.acceptable(headers)
         )
 
-    def _acceptable(self, headers: Headers) -> bool:
+    def acceptable(self, headers: Headers) -> bool:
         """Whether a client accepts the response, which may be an event stream unless none is."""
         return _takes_both(headers) or (not self._streams and _accepts_json(headers.get(b"accept", b"")))
 
@@ -271,7 +287,7 @@ class HttpDispatcher:
             await refusal.send(send)
         elif isinstance(message, list):
             await self._post_batch(message, scope, receive, send, work)
-        elif not self._acceptable(headers):
+        elif not self.acceptable(headers):
             kinds = "application/json" + (" and text/event-stream" if self._streams else "")
             await respond_error(send, 406, None, RequestError(f"The client must accept {kinds}", code=INVALID_REQUEST))
         elif _is_modern(message, headers):
@@ -359,6 +375,7 @@ class HttpDispatcher:
         if client is None or self._gate.authorizes:
             client = client_of(call.params["_meta"], identity_of(scope), may_of(scope))
         request = Request(call.method, call.params, client, exchange, call.id, VisibleHeaders(scope["headers"]))
+        request.sent = scope.get(SENT)
         try:
             await exchange.fill(self._endpoint.answer(request))
         finally:

@@ -112,6 +112,15 @@ class Guard:
         else:
             await app(scope, receive, send)
 
+    def passes(self, method: str, headers: Headers) -> bool:
+        """Whether a request with these headers, each of which came once, would not be refused."""
+        return self._refusal(method, headers, None) is None
+
+    def takes_size(self, headers: Headers, length: bytes) -> bool:
+        """Whether headers are few and small enough, and so is the body, of which they declare the length."""
+        few = len(headers) <= self._header_count and sum(map(len, headers.values())) <= self._header_bytes
+        return few and length.isdigit() and len(length) <= 18 and int(length) <= self._body_bytes
+
     def _refusal(
         self, method: str, headers: Headers, repeated: list[tuple[bytes, bytes]] | None, *, forms: bool = False
     ) -> tuple[int, str] | None:

@@ -23,7 +23,7 @@ from toolweave.protocol.versions import BATCHING_VERSION, POLLING_VERSION
 from toolweave.serve._auth.middleware import identity_of, may_of, principal
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._envelope import client_of_handshake
-from toolweave.serve._http.asgi import Receive, Scope, Send, VisibleHeaders, respond
+from toolweave.serve._http.asgi import SENT, Cancels, Receive, Scope, Send, VisibleHeaders, respond
 from toolweave.serve._http.events import EventStream, replay
 from toolweave.serve._http.response import EventResponse, PostResponse, ResponseLimits, respond_error, respond_json
 from toolweave.serve._http.session_peers import REMEMBERED, SessionPeers
@@ -31,7 +31,7 @@ from toolweave.serve._http.sessions import HttpSession, HttpSessions
 from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request
 from toolweave.serve._task_spawner import SpawnsTasks
 
-__all__ = ["LegacyHttp"]
+__all__ = ["LegacyHttp", "client_in"]
 
 _log = logging.getLogger("toolweave.serve")
 
@@ -188,7 +188,7 @@ class LegacyHttp:
         elif post.id in session.running:
             raise _Refused(400, "Invalid request: a request with this id is still running")
         else:
-            client = _client(session, post.scope)
+            client = client_in(session, post.scope)
         with nullcontext() if session is None else session.used() as release:
             await self._run(post, client, session, release)
 
@@ -209,6 +209,7 @@ class LegacyHttp:
         response.request_id = post.id
         response.begin()
         request = Request(post.method, post.params, client, response, post.id, VisibleHeaders(post.scope["headers"]))
+        request.sent = post.scope.get(SENT)
         stream: EventStream | None = None
         try:
             with call:
@@ -259,7 +260,7 @@ class LegacyHttp:
         if session is None:
             await respond(send, 405, "Method Not Allowed", _POST_ONLY)
             return
-        _client(session, scope)
+        client_in(session, scope)
         response = EventResponse(receive, send, work, self._bounds, [session.header])
         if not after:
             session.notifications.carry(response)  # before anything is awaited: a second request is refused from now on
@@ -368,7 +369,7 @@ class LegacyHttp:
         session.become(session_id, found.client)
         sessions.add(session)
         session.join(self._conversations)
-        client = _client(session, scope)
+        client = client_in(session, scope)
         for message in found.memory:
             await self._recall(message, client)
         return session
@@ -403,7 +404,7 @@ class LegacyHttp:
             raise _Refused(503, exc.message, code=exc.code) from None
 
 
-def _client(session: HttpSession, scope: Scope) -> Client:
+def client_in(session: HttpSession, scope: Scope) -> Client:
     """Return the client of a session as this request shows it: each has a token of its own, which may allow more."""
     identity = identity_of(scope)
     if identity is not None:
@@ -411,7 +412,7 @@ def _client(session: HttpSession, scope: Scope) -> Client:
     return session.latest
 
 
-def _cancelled(session: HttpSession, message: StrictMessage) -> anyio.CancelScope | None:
+def _cancelled(session: HttpSession, message: StrictMessage) -> Cancels | None:
     """Return the running request that a notification cancels, or None."""
     key: Any = (message.params or {}).get("requestId")
     return session.running.get(key) if isinstance(key, int | str) and not isinstance(key, bool) else None

@@ -13,16 +13,26 @@ import msgspec
 from toolweave.protocol import methods
 from toolweave.protocol.headers import decode_value
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
-from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO
+from toolweave.protocol.jsonrpc import MAX_DEPTH
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve._envelope import is_whole
 from toolweave.serve._http.asgi import Headers
+from toolweave.serve._plain_calls import PlainToolCall
 from toolweave.serve._request import Client, Identity, Json, MayUse
 
-__all__ = ["ParsedRequest", "client_of", "parse_plain_call", "recognised"]
+__all__ = [
+    "ParsedRequest",
+    "client_of",
+    "parse_plain_call",
+    "plain_call",
+    "plain_call_of_session",
+    "recognised",
+]
 
 _CALL = methods.TOOLS_CALL.encode()
 _LONGEST_KEPT = 1024  # bytes of a `_meta`
+_ENVELOPE = frozenset({PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES})
 
 
 class ParsedRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,7 +61,24 @@ class _PlainCall(msgspec.Struct, forbid_unknown_fields=True):
     params: _PlainParams
 
 
+class _SessionParams(msgspec.Struct, forbid_unknown_fields=True):
+    """The parameters of a plain call in a session: no other members."""
+
+    name: str
+    arguments: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+
+
+class _SessionCall(msgspec.Struct, forbid_unknown_fields=True):
+    """A plain call in a session: no other members."""
+
+    jsonrpc: Literal["2.0"]
+    id: int | str
+    method: Literal["tools/call"]
+    params: _SessionParams
+
+
 _decode_plain = msgspec.json.Decoder(_PlainCall).decode
+_decode_session_call = msgspec.json.Decoder(_SessionCall).decode
 _decode = msgspec.json.Decoder(ParsedRequest).decode
 
 
@@ -93,7 +120,7 @@ def parse_plain_call(headers: Headers, body: bytes) -> tuple[ParsedRequest, Clie
         return None
     given = call.params
     name = given.name
-    if headers.get(b"mcp-name") != name.encode("utf-8", "replace") or not name.isascii() or name[:2] == "=?":
+    if not _names(headers.get(b"mcp-name"), name):
         return None
     text = bytes(given.meta)
     sender = _sender(text) if len(text) <= _LONGEST_KEPT else None
@@ -103,6 +130,51 @@ def parse_plain_call(headers: Headers, body: bytes) -> tuple[ParsedRequest, Clie
     if given.arguments is not msgspec.UNSET:
         params["arguments"] = given.arguments
     return ParsedRequest("2.0", call.id, methods.TOOLS_CALL, params), sender[1]
+
+
+def plain_call(named: bytes, body: bytes) -> PlainToolCall | None:
+    """Return a plain call of the modern era whose `_meta` has nothing but its envelope, else None.
+
+    Args:
+        named: The header `Mcp-Name`.
+        body: The message.
+    """
+    try:
+        call = _decode_plain(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
+    given = call.params
+    name, text = given.name, bytes(given.meta)
+    if not _names(named, name) or len(text) > _LONGEST_KEPT:
+        return None
+    client = _plain_sender(text)
+    if client is None:
+        return None
+    return PlainToolCall(call.id, name, None if given.arguments is msgspec.UNSET else given.arguments, client)
+
+
+def plain_call_of_session(body: bytes) -> PlainToolCall | None:
+    """Return a plain call of the legacy era, which has no `_meta`, else None."""
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH:  # those that are too deep are among them
+        return None
+    try:
+        call = _decode_session_call(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
+    given = call.params
+    return PlainToolCall(call.id, given.name, None if given.arguments is msgspec.UNSET else given.arguments)
+
+
+def _names(header: bytes | None, name: str) -> bool:
+    """Whether a header names a tool without being decoded."""
+    return header == name.encode("utf-8", "replace") and name.isascii() and name[:2] != "=?"
+
+
+@functools.lru_cache(maxsize=512)
+def _plain_sender(text: bytes) -> Client | None:
+    """Return the client of a `_meta` that has nothing but the envelope, else None."""
+    sender = _sender(text)
+    return sender[1] if sender is not None and sender[0].keys() <= _ENVELOPE else None
 
 
 @functools.lru_cache(maxsize=512)

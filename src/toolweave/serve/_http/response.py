@@ -27,7 +27,7 @@ from toolweave.protocol.codes import (
     UNSUPPORTED_VERSION,
 )
 from toolweave.protocol.jsonrpc import RequestId, encode_error, encode_notification, encode_result
-from toolweave.serve._http.asgi import Receive, Send, respond
+from toolweave.serve._http.asgi import TOGETHER, Receive, Send, respond
 from toolweave.serve._request import Json
 from toolweave.serve._task_spawner import SpawnsTasks
 
@@ -171,7 +171,8 @@ async def respond_error(
 async def respond_json(send: Send, status: int, body: bytes, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
     """Send a JSON text as the whole response."""
     length = (b"content-length", b"%d" % len(body))
-    await send({"type": "http.response.start", "status": status, "headers": [_JSON, length, *headers]})
+    head = [_JSON, length, *headers]
+    await send({"type": "http.response.start", "status": status, "headers": head, TOGETHER: True})
     await send({"type": "http.response.body", "body": body})
 
 

@@ -15,6 +15,7 @@ from uuid import uuid4
 import anyio
 
 from toolweave.protocol.jsonrpc import RequestId
+from toolweave.serve._http.asgi import Cancels
 from toolweave.serve._http.events import EventStore, EventStream, NotificationStream
 from toolweave.serve._pending_requests import PendingRequests
 from toolweave.serve._request import ChangeSubscriptions, Client
@@ -54,7 +55,7 @@ class HttpSession:
         self.principal = principal
         self.client = self.latest = Client(version="", principal=principal, conversation=self.name)
         self.pending = PendingRequests()
-        self.running: dict[RequestId, anyio.CancelScope] = {}
+        self.running: dict[RequestId, Cancels] = {}
         self.listening: set[anyio.CancelScope] = set()
         self.store = store
         self.prefix = secrets.token_hex(8) + "."
@@ -88,6 +89,17 @@ class HttpSession:
         name = f"{self.prefix}{type(key).__name__}:{key}:{secrets.token_hex(4)}"
         made = self.streams[name] = EventStream(name, self.prefix, self.store)
         return made
+
+    def occupy(self, key: RequestId, call: Cancels) -> None:
+        """Count a request whose answer is JSON, until `vacate`."""
+        self.in_flight += 1
+        self.running[key] = call
+
+    def vacate(self, key: RequestId) -> None:
+        """End what `occupy` began."""
+        self.in_flight -= 1
+        self.idle_since = time.monotonic()
+        self.running.pop(key, None)
 
     @contextmanager
     def used(self) -> Generator[Callable[[], None]]:

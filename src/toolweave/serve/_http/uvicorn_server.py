@@ -9,24 +9,37 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import math
 import signal
 import socket
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from typing import Any, cast
 
 import anyio
+import msgspec
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    HEADER_RE,
+    HEADER_VALUE_RE,
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from toolweave.serve._http.app import HttpApp, HttpLimits
+from toolweave.serve._http.asgi import TOGETHER, Message, Receive, Scope, Send
 from toolweave.serve._signals import stop_signals
 
 __all__ = ["bind", "serve_http"]
 
 _log = logging.getLogger("toolweave.serve._http.app")
 _GRACE = 1.0
+_LARGE = 65536  # bytes of a body that is written by itself: to copy it would cost more than to write twice
+_MOST_LINES = 4096
+_LONGEST_LINE = 256
+_DECIDING = frozenset({b"connection", b"transfer-encoding"})
 
 
 async def serve_http(
@@ -118,9 +131,11 @@ class _ShutdownSignals:
 
 def _config(app: HttpApp, tls: tuple[str, str] | None) -> uvicorn.Config:
     limits = app.limits
+    idle = _IdleConnections(limits.keep_alive_seconds)
     return uvicorn.Config(
-        cast("Any", app),
-        http=partial(_HttpProtocol, limits=limits, idle={}),  # pyright: ignore[reportArgumentType] - called like the class
+        cast("Any", partial(_served, app)),
+        interface="asgi3",
+        http=partial(_HttpProtocol, limits=limits, idle=idle),  # pyright: ignore[reportArgumentType] - called like the class
         ws="none",
         lifespan="off",  # entered around the server, so that its errors reach the caller
         log_config=None,
@@ -236,17 +251,135 @@ class _UvicornServer(uvicorn.Server):
         self.app.abort()
 
 
+def _served(app: HttpApp, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+    """Serve a request: an ASGI app for uvicorn, that is all HTTP."""
+    cycle = getattr(send, "__self__", None)
+    joined = _JoiningSend(cycle) if isinstance(cycle, RequestResponseCycle) else send
+    return app.http(scope, receive, joined)
+
+
+class _JoiningSend(msgspec.Struct, eq=False):
+    """uvicorn's `send` for one request, but that a head and a body which come `TOGETHER` are one write.
+
+    Attributes:
+        cycle: uvicorn's state of the request.
+        head: The message of a head that waits for its body.
+    """
+
+    cycle: RequestResponseCycle
+    head: Message | None = None
+
+    async def __call__(self, message: Message) -> None:
+        head, cycle = self.head, self.cycle
+        if head is None:
+            if TOGETHER in message:
+                self.head = message
+            else:
+                await cycle.send(cast("Any", message))
+            return
+        self.head = None
+        text = None if cycle.disconnected or cycle.flow.write_paused else _joined(cycle, head, message)
+        if text is None:
+            await cycle.send(cast("Any", head))
+            await cycle.send(cast("Any", message))
+            return
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        cycle.transport.write(text)
+        cycle.message_event.set()
+        cycle.on_response()
+
+
+def _joined(cycle: RequestResponseCycle, head: Message, message: Message) -> bytes | None:
+    """Return the text of a response; None for one that is not plain, which uvicorn has to see, or to refuse."""
+    body = message.get("body", b"")
+    if message["type"] != "http.response.body" or message.get("more_body") or len(body) > _LARGE:
+        return None
+    if not cycle.keep_alive or cycle.response_started or cycle.scope["method"] == "HEAD":
+        return None
+    headers: list[Any] = [*cycle.default_headers, *head["headers"]]
+    if (b"content-length", b"%d" % len(body)) not in headers:
+        return None
+    try:
+        lines: list[Any] = list(map(_LINES.get, headers))
+    except TypeError:  # pairs that are lists
+        return None
+    if None in lines:
+        lines = list(map(_line, headers))
+        if b"" in lines:
+            return None
+    return b"".join((STATUS_LINE[head["status"]], *lines, b"\r\n", body))
+
+
+_LINES: dict[tuple[bytes, bytes], bytes] = {}
+"""The lines of headers that were checked."""
+
+
+def _line(header: tuple[bytes, bytes]) -> bytes:
+    """Return the line of a header, b"" for one that uvicorn has to see, or to refuse."""
+    name, value = header
+    if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value) or name.lower() in _DECIDING:
+        return b""
+    line = b"%b: %b\r\n" % (name.lower(), value)
+    if len(line) <= _LONGEST_LINE:
+        if len(_LINES) >= _MOST_LINES:
+            _LINES.clear()
+        _LINES[header] = line
+    return line
+
+
+class _IdleConnections:
+    """The idle connections of a server, longest idle first, and one timer that closes them in time.
+
+    Args:
+        seconds: How long each may be idle.
+
+    Attributes:
+        since: When each became idle, on the event loop's clock; infinite for one without a request.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.since: dict[_HttpProtocol, float] = {}
+        self._seconds = seconds
+        self._is_timed = False
+
+    def add(self, connection: _HttpProtocol, loop: asyncio.AbstractEventLoop) -> None:
+        """Count a connection as idle from now on."""
+        self.since[connection] = loop.time()
+        if not self._is_timed:
+            self._is_timed = True
+            loop.call_later(self._seconds, self._close_late, loop)
+
+    def close_longest(self) -> None:
+        """Close the connection that has been idle for longest, if any is."""
+        if self.since:
+            longest = next(iter(self.since))
+            del self.since[longest]
+            longest.transport.close()
+
+    def _close_late(self, loop: asyncio.AbstractEventLoop) -> None:
+        now, first = loop.time(), math.inf
+        for connection, since in list(self.since.items()):
+            if now - since >= self._seconds:
+                connection.timeout_keep_alive_handler()
+            else:
+                first = min(first, since)
+        self._is_timed = first != math.inf
+        if self._is_timed:  # a moment later than the first one needs, for those that follow it
+            loop.call_at(first + self._seconds * 1.02, self._close_late, loop)
+
+
 class _HttpProtocol(HttpToolsProtocol):
     """uvicorn's HTTP/1.1 with bounds on the time and the size of a request's head (slowloris), and on idle connections.
 
     Args:
         *args: uvicorn's.
         limits: The bounds.
-        idle: The server's idle connections, longest idle first.
+        idle: The server's idle connections.
         **kwargs: uvicorn's.
     """
 
-    def __init__(self, *args: Any, limits: HttpLimits, idle: dict[_HttpProtocol, None], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, limits: HttpLimits, idle: _IdleConnections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._limits = limits
         self._idle = idle
@@ -259,17 +392,15 @@ class _HttpProtocol(HttpToolsProtocol):
         """Start the header timeout; close an idle connection when there are too many."""
         super().connection_made(transport)
         most = self._limits.connections
-        if most is not None and len(self.connections) > most and self._idle:
-            longest = next(iter(self._idle))
-            del self._idle[longest]
-            longest.transport.close()
-        self._idle[self] = None
+        if most is not None and len(self.connections) > most:
+            self._idle.close_longest()
+        self._idle.since[self] = math.inf  # its first head has a timeout of its own
         self._in_head = True
         self._head_timer = self.loop.call_later(self._limits.header_seconds, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock."""
-        self._idle.pop(self, None)
+        self._idle.since.pop(self, None)
         self._disarm()
         super().connection_lost(exc)
 
@@ -289,7 +420,7 @@ class _HttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """A head begins."""
-        self._idle.pop(self, None)
+        self._idle.since.pop(self, None)
         self._in_head = True
         self._head_bytes = 0
         self._skip_chunk = True
@@ -303,9 +434,13 @@ class _HttpProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Handle a sent response; the connection may be kept for another request."""
-        super().on_response_complete()
+        if self.pipeline or self.transport.is_closing():
+            super().on_response_complete()
+        else:  # as there, but without a timer for each request
+            self.server_state.total_requests += 1
+            self.flow.resume_reading()
         if not self.transport.is_closing() and not self._in_head and self.cycle.response_complete:
-            self._idle[self] = None
+            self._idle.add(self, self.loop)
 
     def _disarm(self) -> None:
         if self._head_timer is not None:

@@ -13,6 +13,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from toolweave.serve._http.asgi import cookies_in
 from toolweave.serve._oauth_server.keys import ServerKeys, new_secret
 
 __all__ = ["Browser", "BrowserCookies"]
@@ -38,11 +39,8 @@ class BrowserCookies:
 
     def of(self, headers: Mapping[bytes, bytes]) -> Browser:
         """Return the browser that sent a request."""
-        cookies: dict[str, str] = {}
-        for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
-            name, _, value = part.strip().partition("=")
-            if name.startswith(self._prefix):
-                cookies[name.removeprefix(self._prefix)] = value
+        sent, prefix = cookies_in(headers), self._prefix
+        cookies = {name.removeprefix(prefix): value for name, value in sent if name.startswith(prefix)}
         return Browser(self, cookies, headers.get(b"sec-fetch-site", b"").decode("latin-1"))
 
     def header(self, name: str, value: str, seconds: int) -> tuple[bytes, bytes]:

@@ -16,7 +16,7 @@ from toolweave.serve._http.asgi import Send
 from toolweave.serve._oauth_server.clients import KnownClient
 from toolweave.serve._oauth_server.redirect_uris import is_loopback_uri
 
-__all__ = ["consent_page", "error_page", "send_page"]
+__all__ = ["consent_page", "error_page", "html_page", "send_page"]
 
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:34em;margin:10vh auto;padding:0 1em;color:#222;background:#fff}"
@@ -48,7 +48,7 @@ async def send_page(send: Send, status: int, page: str, headers: Sequence[tuple[
 
 def error_page(text: str) -> str:
     """Return the page of an error that no client can be told."""
-    return _page("This sign-in cannot go on", f"<p>{escape(text)}</p>")
+    return html_page("This sign-in cannot go on", f"<p>{escape(text)}</p>")
 
 
 def consent_page(
@@ -71,10 +71,11 @@ def consent_page(
         '<button name="decision" value="allow">Allow</button>'
         '<button name="decision" value="deny">Cancel</button></form>'
     )
-    return _page("Allow this application?", f'<dl>{listed}</dl><p class="warning">{escape(warning)}</p>{form}')
+    return html_page("Allow this application?", f'<dl>{listed}</dl><p class="warning">{escape(warning)}</p>{form}')
 
 
-def _page(title: str, body: str) -> str:
+def html_page(title: str, body: str) -> str:
+    """Return a page; `body` is HTML in which everything foreign is escaped."""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from toolweave.errors import RequestError, SchemaError
 from toolweave.protocol import methods
@@ -25,7 +25,7 @@ from toolweave.serve._unknown import unknown_reference
 from toolweave.tools._call import CallContext
 from toolweave.tools._function_runner import Runner
 
-__all__ = ["Completed", "Completions"]
+__all__ = ["Completed", "CompletionSource", "Completions"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,8 +50,24 @@ class Completed:
     has_more: bool | None = None
 
 
+class CompletionSource(Protocol):
+    """Completions of another server."""
+
+    @property
+    def offered(self) -> bool:
+        """Whether it completes anything."""
+        ...
+
+    async def complete(self, kind: str, name: str, request: Request, ctx: CallContext) -> Json | None:
+        """Return the members of a `CompleteResult`, or None for something that is not its own."""
+        ...
+
+
 class Completions:
-    """The feature: completions by functions.
+    """The feature: completions by functions, and by other sources.
+
+    Attributes:
+        sources: The others, asked in this order.
 
     Args:
         rounds: Runs the functions.
@@ -66,6 +82,7 @@ class Completions:
         self._rounds = rounds
         self._known = {"prompt": prompts, "resource": resources}
         self._expose = expose_errors
+        self.sources: list[CompletionSource] = []
         self._functions: dict[tuple[str, str, str], _Completer] = {}
 
     def add(self, ref: str, argument: str, function: F) -> F:
@@ -97,11 +114,24 @@ class Completions:
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the `completions` capability, once something is completed."""
-        return {"completions": {}} if self._functions else {}
+        return {"completions": {}} if self.offered else {}
+
+    @property
+    def offered(self) -> bool:
+        """Whether anything is completed."""
+        return bool(self._functions) or any(one.offered for one in self.sources)
 
     async def _complete(self, request: Request) -> Json:
-        if not self._functions:
+        if not self.offered:
             raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
+        return await self._rounds.run(request, partial(self.answer, request))
+
+    async def answer(self, request: Request, ctx: CallContext) -> Json:
+        """Return the members of a `CompleteResult`.
+
+        Raises:
+            RequestError: -32602, the request is malformed, or about nothing that is offered.
+        """
         try:
             kind, name = read_reference(request.object("ref"))
         except ValueError as exc:
@@ -114,11 +144,15 @@ class Completions:
             )
         others = _others(request.object("context"))
         function = self._functions.get((kind, name, target))
-        if function is None:
-            if not await self._known[kind](name):
-                raise unknown_reference(kind, name)
-            return _result(())
-        return await self._rounds.run(request, partial(self._run, request, function, text, others))
+        if function is not None:
+            return await self._run(request, function, text, others, ctx)
+        for source in self.sources:
+            made = await source.complete(kind, name, request, ctx)
+            if made is not None:
+                return made
+        if not await self._known[kind](name):
+            raise unknown_reference(kind, name)
+        return _result(())
 
     async def _run(
         self, request: Request, function: _Completer, text: str, others: Mapping[str, str], ctx: CallContext

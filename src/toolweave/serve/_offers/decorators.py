@@ -1,4 +1,4 @@
-"""The resources, prompts and completions of a server: decorators and sources.
+"""The resources, skills, prompts and completions of a server: decorators and sources.
 
 Independent of transports and tools.
 """
@@ -10,10 +10,12 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
 from toolweave.serve._changes import Changes
+from toolweave.serve._offers.apps import AppPages
 from toolweave.serve._offers.completions import Completions
 from toolweave.serve._offers.prompts import FunctionPrompt, PromptLike, Prompts, prompt
 from toolweave.serve._offers.registry import DefinitionFields
 from toolweave.serve._offers.resources import FunctionResource, ResourceLike, Resources, ResourcesChanged, resource
+from toolweave.serve._offers.skills import FunctionSkill, SkillOptions, Skills, skill
 from toolweave.serve._request import Feature
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
@@ -34,7 +36,7 @@ class ResourceOptions(DefinitionFields, total=False):
 
 
 class ServerContent:
-    """The part of a server that offers resources, prompts and completions.
+    """The part of a server that offers resources, skills, prompts and completions.
 
     Attributes:
         resources: Everything that can be read; add and remove there at any time.
@@ -74,7 +76,8 @@ class ServerContent:
 
         self.resources.subscribe(tell)
         self.prompts.subscribe(lambda change: changes.prompts_changed())
-        return self.resources, self.prompts, self.completions
+        extensions = Skills(self.resources, page_size=page_size), AppPages(self.resources)
+        return self.resources, self.prompts, self.completions, *extensions
 
     def resource(
         self, uri: str, **options: Unpack[ResourceOptions]
@@ -110,6 +113,24 @@ class ServerContent:
         if function is None:
             return partial(self.prompt, **options)
         return self.prompts.registry.add(prompt(**options)(function))
+
+    @overload
+    def skill(self, function: Callable[P, R], /) -> FunctionSkill[P, R]: ...
+    @overload
+    def skill(self, /, **options: Unpack[SkillOptions]) -> Callable[[Callable[P, R]], FunctionSkill[P, R]]: ...
+    def skill(self, function: Any = None, /, **options: Unpack[SkillOptions]) -> Any:
+        """Offer a skill whose instructions a function writes, also while clients are connected.
+
+        The options are those of `toolweave.serve.skill`.
+
+        Raises:
+            SchemaError: The function has a parameter that nobody gives, or the name or the description is none.
+        """
+        if function is None:
+            return partial(self.skill, **options)
+        made = skill(**options)(function)
+        self.resources.add(made)
+        return made
 
     def completion(self, *, ref: str, argument: str) -> Callable[[F], F]:
         """Complete an argument of a prompt, or a variable of a template, by a function (see `Completions.add`).

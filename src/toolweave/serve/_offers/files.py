@@ -6,24 +6,22 @@ Independent of the server: provides definitions and contents.
 from __future__ import annotations
 
 import functools
-import mimetypes
 import os
-import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from toolweave.errors import ToolError
 from toolweave.protocol.server_features import Resource, ResourceTemplate, definition
 from toolweave.serve._offers.conversion import resource_contents
+from toolweave.serve._offers.folder import Folder, in_thread
 from toolweave.serve._offers.resources import ResourcesChanged
 from toolweave.serve._offers.templates import Template
 from toolweave.serve._request import Json
 from toolweave.tools._call import CallContext
-from toolweave.tools._media import File
+from toolweave.tools._media import File, named_type
 from toolweave.tools._toolset import Unsubscribe
 
 __all__ = ["Directory", "directory"]
@@ -62,20 +60,19 @@ class Directory:
     """The files of a directory, as made by `directory`; a `ResourceSource`."""
 
     def __init__(self, root: Path, uri: str, *, description: str, hidden: bool, most_files: int) -> None:
-        self._root = root
+        self._folder = Folder(root, hidden=hidden)
         self._uri = uri
         self._template = Template(f"{uri}{{+path}}")
         self._description = description
-        self._hidden = hidden
         self._most = most_files
 
     async def resources(self) -> Sequence[Json]:
         """Return a definition for each file, in the order of their names."""
-        return await _in_thread(self._list)
+        return await in_thread(self._list)
 
     async def templates(self) -> Sequence[Json]:
         """Return the template that stands for all files."""
-        name = self._root.name or "files"
+        name = self._folder.root.name or "files"
         return (
             definition(ResourceTemplate(uri_template=self._template.text, name=name, description=self._description)),
         )
@@ -83,69 +80,33 @@ class Directory:
     async def read(self, uri: str, ctx: CallContext) -> Json | None:
         """Return the content of a file; None for a URI of no file below the directory."""
         found = self._template.match(uri)
-        return None if found is None else await _in_thread(functools.partial(self._read, uri, found["path"]))
+        return None if found is None else await in_thread(functools.partial(self._read, uri, found["path"]))
 
     def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Unsubscribe:
         """Do nothing: files are not watched."""
         return lambda: None
 
     def _list(self) -> Sequence[Json]:
-        return [self._entry(file, about) for file, about in islice(self._files(self._root), self._most)]
+        return [self._entry(file, about) for file, about in islice(self._folder.files(), self._most)]
 
     def _entry(self, file: Path, about: os.stat_result) -> Json:
-        name = file.relative_to(self._root).as_posix()
+        name = file.relative_to(self._folder.root).as_posix()
         changed = datetime.fromtimestamp(about.st_mtime, UTC).isoformat(timespec="seconds")
         return definition(
             Resource(
                 uri=f"{self._uri}{quote(name)}",
                 name=name,
-                mime_type=mimetypes.guess_type(name)[0],
+                mime_type=named_type(file),
                 size=about.st_size,
                 annotations={"lastModified": changed},
             )
         )
 
-    def _files(self, folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-        """Return the readable files that have a URI; those that vanish or are forbidden meanwhile are left out."""
-        try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-        except OSError:
-            return
-        for entry in entries:
-            if not self._shown(entry.name) or not entry.name.isprintable():  # also a name that is no Unicode
-                continue
-            path = Path(entry.path)
-            if entry.is_dir(follow_symlinks=False):
-                yield from self._files(path)
-            elif (about := self._regular(path)) is not None:
-                yield path, about[1]
-
-    def _shown(self, name: str) -> bool:
-        return self._hidden or not name.startswith(".")
-
     def _read(self, uri: str, path: str) -> Json | None:
-        if not all(map(self._shown, path.split("/"))) or (os.name == "nt" and ":" in path):  # a stream of NTFS
-            return None
-        found = self._regular(self._root / path)
+        found = self._folder.find(path)
         if found is None:
             return None
         try:
-            return {"contents": resource_contents(File(found[0]), uri=uri, mime_type=None)}
+            return {"contents": resource_contents(File(found), uri=uri, mime_type=None)}
         except OSError as exc:  # without the path, which is nobody's business
             raise ToolError(f"it cannot be read: {exc.strerror}") from None
-
-    def _regular(self, path: Path) -> tuple[Path, os.stat_result] | None:
-        """Return the real path of a regular file below the directory, behind symbolic links; else None."""
-        try:
-            real = path.resolve(strict=True)
-            about = real.stat()
-        except (OSError, ValueError, RuntimeError):  # no such file, a name no system takes, a circle of links
-            return None
-        inside = real.is_relative_to(self._root) and stat.S_ISREG(about.st_mode)
-        return (real, about) if inside else None
-
-
-async def _in_thread(function: Callable[[], Any]) -> Any:
-    from anyio import to_thread  # 15 ms; a server is often made where it is not run
-
-    return await to_thread.run_sync(function, abandon_on_cancel=True)

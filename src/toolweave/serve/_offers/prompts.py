@@ -14,8 +14,17 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack
 from toolweave.errors import RequestError
 from toolweave.protocol import methods, server_features
 from toolweave.protocol.codes import METHOD_NOT_FOUND
+from toolweave.protocol.component_meta import VERSION
 from toolweave.serve._offers.conversion import prompt_messages
-from toolweave.serve._offers.registry import ChangeListeners, DefinitionFields, ItemRegistry, described, listing
+from toolweave.serve._offers.registry import (
+    ChangeListeners,
+    DefinitionFields,
+    ItemRegistry,
+    described,
+    describing,
+    joined_entries,
+    listing,
+)
 from toolweave.serve._offers.string_handlers import StringHandler, failure
 from toolweave.serve._request import Json, MayUse, Method, Request
 from toolweave.serve._request_context import HandlerRunner
@@ -103,17 +112,17 @@ def prompt(function: Callable[..., Any] | None = None, /, **about: Unpack[Defini
 
     Args:
         function: The function.
-        **about: `name`, `title`, `description`, `icons`, `meta` and `scopes`; the name and the description are the
-            function's by default.
+        **about: `name`, `title`, `description`, `icons`, `tags`, `version`, `meta` and `scopes`; the name and the
+            description are the function's by default.
 
     Raises:
         SchemaError: No string can be converted to a parameter; names the function and the parameter.
-        ValueError: A scope is none.
+        ValueError: A scope, a tag or the version is none.
     """
     if function is None:
         return partial(prompt, **about)
     handler = StringHandler(function)
-    listed = server_features.Prompt(arguments=handler.arguments, **described(handler, **about))
+    listed = server_features.Prompt(arguments=handler.arguments, **described(handler, about))
     definition = server_features.definition(listed)
     scopes = scope_list(about.get("scopes", ()))
     return FunctionPrompt(name=listed.name, function=function, definition=definition, handler=handler, scopes=scopes)
@@ -143,7 +152,7 @@ class PromptRegistry:
         return item
 
     def remove(self, name: str) -> None:
-        """Stop offering a prompt.
+        """Stop offering a prompt, in all its versions.
 
         Raises:
             KeyError: There is none of this name.
@@ -151,18 +160,27 @@ class PromptRegistry:
         self._prompts.remove(name)
         self._listeners.tell(PromptsChanged())
 
-    def scopes(self, name: str) -> tuple[str, ...]:
-        """Return the scopes that a prompt needs; none where it is unknown."""
-        found = self._prompts.get(name)
+    def keep(self, keep: Callable[[Json], bool]) -> None:
+        """Offer only prompts whose definitions `keep` accepts; of the versions of a name the newest of these."""
+        self._prompts.keep = keep
+
+    def scopes(self, name: str, version: str | None = None) -> tuple[str, ...]:
+        """Return the scopes that a prompt, or one version of it, needs; none where it is unknown."""
+        found = self._prompts.get(name, version)
         return () if found is None else found.scopes
+
+    def definition(self, name: str, version: str | None = None) -> Json | None:
+        """Return the definition of a prompt, or None."""
+        found = self._prompts.get(name, version)
+        return None if found is None else found.definition
 
     async def prompts(self) -> Sequence[Json]:
         """Return the definitions of all."""
         return self._prompts.definitions
 
     async def get(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> Json | None:
-        """Run the function of a prompt; None when there is none."""
-        found = self._prompts.get(name)
+        """Run the function of a prompt, in the version that the call's `_meta` asks for; None when there is none."""
+        found = self._prompts.get(name, ctx.meta.get(VERSION))
         return None if found is None else await found.get(arguments, ctx)
 
     def subscribe(self, listener: Callable[[PromptsChanged], None]) -> Unsubscribe:
@@ -251,6 +269,28 @@ class Prompts:
                 return True
         return False
 
+    async def definitions(self) -> Sequence[Json]:
+        """Return the definitions of all prompts."""
+        return await joined_entries([source.prompts for source in self._sources], itemgetter("name"))
+
+    def definition(self, name: str, version: str | None = None) -> Json | None:
+        """Return the definition of a prompt, or None; of another server's only that server knows it."""
+        found = describing(self._sources, name, version)
+        return None if found is None else found.definition(name, version)
+
+    def scopes(self, name: str, version: str | None = None) -> tuple[str, ...]:
+        """Return the scopes that a prompt needs; none where it is unknown."""
+        found = describing(self._sources, name, version)
+        return () if found is None else found.scopes(name, version)
+
+    async def answer(self, name: str, arguments: Json, ctx: CallContext) -> Json | None:
+        """Return the members of a `GetPromptResult`, or None where there is no such prompt."""
+        for source in self._sources:
+            found = await source.get(name, arguments, ctx)
+            if found is not None:
+                return found
+        return None
+
     def subscribe(self, listener: Callable[[PromptsChanged], None]) -> Unsubscribe:
         """Call `listener` after every change, synchronously."""
         return self._listeners.subscribe(listener)
@@ -271,7 +311,7 @@ class Prompts:
         return await listing("prompts", request, lists, self._page_size, key=itemgetter("name"), shows=shows)
 
     def _shows(self, may: MayUse, name: str) -> bool:
-        return may("prompts", name, self.registry.scopes(name))
+        return may("prompts", name, self.scopes(name))
 
     async def _get(self, request: Request) -> Json:
         self._require(request)
@@ -279,14 +319,13 @@ class Prompts:
         return await self._rounds.run(request, work)
 
     async def _answer(self, request: Request, name: str, arguments: Json, ctx: CallContext) -> Json:
-        for source in self._sources:
-            try:
-                found = await source.get(name, arguments, ctx)
-            except Exception as exc:  # boundary: user code
-                raise failure(f"prompt {name!r}", exc, request, expose=self._expose) from None
-            if found is not None:
-                return found
-        raise not_offered("prompts", name, modern=request.modern)
+        try:
+            found = await self.answer(name, arguments, ctx)
+        except Exception as exc:  # boundary: user code
+            raise failure(f"prompt {name!r}", exc, request, expose=self._expose) from None
+        if found is None:
+            raise not_offered("prompts", name, modern=request.modern)
+        return found
 
     def _require(self, request: Request) -> None:
         if not self._offered and not self.capabilities(modern=request.modern):

@@ -7,15 +7,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypedDict, TypeVar
+from typing import Any, Generic, Protocol, TypedDict, TypeVar, runtime_checkable
 
 from toolweave.errors import SchemaError
+from toolweave.protocol.component_meta import component_meta, version_in, version_key, with_versions
 from toolweave.serve._offers.pagination import only_for_caller, page
 from toolweave.serve._offers.string_handlers import StringHandler
 from toolweave.serve._request import Json, Request
 from toolweave.tools._toolset import Unsubscribe
 
-__all__ = ["ChangeListeners", "DefinitionFields", "HasDefinition", "ItemRegistry", "described", "listing"]
+__all__ = [
+    "ChangeListeners",
+    "DefinitionFields",
+    "DescribesOffers",
+    "HasDefinition",
+    "ItemRegistry",
+    "described",
+    "describing",
+    "joined_entries",
+    "listing",
+]
 
 _log = logging.getLogger("toolweave.serve")
 
@@ -27,6 +38,27 @@ class HasDefinition(Protocol):
     def definition(self) -> Json:
         """The definition as it is listed."""
         ...
+
+
+@runtime_checkable
+class DescribesOffers(Protocol):
+    """A source that knows its definitions without being asked for its list."""
+
+    def definition(self, name: str, version: str | None = None) -> Json | None:
+        """Return the definition of what a name or a URI is about, the newest or one version, or None."""
+        ...
+
+    def scopes(self, name: str, version: str | None = None) -> tuple[str, ...]:
+        """Return the scopes that it needs."""
+        ...
+
+
+def describing(sources: Iterable[object], name: str, version: str | None = None) -> DescribesOffers | None:
+    """Return the first source that knows a definition of this name or URI, or None."""
+    for source in sources:
+        if isinstance(source, DescribesOffers) and source.definition(name, version) is not None:
+            return source
+    return None
 
 
 E = TypeVar("E")
@@ -61,13 +93,20 @@ class ChangeListeners(Generic[E]):
 
 
 class ItemRegistry(Generic[T]):
-    """Items by key, in the order they were added; the sequences are cached until a change."""
+    """Items by key, in the order they were added; the sequences are cached until a change.
 
-    __slots__ = ("_by_key", "_definitions", "_listed", "_noun")
+    Several versions of one key may be there: the newest is listed, an older one is found by its version.
+
+    Attributes:
+        keep: Whether a definition is offered at all; of the versions of a key the newest that is.
+    """
+
+    __slots__ = ("_by_key", "_definitions", "_listed", "_noun", "keep")
 
     def __init__(self, noun: str) -> None:
         self._noun = noun
-        self._by_key: dict[str, T] = {}
+        self.keep: Callable[[Json], bool] | None = None
+        self._by_key: dict[str, list[T]] = {}  # newest first
         self._listed: tuple[T, ...] | None = None
         self._definitions: tuple[Json, ...] | None = None
 
@@ -77,42 +116,63 @@ class ItemRegistry(Generic[T]):
         Raises:
             ValueError: The key is taken.
         """
-        before = self._by_key.get(key)
+        there, version = self._by_key.get(key, []), _version(thing)
+        others = [one for one in there if None not in (version, _version(one)) and _version(one) != version]
+        before = next((one for one in there if one not in others), None)
         if before is not None and not replace:
             raise ValueError(f"{self._noun} {key!r} is already offered; remove it first, or name one of them anew")
-        self._by_key[key] = thing
-        self._listed = self._definitions = None
+        self._by_key[key] = sorted([*others, thing], key=lambda one: version_key(_version(one) or ""), reverse=True)
+        self._changed()
         return before
 
     def remove(self, key: str) -> None:
-        """Stop offering something.
+        """Stop offering something, in all its versions.
 
         Raises:
             KeyError: It is not offered.
         """
         del self._by_key[key]
+        self._changed()
+
+    def _changed(self) -> None:
         self._listed = self._definitions = None
 
-    def get(self, key: str) -> T | None:
-        """Return the item of this key, or None."""
-        return self._by_key.get(key)
+    def get(self, key: str, version: str | None = None) -> T | None:
+        """Return the item of this key, the newest or one version, or None."""
+        found = self._offered(self._by_key.get(key, []))
+        return next((one for one in found if version is None or _version(one) == version), None)
+
+    def _offered(self, versions: list[T]) -> list[T]:
+        return versions if self.keep is None else [one for one in versions if self.keep(one.definition)]
 
     @property
     def listed(self) -> tuple[T, ...]:
-        """Everything, in order."""
+        """The newest of everything, in order."""
         if self._listed is None:
-            self._listed = tuple(self._by_key.values())
+            self._listed = tuple(one[0] for one in map(self._offered, self._by_key.values()) if one)
         return self._listed
 
     @property
     def definitions(self) -> tuple[Json, ...]:
-        """The definition of everything, in order."""
+        """The definition of everything, in order; those with several versions say which there are."""
         if self._definitions is None:
-            self._definitions = tuple(thing.definition for thing in self.listed)
+            listed = [one for one in map(self._offered, self._by_key.values()) if one]
+            self._definitions = tuple(_listed_definition(one) for one in listed)
         return self._definitions
 
     def __len__(self) -> int:
         return len(self._by_key)
+
+
+def _version(thing: HasDefinition) -> str | None:
+    return version_in(thing.definition.get("_meta"))
+
+
+def _listed_definition(versions: Sequence[HasDefinition]) -> Json:
+    definition = versions[0].definition
+    if len(versions) == 1:
+        return definition
+    return definition | {"_meta": with_versions(definition.get("_meta"), [_version(one) or "" for one in versions])}
 
 
 class DefinitionFields(TypedDict, total=False):
@@ -125,6 +185,8 @@ class DefinitionFields(TypedDict, total=False):
         icons: Icon objects of the specification.
         meta: The definition's `_meta`.
         scopes: The OAuth scopes that a caller's token needs over HTTP; not in the definition.
+        tags: Tags, by which it is chosen, enabled and disabled; in its `_meta`.
+        version: Its version, such as `"1.2"`; several versions of one name may be offered.
     """
 
     name: str | None
@@ -133,31 +195,33 @@ class DefinitionFields(TypedDict, total=False):
     icons: Sequence[Mapping[str, Any]]
     meta: Mapping[str, Any] | None
     scopes: Sequence[str]
+    tags: Iterable[str]
+    version: str | None
 
 
 def described(
     handler: StringHandler,
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    icons: Sequence[Mapping[str, Any]] = (),
-    meta: Mapping[str, Any] | None = None,
-    scopes: Sequence[str] = (),
+    about: DefinitionFields,
 ) -> dict[str, Any]:
     """Return the fields that the values of all definitions have, in `protocol/server_features.py`; scopes are not one.
 
     Raises:
         SchemaError: The function has no name, and none is given.
+        TypeError: There is a field that no definition has.
+        ValueError: A tag or the version is none.
     """
+    unknown = about.keys() - DefinitionFields.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"a definition has no {min(unknown)!r}; it has {', '.join(DefinitionFields.__annotations__)}")
+    name, description = about.get("name"), about.get("description")
     if name is None and handler.name == "<lambda>":
         raise SchemaError("a lambda has no name to expose; give it one with name=...")
     return {
         "name": name or handler.name,
-        "title": title or None,
+        "title": about.get("title") or None,
         "description": handler.description if description is None else description,
-        "icons": tuple(icons),
-        "meta": meta or {},
+        "icons": tuple(about.get("icons", ())),
+        "meta": component_meta(about.get("meta"), tags=about.get("tags", ()), version=about.get("version")),
     }
 
 
@@ -190,6 +254,13 @@ async def listing(
     part, following = page(entries, request.params.get("cursor"), size, key=key)
     found_page: Json = {member: list(part)} | ({} if following is None else {"nextCursor": following})
     return found_page if shows is None else found_page | only_for_caller(request)
+
+
+async def joined_entries(
+    lists: Iterable[Callable[[], Awaitable[Sequence[Json]]]], key: Callable[[Json], str]
+) -> Sequence[Json]:
+    """Return the joined lists of several sources; of two entries with one key the first counts."""
+    return _together([await ask() for ask in lists], key)
 
 
 def _together(lists: Iterable[Sequence[Json]], key: Callable[[Json], str]) -> Sequence[Json]:

@@ -14,11 +14,20 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack
 from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError
 from toolweave.protocol import methods, server_features
 from toolweave.protocol.codes import METHOD_NOT_FOUND
+from toolweave.protocol.component_meta import VERSION
 from toolweave.serve._offers.conversion import resource_contents
-from toolweave.serve._offers.registry import ChangeListeners, DefinitionFields, ItemRegistry, described, listing
+from toolweave.serve._offers.registry import (
+    ChangeListeners,
+    DefinitionFields,
+    ItemRegistry,
+    described,
+    describing,
+    joined_entries,
+    listing,
+)
 from toolweave.serve._offers.string_handlers import StringHandler, failure
 from toolweave.serve._offers.templates import Template, is_template
-from toolweave.serve._request import Json, Method, Request
+from toolweave.serve._request import Json, Method, Offered, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
 from toolweave.serve._unknown import not_offered
@@ -28,6 +37,7 @@ from toolweave.tools._toolset import Unsubscribe
 
 __all__ = [
     "FunctionResource",
+    "OffersElsewhere",
     "ResourceLike",
     "ResourceRegistry",
     "ResourceSource",
@@ -69,6 +79,15 @@ class ResourceSource(Protocol):
 
     def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Unsubscribe:
         """Call `listener` after every change, synchronously."""
+        ...
+
+
+@runtime_checkable
+class OffersElsewhere(Protocol):
+    """A source that is another server."""
+
+    def offered(self, uri: str, version: str | None) -> Sequence[Offered]:
+        """Return its offers that a request for a URI may be about."""
         ...
 
 
@@ -131,13 +150,13 @@ def resource(
         mime_type: The MIME type of its content; by default it is derived from each value, and is not listed.
         size: In bytes, of a resource without variables.
         annotations: Hints of the specification, such as `{"audience": ["user"], "priority": 0.8}`.
-        **about: `name`, `title`, `description`, `icons`, `meta` and `scopes`; the name and the description are the
-            function's by default.
+        **about: `name`, `title`, `description`, `icons`, `tags`, `version`, `meta` and `scopes`; the name and the
+            description are the function's by default.
 
     Raises:
         SchemaError: The template and the function's parameters do not fit, or one of them is wrong.
         TypeError: It is used without a URI.
-        ValueError: A scope is none.
+        ValueError: A scope, a tag or the version is none.
     """
     if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # `@resource` without its parentheses
         raise TypeError("a resource is made with its URI, as in @resource('notes://{id}')")
@@ -149,7 +168,7 @@ def resource(
     def make(function: Callable[P, R]) -> FunctionResource[P, R]:
         handler = StringHandler(function)
         _check(uri, template, handler)
-        said: dict[str, Any] = {**described(handler, **about), "mime_type": mime_type, "annotations": annotations}
+        said: dict[str, Any] = {**described(handler, about), "mime_type": mime_type, "annotations": annotations}
         listed = (
             server_features.Resource(uri=uri, size=size, **said)
             if template is None
@@ -203,7 +222,7 @@ class ResourceRegistry:
         return item
 
     def remove(self, uri: str) -> None:
-        """Stop offering the resource, or the template.
+        """Stop offering the resource, or the template, in all its versions.
 
         Raises:
             KeyError: There is none.
@@ -219,21 +238,40 @@ class ResourceRegistry:
         """Call `listener` after every change."""
         return self._listeners.subscribe(listener)
 
-    def find(self, uri: str) -> tuple[FunctionResource[..., Any], Mapping[str, str]] | None:
-        """Return the resource of a URI with the values of its variables; one without variables comes first."""
+    def keep(self, keep: Callable[[Json], bool]) -> None:
+        """Offer only resources whose definitions `keep` accepts; of the versions of a URI the newest of these."""
+        self._fixed.keep = self._templates.keep = keep
+
+    def find(self, uri: str, version: str | None = None) -> tuple[FunctionResource[..., Any], Mapping[str, str]] | None:
+        """Return the resource of a URI with the values of its variables; one without variables comes first.
+
+        Args:
+            uri: The URI.
+            version: The version to find; None for the newest.
+        """
         fixed = self._fixed.get(uri)
         if fixed is not None:
-            return fixed, {}
+            fixed = self._fixed.get(uri, version)
+            return None if fixed is None else (fixed, {})
         for candidate in self._templates.listed:
             variables = candidate.match(uri)
             if variables is not None:
-                return candidate, variables
+                found = self._templates.get(candidate.uri, version)
+                return None if found is None else (found, variables)
         return None
 
-    def scopes(self, uri: str) -> tuple[str, ...]:
+    def scopes(self, uri: str, version: str | None = None) -> tuple[str, ...]:
         """Return the scopes that the resource or template listed as this needs; none where it is unknown."""
-        found = (self._templates if is_template(uri) else self._fixed).get(uri)
+        found = (self._templates if is_template(uri) else self._fixed).get(uri, version)
         return () if found is None else found.scopes
+
+    def definition(self, uri: str, version: str | None = None) -> Json | None:
+        """Return the definition of the resource or the template of a URI, or of the template itself, or None."""
+        if is_template(uri):
+            template = self._templates.get(uri, version)
+            return None if template is None else template.definition
+        found = self.find(uri, version)
+        return None if found is None else found[0].definition
 
     async def resources(self) -> Sequence[Json]:
         """Return the definitions of the resources without variables."""
@@ -244,8 +282,8 @@ class ResourceRegistry:
         return self._templates.definitions
 
     async def read(self, uri: str, ctx: CallContext) -> Json | None:
-        """Run the function of a URI; None when there is none."""
-        found = self.find(uri)
+        """Run the function of a URI, in the version that the call's `_meta` asks for; None when there is none."""
+        found = self.find(uri, ctx.meta.get(VERSION))
         return None if found is None else await found[0].read(uri, found[1], ctx)
 
     def __len__(self) -> int:
@@ -311,6 +349,11 @@ class Resources:
                 "give a function decorated with @resource(URI) or a ResourceSource"
             )
 
+    @property
+    def sources(self) -> Sequence[ResourceSource]:
+        """All sources, the functions first."""
+        return tuple(self._sources)
+
     def remove(self, uri: str) -> None:
         """Stop offering a resource, or a template, that was given as a function.
 
@@ -331,6 +374,37 @@ class Resources:
             if any(entry["uriTemplate"] == uri for entry in await source.templates()):
                 return True
         return False
+
+    async def definitions(self) -> Sequence[Json]:
+        """Return the definitions of all resources."""
+        return await joined_entries([source.resources for source in self._sources], itemgetter("uri"))
+
+    async def template_definitions(self) -> Sequence[Json]:
+        """Return the definitions of all resource templates."""
+        return await joined_entries([source.templates for source in self._sources], itemgetter("uriTemplate"))
+
+    def definition(self, uri: str, version: str | None = None) -> Json | None:
+        """Return the definition of what a URI is about, or None; of another server's only that server knows it."""
+        found = describing(self._sources, uri, version)
+        return None if found is None else found.definition(uri, version)
+
+    def scopes(self, uri: str, version: str | None = None) -> tuple[str, ...]:
+        """Return the scopes that what a URI is about needs; none where it is unknown."""
+        found = describing(self._sources, uri, version)
+        return () if found is None else found.scopes(uri, version)
+
+    async def answer(self, uri: str, ctx: CallContext) -> Json | None:
+        """Return the members of a `ReadResourceResult`, or None where there is no such resource."""
+        for source in self._sources:
+            try:
+                found = await source.read(uri, ctx)
+            except ToolError as exc:
+                if exc.kind is ErrorKind.NOT_FOUND:
+                    return None
+                raise
+            if found is not None:
+                return found
+        return None
 
     def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Unsubscribe:
         """Call `listener` after every change, synchronously."""
@@ -363,7 +437,7 @@ class Resources:
 
     def _shows(self, request: Request) -> Callable[[str], bool] | None:
         may = request.client.may
-        return None if may is None else lambda uri: may("resources", uri, self.registry.scopes(uri))
+        return None if may is None else lambda uri: may("resources", uri, self.scopes(uri))
 
     async def _read(self, request: Request) -> Json:
         self._require(request)
@@ -371,16 +445,13 @@ class Resources:
         return await self._rounds.run(request, partial(self._answer, request, uri))
 
     async def _answer(self, request: Request, uri: str, ctx: CallContext) -> Json:
-        for source in self._sources:
-            try:
-                found = await source.read(uri, ctx)
-            except Exception as exc:  # boundary: user code
-                if isinstance(exc, ToolError) and exc.kind is ErrorKind.NOT_FOUND:
-                    break
-                raise failure(f"reading resource {uri!r}", exc, request, expose=self._expose) from None
-            if found is not None:
-                return found
-        raise not_offered("resources", uri, modern=request.modern)
+        try:
+            found = await self.answer(uri, ctx)
+        except Exception as exc:  # boundary: user code
+            raise failure(f"reading resource {uri!r}", exc, request, expose=self._expose) from None
+        if found is None:
+            raise not_offered("resources", uri, modern=request.modern)
+        return found
 
     def _require(self, request: Request) -> None:
         if not self._offered and not self.capabilities(modern=request.modern):

@@ -1,4 +1,4 @@
-"""The pages of a list of tools: each definition is made once, and each page is encoded once for modern requests.
+"""The pages of a list of tools: each definition is made once, and each page is encoded once for each era.
 
 Knows how tools are listed, not who offers or calls them.
 """
@@ -37,23 +37,22 @@ class ToolPages:
         self._more = more
         self._definitions: dict[bool, dict[str, tuple[ToolSpec, Json]]] = {True: {}, False: {}}
         self._paged: ToolSnapshot | None = None
-        self._pages: dict[str | None, tuple[msgspec.Raw, str | None]] = {}  # of `_paged`, by cursor
+        self._pages: dict[tuple[bool, object], tuple[msgspec.Raw, str | None]] = {}  # of `_paged`, by era and cursor
 
     def of(self, snapshot: ToolSnapshot, cursor: object, *, modern: bool) -> Json:
-        """Return the members of one page of all tools: encoded for a modern request, and kept.
+        """Return the members of one page of all tools, encoded and kept.
 
         Raises:
             RequestError: -32602, a bad cursor.
         """
-        if not modern:
-            return self.selected(snapshot, cursor, modern=False)
         if snapshot is not self._paged:
             self._paged = snapshot
             self._pages.clear()
-        known = self._pages.get(cursor) if cursor is None or isinstance(cursor, str) else None
+        key = modern, cursor if isinstance(cursor, str) else None
+        known = self._pages.get(key) if cursor == key[1] else None
         if known is None:
-            listed, following = self._page(snapshot, cursor, modern=True)
-            known = self._pages[cursor] = (msgspec.Raw(encode_value(listed, errors="replace")), following)  # pyright: ignore[reportArgumentType]
+            listed, following = self._page(snapshot, cursor, modern=modern)
+            known = self._pages[key] = (msgspec.Raw(encode_value(listed, errors="replace")), following)  # pyright: ignore[reportArgumentType]
             if len(self._pages) > _MOST_PAGES:
                 del self._pages[next(iter(self._pages))]  # of cursors that a stranger made up
         encoded, following = known
@@ -72,11 +71,6 @@ class ToolPages:
         for made in self._definitions.values():
             for name in names:
                 made.pop(name, None)
-
-    def clear(self) -> None:
-        """Make every definition anew: the further members have changed."""
-        self._definitions = {True: {}, False: {}}
-        self._paged = None
 
     def _page(self, specs: Sequence[ToolSpec], cursor: object, *, modern: bool) -> tuple[list[Json], str | None]:
         chosen, following = page(specs, cursor, self._size, key=_name)

@@ -45,6 +45,8 @@ class TasksFeature:
         backend: Where tasks are.
         ttl_ms: Milliseconds from a task's creation until it may be forgotten; work that takes longer is cancelled.
         poll_ms: How often clients are asked to look, in milliseconds.
+        always: Whether there may be tasks without rules: calls that `start` is told of.
+        new_id: Makes the id of a task, which nobody can guess.
         clock: Returns the time in seconds since the epoch.
 
     Raises:
@@ -61,9 +63,13 @@ class TasksFeature:
         backend: TaskBackend,
         ttl_ms: int = 3_600_000,
         poll_ms: int = 500,
+        always: bool = False,
+        new_id: Callable[[], str] = lambda: secrets.token_urlsafe(24),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.rules = TaskRules(rules)
+        self._always = always
+        self._new_id = new_id
         self._rounds = rounds
         self._backend = backend
         self._ttl_ms = ttl_ms
@@ -92,7 +98,7 @@ class TasksFeature:
         """
         given: Mapping[str, Any] = self._rounds.given(request) if request.modern else {}
         ttl_ms, now = self._ttl(request), self._clock()
-        shown = created(secrets.token_urlsafe(24), ttl_ms=ttl_ms, poll_ms=self._poll_ms, now=now)
+        shown = created(self._new_id(), ttl_ms=ttl_ms, poll_ms=self._poll_ms, now=now)
         new = NewTask(request=request, work=work, given=given, shown=shown, expires_at=now + ttl_ms / 1000)
         await self._backend.start(new)
         return task_result(shown, modern=request.modern)
@@ -105,7 +111,7 @@ class TasksFeature:
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return the methods about tasks, none when no tool becomes one."""
-        if not self.rules:
+        if not self._offered:
             return {}
         if modern:
             return {
@@ -117,7 +123,11 @@ class TasksFeature:
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the extension, or the capability `tasks` of revision 2025-11-25."""
-        return capabilities(modern=modern) if self.rules else {}
+        return capabilities(modern=modern) if self._offered else {}
+
+    @property
+    def _offered(self) -> bool:
+        return bool(self.rules) or self._always
 
     async def current(self, request: Request, names: Sequence[str]) -> Mapping[str, Json]:
         """Return the current state of those tasks that are this client's, by id.

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import anyio.abc
@@ -27,11 +27,23 @@ from toolweave.state import MemoryStore, Store
 from toolweave.tools._call import CallContext
 from toolweave.tools._client_requests import Question
 
-__all__ = ["LocalTasks"]
+__all__ = ["DocumentSeal", "LocalTasks"]
 
 _log = logging.getLogger("toolweave.serve")
 
 COLLECTION = "tasks"
+
+
+class DocumentSeal(Protocol):
+    """Makes what stands in a store unreadable for everybody else, bound to its place."""
+
+    def sealed(self, value: object, bound: str) -> str:
+        """Return a JSON value as a text for the store."""
+        ...
+
+    def opened(self, text: object, bound: str) -> Any:
+        """Return the value of such a text; None for any other."""
+        ...
 
 
 class LocalTasks:
@@ -43,6 +55,7 @@ class LocalTasks:
         store: Keeps ended tasks; by default in this process.
         most: Maximum running tasks; the store bounds those that are kept.
         clock: Returns the time in seconds since the epoch.
+        seal: Seals what stands in the store; None leaves it readable there.
     """
 
     def __init__(
@@ -53,12 +66,14 @@ class LocalTasks:
         store: Store | None = None,
         most: int = 1000,
         clock: Callable[[], float] = time.time,
+        seal: DocumentSeal | None = None,
     ) -> None:
         self._rounds = rounds
         self._changes = changes
         self._store = MemoryStore(most_documents=10 * most, clock=clock) if store is None else store
         self._most = most
         self._clock = clock
+        self._seal = seal
         self._running: dict[str, _Running] = {}
         self._groups = ServingGroups("tasks run")
 
@@ -88,7 +103,7 @@ class LocalTasks:
         group = self._groups.current()
         client = new.request.client
         task = RunningTask(new.shown, expires_at=new.expires_at, now=self._clock, changed=self._tell)
-        caller = TaskCaller(task, client, new.given)
+        caller = TaskCaller(task, new.request, new.given, self._rounds)
         context = self._rounds.context(new.request, caller, task.progress)
         running = self._running[task.id] = _Running(task, client.principal, group)
         try:
@@ -102,13 +117,18 @@ class LocalTasks:
 
     async def find(self, name: str, owner: str | None) -> TaskHandle | None:
         """Return a task of this owner, running or ended, or None."""
-        running = self._running.get(name)
-        if running is not None:
-            return running if running.owner == owner else None
+        if name in self._running:
+            return self.running(name, owner)
         document = await self._store.get(COLLECTION, name)
-        if document is None or document.value["owner"] != owner:
-            return None
-        return _Kept(document.value["task"])
+        value = None if document is None else document.value
+        if value is not None and self._seal is not None:
+            value = self._seal.opened(value, f"task {name}")
+        return None if value is None or value["owner"] != owner else _Kept(value["task"])
+
+    def running(self, name: str, owner: str | None) -> TaskHandle | None:
+        """Return a task of this owner that runs here, or None."""
+        running = self._running.get(name)
+        return running if running is not None and running.owner == owner else None
 
     async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
         """Do nothing: tasks of this process report their own changes."""
@@ -135,7 +155,9 @@ class LocalTasks:
         return kept
 
     async def _keep(self, running: _Running) -> None:
-        value = {"owner": running.owner, "task": running.task.show()}
+        value: Any = {"owner": running.owner, "task": running.task.show()}
+        if self._seal is not None:
+            value = self._seal.sealed(value, f"task {running.task.id}")
         await self._store.put(COLLECTION, running.task.id, value, ttl=max(running.left, KEPT_AT_LEAST))
 
     async def _keep_end(self, running: _Running) -> bool:

@@ -252,7 +252,7 @@ class TaskStore:
             principal=call["principal"],
             conversation=call["conversation"],
         )
-        params = {"name": call["name"], "arguments": call["arguments"]}
+        params = {"name": call["name"], "arguments": call["arguments"], "_meta": call["meta"]}
         headers = {"mcp-method": TOOLS_CALL} if call["strangers"] else {}
         request = Request(method=TOOLS_CALL, params=params, client=client, line=line, id=name, headers=headers)
         return request, {"given": call["given"], "meta": call["meta"]}

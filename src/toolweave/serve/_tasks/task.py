@@ -16,8 +16,9 @@ from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED, input_request
 from toolweave.protocol.logs import LogLevel
 from toolweave.protocol.tasks import ENDED, TASK_ID, failed, updated
-from toolweave.serve._request import Client, Json
-from toolweave.serve._request_context import check_capabilities
+from toolweave.serve._request import Json, Request
+from toolweave.serve._request_context import HandlerRunner, check_capabilities
+from toolweave.serve._sessions import ClientSessions
 from toolweave.tools._call import Progress
 from toolweave.tools._client_requests import Keys, Question
 
@@ -177,19 +178,27 @@ class TaskCaller:
     """The `Caller` of a handler that runs as a task: questions wait in the task.
 
     Args:
-        client: The client, as it declared itself with the call.
+        request: The call that became the task.
         given: Answers that came with the call, by key.
+        rounds: What the server has for handlers.
     """
 
-    def __init__(self, task: RunningTask, client: Client, given: Mapping[str, Any]) -> None:
+    def __init__(self, task: RunningTask, request: Request, given: Mapping[str, Any], rounds: HandlerRunner) -> None:
+        self.request = request
         self._task = task
-        self._client = client
+        self._client = request.client
         self._given = given
+        self._rounds = rounds
+
+    @property
+    def sessions(self) -> ClientSessions:
+        """The sessions that the client reaches."""
+        return ClientSessions(self._rounds.sessions, self._client)
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """The capabilities that the client declared with the call."""
-        return self._client.capabilities
+        """The capabilities that the client declared with the call, and what the server answers in its place."""
+        return self._rounds.sampling.able(self._client.capabilities)
 
     @property
     def client_key(self) -> str | None:
@@ -201,6 +210,11 @@ class TaskCaller:
         """The authorized principal, or None."""
         return self._client.principal
 
+    @property
+    def claims(self) -> Mapping[str, Any]:
+        """The claims of its token; empty where there is none."""
+        return self._client.claims
+
     async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
         """Ask the questions and wait until the client has answered all of them.
 
@@ -208,8 +222,13 @@ class TaskCaller:
             RequestError: The client did not declare what a question needs.
             ToolError: It refused.
         """
-        check_capabilities(questions, self._client.capabilities)
-        return await self._task.ask(questions, self._given)
+        declared, sampling = self._client.capabilities, self._rounds.sampling
+        mine = {place: one for place, one in enumerate(questions) if sampling.takes(one, declared)}
+        others = [one for place, one in enumerate(questions) if place not in mine]
+        check_capabilities(others, declared)
+        said = {place: one.read(await sampling.answer(one)) for place, one in mine.items()}
+        theirs = iter(await self._task.ask(others, self._given) if others else ())
+        return [said[place] if place in said else next(theirs) for place in range(len(questions))]
 
     async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:  # data is any JSON value
         """Do nothing: a task has no stream for log messages."""

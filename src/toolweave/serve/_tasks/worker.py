@@ -163,7 +163,7 @@ class TaskJobs:
             await self._tasks.change(name, partial(_hand_back, lease.holder))
             raise _too_slow()
         run = _TaskRun(self._tasks, entry, lease.holder)
-        caller = TaskCaller(run.task, request.client, more["given"])
+        caller = TaskCaller(run.task, request, more["given"], self._rounds)
         meta = {IDEMPOTENCY_KEY: sha256(f"task {name}".encode()).hexdigest(), **more["meta"]}
         context = self._rounds.context(request, caller, run.task.progress, meta=meta)
         kept = False

@@ -1,0 +1,142 @@
+"""`python -m benchmarks.instructions [--gateway] [TREE ...]`: the processor's instructions of one call, by version.
+
+Ratios to raw move by a tenth and more from run to run; counted instructions do not, however busy the machine is. Each
+TREE is a checkout with its `.venv`, this one by default; the first is what the others are divided by. With `--gateway`
+they are those of a gateway's process, and divided by those of the bare pass-through. Needs `valgrind`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.gateway import ERAS, ended, free_port, of_one_endpoint, until_it_answers, written
+
+__all__ = ["per_call", "per_call_through"]
+
+ROOT = Path(__file__).resolve().parents[1]
+ECHO = Path(__file__).with_name("echo_server.py")
+CALLERS = 16
+CASES = {"100 B": 100, "10 kB": 10_000, "20 rows": 0}
+"""Bytes of the answer; 0 is structured content of 20 rows."""
+FEW, MANY = 320, 1_600
+"""What both runs have in common, the start and the end of the program, is subtracted."""
+CALLERS_THROUGH = 8
+"""A gateway that is counted is some fifty times slower: with more callers calls would go on as slow ones."""
+START_SECONDS = 240.0
+
+
+def per_call(tree: Path, size: int) -> int:
+    """Return the instructions of the client for one call over stdio, with 16 callers."""
+    return round((_counted(tree, size, MANY) - _counted(tree, size, FEW)) / (MANY - FEW))
+
+
+def _counted(tree: Path, size: int, calls: int) -> int:
+    client = [str(tree / ".venv/bin/python"), str(Path(__file__)), "--client", str(size), str(calls)]
+    done = subprocess.run(_command(client), check=True, env=_environment(tree), capture_output=True, text=True)
+    return _collected(done.stderr)
+
+
+def _command(program: Sequence[str]) -> list[str]:
+    return ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *program]
+
+
+def _environment(tree: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": f"{tree / 'src'}:{tree}"}
+
+
+def _collected(told: str) -> int:
+    found = re.search(r"Collected : (\d+)", told)
+    if found is None:
+        raise RuntimeError(f"valgrind has counted nothing: {told[-500:]}")
+    return int(found[1])
+
+
+def per_call_through(tree: Path, contender: str, *, modern: bool) -> int:
+    """Return the instructions of a gateway for one call, with 8 callers of an era."""
+    few, many = (asyncio.run(_counted_through(tree, contender, modern, calls)) for calls in (FEW, MANY))
+    return round((many - few) / (MANY - FEW))
+
+
+async def _counted_through(tree: Path, contender: str, modern: bool, calls: int) -> int:
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "told").open("w+") as told:
+        config = str(written(Path(folder), modern=True))
+        program = [str(tree / ".venv/bin/python"), "-m", "benchmarks.gateway", contender, str(port), config]
+        if contender == "toolweave":  # by itself: valgrind would not follow the one that becomes it
+            program[1:] = ["-m", "toolweave", "gateway", "--config", config, "--http", f"127.0.0.1:{port}"]
+        process = await asyncio.create_subprocess_exec(
+            *_command(program), env=_environment(tree), cwd=tree, stdout=told, stderr=told, start_new_session=True
+        )
+        try:
+            client = of_one_endpoint(f"http://127.0.0.1:{port}", modern)
+            async with asyncio.timeout(START_SECONDS):
+                await until_it_answers(client)
+
+            async def call(times: int) -> None:
+                for number in range(times):
+                    await client.payload("abc"[number % 3], 100)
+
+            await asyncio.gather(*(call(calls // CALLERS_THROUGH) for _ in range(CALLERS_THROUGH)))
+            await client.close()
+        finally:
+            await ended(process, seconds=60)
+        told.seek(0)
+        return _collected(told.read())
+
+
+async def _client(size: int, calls: int) -> None:
+    """Call a tool so often, as Toolweave's contender in `clients.py` does."""
+    from toolweave import connect_mcp  # the tree's own
+
+    server = {"command": sys.executable, "args": ["-S", "-E", str(ECHO)], "timeout": 600}
+    async with connect_mcp(server, name="bench") as connection:
+        tool = (await connection.list_tools())["payload" if size else "rows"]
+        arguments = {"size": size} if size else {}
+
+        async def call(times: int) -> None:
+            for _ in range(times):
+                await tool.execute(arguments)
+
+        await asyncio.gather(*(call(calls // CALLERS) for _ in range(CALLERS)))
+
+
+def main() -> None:
+    """Read the command line, count, print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description=__doc__)
+    parser.add_argument("trees", nargs="*", type=Path, metavar="TREE", default=[ROOT])
+    parser.add_argument("--gateway", action="store_true", help="count a gateway instead of a client")
+    parser.add_argument("--client", nargs=2, type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.client:
+        asyncio.run(_client(*options.client))
+        return
+    if shutil.which("valgrind") is None:
+        parser.exit(2, "valgrind is not installed\n")
+    if options.gateway:
+        _print_gateways([tree.resolve() for tree in options.trees])
+        return
+    for case, size in CASES.items():
+        counts = [per_call(tree.resolve(), size) for tree in options.trees]
+        ratios = "  ".join(f"{count:>9,} ({count / counts[0]:.2f})" for count in counts)
+        print(f"{case:8} {ratios}", flush=True)
+
+
+def _print_gateways(trees: Sequence[Path]) -> None:
+    for era, modern in ERAS.items():
+        raw = per_call_through(trees[0], "raw", modern=modern)
+        counts = [per_call_through(tree, "toolweave", modern=modern) for tree in trees]
+        ratios = "  ".join(f"{count:>9,} ({count / raw:.2f})" for count in counts)
+        print(f"{f'a call{era}':32} {raw:>9,}  {ratios}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

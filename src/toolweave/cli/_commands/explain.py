@@ -1,0 +1,219 @@
+"""`toolweave explain`: one tool, where it comes from, what became of it on the way, and what models get of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+from toolweave.cli._command import Command, Option, Positional
+from toolweave.cli._exit_codes import CommandError, ExitCode
+from toolweave.cli._options import JsonOption, Target
+from toolweave.cli._runner import run
+from toolweave.cli._screen import answer_json, show
+from toolweave.errors import ErrorKind, SchemaError, ToolError
+
+if TYPE_CHECKING:
+    from toolweave.cli._servers import OpenServers
+    from toolweave.config import LoadedConfig
+    from toolweave.gateway._views import ViewedTool
+    from toolweave.hub import ToolExplanation
+    from toolweave.schema import SchemaProfile
+    from toolweave.tools import ToolSpec
+
+__all__ = ["COMMAND", "explain"]
+
+_EXAMPLES = """
+toolweave explain github_search_issues
+toolweave explain github:search_issues --provider gemini
+toolweave explain delete_file --config gateway.json --json
+toolweave explain get_current_time -- uvx mcp-server-time
+"""
+
+
+def _tool_names(incomplete: str) -> list[str]:
+    from toolweave.cli._completion import tool_names  # only when a shell asks
+
+    return tool_names(incomplete)
+
+
+def explain(
+    target: Target,
+    name: Annotated[
+        str, Positional("TOOL", help="server_tool, server:tool, or a tool's own name.", complete=_tool_names)
+    ],
+    provider: Annotated[
+        tuple[str, ...],
+        Option("--provider", "-p", metavar="API", help="Show what this model's API gets; may be repeated."),
+    ] = (),
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Say why a tool is offered or not, and what models see of it.
+
+    Where it comes from; the filter, rule or pin that leaves it out; the changes of each rule of `shape`; what the
+    virtual servers of a gateway's config make of it; and for each API its name there and what its schema loses.
+    """
+
+    async def body() -> ExitCode:
+        from toolweave.cli._servers import open_fleet  # imports are late: --help imports this module
+        from toolweave.cli._targets import select
+
+        profiles = _profiles(provider)
+        selection = await select(target)
+        async with open_fleet(selection) as fleet:
+            found = _found(fleet, name)
+            seen = [_explained(fleet, one, profiles, selection) for one in found]
+            if as_json:
+                answer_json({"asked": name, "tools": seen})
+            else:
+                for one in seen:
+                    _show(one, schemas=bool(provider))
+                fleet.show_failures()
+        return ExitCode.OK
+
+    return run(body, verbose=target.verbose)
+
+
+def _profiles(wanted: Sequence[str]) -> Sequence[SchemaProfile]:
+    from toolweave.cli._parse import did_you_mean  # late, as above
+    from toolweave.schema import SchemaProfile
+
+    known: tuple[SchemaProfile, ...] = get_args(SchemaProfile)
+    for one in wanted:
+        if one not in known:
+            raise CommandError(
+                f"there is no profile {one!r}", hint=did_you_mean(one, known) or f"there are {', '.join(known)}"
+            )
+    return [one for one in known if one in wanted] if wanted else known
+
+
+def _found(fleet: OpenServers, name: str) -> Sequence[ToolExplanation]:
+    from toolweave.hub import explain_tool  # late, as above
+    from toolweave.tools._names import unknown_tool
+    from toolweave.tools._selection import own_names
+
+    found = explain_tool(fleet.hub, name)
+    if found:
+        return found
+    fleet.show_failures()
+    if not fleet.answered:
+        raise CommandError("no server could be reached", code=fleet.exit_code())
+    server = next((one for mark in ":/_" if (one := name.partition(mark)[0]) in fleet.selection.disabled), None)
+    if server is not None:
+        raise CommandError(f"tool {name!r}: server {server!r} is not started: {fleet.selection.why_disabled(server)}")
+    known = {tool for client in fleet.hub.clients.values() for tool in (*client.left_out, *client.withheld)}
+    known.update(own for spec in fleet.specs for own in (spec.name, *own_names(spec)))
+    raise ToolError(unknown_tool(name, sorted(known)), kind=ErrorKind.NOT_FOUND)
+
+
+def _explained(
+    fleet: OpenServers, one: ToolExplanation, profiles: Sequence[SchemaProfile], selection: LoadedConfig
+) -> dict[str, Any]:
+    spec, config = one.spec, fleet.hub.clients[one.server].config
+    rules = [{"rule": rule.rule, "changes": [config.redact(text) for text in rule.changes]} for rule in one.rules]
+    return {
+        "server": one.server,
+        "tool": one.tool,
+        "name": one.name,
+        "offered": one.name is not None,
+        "reason": one.reason or None,
+        "source": None if config.source is None else str(config.source),
+        "rules": rules,
+        "problems": [text for text in fleet.hub.clients[one.server].problems if repr(one.tool) in text],
+        "definition": None if spec is None else _definition(spec),
+        "original": None if spec is None or spec.shape is None else _definition(spec.unshaped),
+        "views": {} if spec is None else _views(fleet, spec, selection),
+        "providers": {} if spec is None else {profile: _seen_by(fleet, spec, profile) for profile in profiles},
+    }
+
+
+def _definition(spec: ToolSpec) -> Mapping[str, Any]:
+    from toolweave.tools._mcp import tool_definition  # late, as above
+
+    return tool_definition(spec, modern=True)
+
+
+def _views(fleet: OpenServers, spec: ToolSpec, selection: LoadedConfig) -> dict[str, Any]:
+    """Return what the virtual servers of a gateway's config make of a tool."""
+    if not selection.paths:
+        return {}
+    from toolweave.gateway import load_gateway_config  # late, as above
+    from toolweave.gateway._views import explain_view
+
+    views = load_gateway_config(list(map(str, selection.paths))).virtual
+    return {name: _view_json(explain_view(view, fleet.hub, spec), spec) for name, view in views.items()}
+
+
+def _view_json(seen: ViewedTool, inner: ToolSpec) -> dict[str, Any]:
+    from toolweave.hub._explain import rules_of  # late, as above
+
+    known = rules_of(inner)
+    rules = [] if seen.spec is None else [rule for rule in rules_of(seen.spec) if rule not in known]
+    changes = [{"rule": rule.rule, "changes": list(rule.changes)} for rule in rules]
+    return {"name": seen.name, "offered": seen.name is not None, "reason": seen.reason or None, "rules": changes}
+
+
+def _seen_by(fleet: OpenServers, spec: ToolSpec, profile: SchemaProfile) -> dict[str, Any]:
+    """Return a definition as a model's API gets it."""
+    from toolweave.schema import lower  # late, as above
+    from toolweave.tools import NameMap
+
+    name = NameMap(fleet.specs).wire(spec.name)
+    try:
+        lowered = lower(spec.input_schema, profile)
+    except SchemaError as error:
+        return {"name": name, "refused": str(error)}
+    description = "\n\n".join(text for text in (spec.description, lowered.description) if text)
+    return {
+        "name": name,
+        "description": description,
+        "parameters": lowered.schema,
+        "changes": list(lowered.changes),
+        "losses": list(lowered.losses),
+    }
+
+
+def _show(one: Mapping[str, Any], *, schemas: bool) -> None:
+    from toolweave.cli._render.views import heading, table  # late, as above
+
+    show(heading(one["name"] or f"{one['server']}:{one['tool']}", "offered" if one["offered"] else "not offered"))
+    rows = [("server", one["server"]), ("own name", one["tool"])]
+    rows += [("config", one["source"])] if one["source"] else []
+    rows += [("why not", one["reason"])] if one["reason"] else []
+    rows += [(rule["rule"], change) for rule in one["rules"] for change in rule["changes"]]
+    rows += [("problem", text) for text in one["problems"]]
+    for name, view in one["views"].items():
+        rows.append((f"/mcp/{name}", view["name"] or f"not offered: {view['reason']}"))
+        rows += [(rule["rule"], change) for rule in view["rules"] for change in rule["changes"]]
+    show(table(["", ""], rows))
+    if one["providers"]:
+        _show_providers(one["providers"], schemas=schemas)
+
+
+def _show_providers(providers: Mapping[str, Any], *, schemas: bool) -> None:
+    from rich.text import Text  # late, as above
+
+    from toolweave.cli._render.text import safe_json, safe_text
+    from toolweave.cli._render.views import table
+
+    show(table(["model's API", "name there", "its schema there"], [(api, *_row(it)) for api, it in providers.items()]))
+    if not schemas:
+        return
+    for api, seen in providers.items():
+        show(Text(f"\n{api}", style="bold"))
+        for text in seen.get("changes", ()):
+            show(Text(safe_text(f"{'lost' if text in seen['losses'] else 'changed'}: {text}")))
+        if "parameters" in seen:
+            show(Text(safe_text(seen["description"], multiline=True)), Text(safe_json(seen["parameters"])))
+
+
+def _row(seen: Mapping[str, Any]) -> tuple[str, str]:
+    if "refused" in seen:
+        return seen["name"], f"refused: {seen['refused']}"
+    changes, losses = len(seen["changes"]), len(seen["losses"])
+    if not changes:
+        return seen["name"], "as it is"
+    count = f"{changes} change{'s' * (changes != 1)}"
+    return seen["name"], f"{count}, {losses or 'no'} loss{'es' * (losses > 1)}"
+
+
+COMMAND = Command(explain, examples=_EXAMPLES)

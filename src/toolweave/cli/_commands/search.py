@@ -1,0 +1,114 @@
+"""`toolweave search`: servers in the registry of MCP servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from toolweave.cli._command import Command, Option, Positional
+from toolweave.cli._exit_codes import ExitCode
+from toolweave.cli._options import JsonOption
+from toolweave.cli._runner import run
+from toolweave.cli._screen import answer, answer_json, note, show
+
+if TYPE_CHECKING:
+    from toolweave.install import PublishedServer, RegistryPage
+
+__all__ = ["COMMAND", "RegistryOption", "search", "server_json"]
+
+_EXAMPLES = """
+toolweave search github
+toolweave search file system --limit 100
+toolweave search --json postgres
+toolweave search notes --registry https://registry.example.com
+"""
+
+RegistryOption = Annotated[
+    str | None,
+    Option("--registry", metavar="URL", help="Another registry with the same API; or set TOOLWEAVE_REGISTRY."),
+]
+_MOST_PROBLEMS = 5
+
+
+def search(
+    words: Annotated[tuple[str, ...], Positional("WORDS", help="All of them are in the name or the description.")] = (),
+    registry: RegistryOption = None,
+    limit: Annotated[int, Option("--limit", metavar="COUNT", minimum=1, help="How many are looked for.")] = 30,
+    cursor: Annotated[str, Option("--cursor", metavar="TEXT", help="Go on where a search ended.")] = "",
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Find servers in the registry of MCP servers.
+
+    For each: how it can be had (a package of npm, pypi, oci, nuget, an mcpb bundle; http or sse where it runs
+    elsewhere), and whether its publisher still stands by it. Without WORDS: all servers, page by page. What is shown
+    are the publishers' own words. Exits with 3 when the registry is not reached.
+    """
+
+    async def body() -> ExitCode:
+        from toolweave.cli._completion import remember_published  # imports are late: --help imports this module
+        from toolweave.install import McpRegistry
+
+        found = await McpRegistry(registry).search(*words, cursor=cursor, limit=limit)
+        remember_published([one.name for one in found.servers])
+        if as_json:
+            answer_json(_json(found))
+        else:
+            _show(found, words)
+        return ExitCode.OK
+
+    return run(body)
+
+
+def server_json(server: PublishedServer) -> dict[str, Any]:
+    """Return a published server as JSON."""
+    return {
+        "name": server.name,
+        "version": server.version,
+        "title": server.title or None,
+        "description": server.description,
+        "status": server.status,
+        "status_message": server.status_message or None,
+        "kinds": list(server.kinds),
+        "website": server.website_url or None,
+        "published_at": server.published_at or None,
+    }
+
+
+def _json(found: RegistryPage) -> dict[str, Any]:
+    return {
+        "servers": [server_json(one) for one in found.servers],
+        "next_cursor": found.next_cursor or None,
+        "problems": list(found.problems),
+    }
+
+
+def _show(found: RegistryPage, words: tuple[str, ...]) -> None:
+    import shlex  # late, as above
+
+    from toolweave.cli._render.text import safe_text
+    from toolweave.cli._render.views import summary, table
+
+    if found.servers:
+        rows = [
+            (one.name, one.version, " ".join(one.kinds), _state(one), summary(one.description)) for one in found.servers
+        ]
+        columns = ["name", "version", "how", "state", "description"]
+        if all(one.status == "active" for one in found.servers):
+            columns, rows = [*columns[:3], columns[4]], [(*row[:3], row[4]) for row in rows]
+        show(table(columns, rows))
+    else:
+        answer(f"no server matches {' '.join(words)}" if words else "the registry has no server")
+    for problem in found.problems[:_MOST_PROBLEMS]:
+        note(f"left out: {problem}")
+    if len(found.problems) > _MOST_PROBLEMS:
+        note(f"left out: {len(found.problems) - _MOST_PROBLEMS} more")
+    if found.next_cursor:
+        note(safe_text(f"there are more: --cursor {shlex.quote(found.next_cursor)}"))
+
+
+def _state(server: PublishedServer) -> str:
+    if server.status == "active":
+        return ""
+    return f"{server.status}: {server.status_message}" if server.status_message else server.status
+
+
+COMMAND = Command(search, examples=_EXAMPLES)

@@ -1,0 +1,50 @@
+"""Findings of a doctor: all servers are examined at the same time, and one exit code says how they are."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from toolweave.cli._exit_codes import ExitCode
+from toolweave.cli._progress import starting
+
+if TYPE_CHECKING:
+    from toolweave.config import LoadedConfig, ServerConfig
+
+__all__ = ["examine_all", "exit_code_of_findings"]
+
+
+async def examine_all(
+    selection: LoadedConfig,
+    findings: Mapping[str, dict[str, Any]],
+    examine: Callable[[ServerConfig], Awaitable[Mapping[str, Any]]],
+) -> None:
+    """Examine every server that can be started, and add to its finding what came of it."""
+    with starting(list(selection.servers)) as done:
+        async with anyio.create_task_group() as tasks:
+
+            async def one(name: str, config: ServerConfig) -> None:
+                findings[name].update(await examine(config))
+                done(name)
+
+            for name, config in selection.servers.items():
+                tasks.start_soon(one, name, config)
+
+
+def exit_code_of_findings(
+    findings: Mapping[str, Mapping[str, Any]], *, strict: bool, failed: Callable[[Mapping[str, Any]], bool]
+) -> ExitCode:
+    """Return the exit code of findings with `error` and `exit_code`.
+
+    Args:
+        findings: By server.
+        strict: Whether one server that was not reached counts as a failure.
+        failed: Whether something is wrong with a server that was reached.
+    """
+    reached = [finding for finding in findings.values() if finding["error"] is None]
+    if not reached or (strict and len(reached) < len(findings)):
+        wrong = all(finding["exit_code"] == ExitCode.USAGE for finding in findings.values())
+        return ExitCode.USAGE if wrong and not reached else ExitCode.UNREACHABLE
+    return ExitCode.TOOL_ERROR if any(map(failed, reached)) else ExitCode.OK

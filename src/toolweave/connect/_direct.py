@@ -1,0 +1,150 @@
+"""Calls that are sent at once and waited for by whoever sent them: no task, no scope and no coroutine in between.
+
+For a gateway, which sends most calls this way; what needs more goes through the requester, before or after the call
+was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Any
+
+from toolweave.config import ServerConfig
+from toolweave.connect._catalog import Catalog
+from toolweave.connect._deadline import Deadline, SharedTimer
+from toolweave.connect._supervisor import Supervisor
+from toolweave.connect._transports import OpenSession
+from toolweave.connect._wire.channel import ChannelWire
+from toolweave.errors import RequestTimeoutError
+from toolweave.protocol import methods
+
+__all__ = ["DirectCall", "DirectCalls"]
+
+
+class DirectCalls:
+    """Sends calls of tools at once over one connection, where its server is a process.
+
+    Args:
+        config: The server; calls that it counts, or that have a bound in all, are not sent here.
+        supervisor: Has the open session.
+        catalog: Knows which tools the server lists.
+        deadlines: Ends the calls.
+        too_slow: Makes the error of a call of this tool that is not answered in time.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        supervisor: Supervisor,
+        catalog: Catalog,
+        deadlines: SharedTimer,
+        *,
+        too_slow: Callable[[str], RequestTimeoutError],
+    ) -> None:
+        self.too_slow = too_slow
+        self._supervisor = supervisor
+        self._catalog = catalog
+        self._deadlines = deadlines
+        self._seconds = config.timeout.call
+        bounded = self._seconds != math.inf and config.timeout.call_total is None
+        self._open = bounded and not config.max_concurrency and not supervisor.peer.may_answer
+
+    def line(self, name: str, loop: asyncio.AbstractEventLoop) -> OpenSession | None:
+        """Return the session in which a tool can be called at once, or None: what it takes, `forward` does.
+
+        Args:
+            name: The name by which the server calls the tool.
+            loop: The running event loop.
+        """
+        supervisor = self._supervisor
+        line = supervisor.line
+        if line is None or not self._open or supervisor.loop is not loop or not self._catalog.lists(name):
+            return None
+        return line
+
+    def send(self, line: OpenSession, name: str, members: bytes, loop: asyncio.AbstractEventLoop) -> DirectCall | None:
+        """Send a call; None, and nothing was sent, where its transport would have to wait or cannot do this.
+
+        Args:
+            line: The session, as `line` returned it.
+            name: The name by which the server calls the tool.
+            members: The members of the request behind its id, from the comma to the last bracket, as JSON.
+            loop: The running event loop.
+        """
+        wire = line.session.wire
+        if not isinstance(wire, ChannelWire):
+            return None
+        posted = wire.post(members)
+        if posted is None:
+            return None
+        key, answer = posted
+        at, deadlines = loop.time() + self._seconds, self._deadlines
+        call = DirectCall(
+            self._seconds, deadlines, at, None, 0, calls=self, name=name, line=line, wire=wire, key=key, answer=answer
+        )
+        deadlines.add(call, loop)
+        return call
+
+
+class DirectCall(Deadline, kw_only=True, eq=False):
+    """A call of a tool that was sent; its deadline ends `answer` with an error, and cancels nobody.
+
+    Whoever sent it waits for `answer`, then calls `forget`, or `give_up` where the answer is not wanted any more.
+
+    Attributes:
+        calls: Sent it.
+        name: The name of the tool.
+        line: The session that it was sent in.
+        wire: The wire of that.
+        key: Its id there.
+        answer: What its answer comes to: a `RawResult`, a dict, or an error.
+    """
+
+    calls: DirectCalls
+    name: str
+    line: OpenSession
+    wire: ChannelWire
+    key: int
+    answer: asyncio.Future[Any]
+
+    def expire(self) -> None:
+        """End the wait for the answer, once."""
+        if not self.expired:
+            self.expired = True
+            if not self.answer.done():
+                self.answer.set_exception(self.calls.too_slow(self.name))
+
+    def forget(self) -> None:
+        """End the deadline and forget the request, which was answered."""
+        self.deadlines.running.discard(self)
+        self.wire.forget(self.key)
+        if self.answer.done() and not self.answer.cancelled():
+            self.answer.exception()  # taken here, so that asyncio does not report it as lost
+
+    async def give_up(self) -> None:
+        """Tell the server that the answer is not wanted any more; bounded."""
+        self.deadlines.running.discard(self)
+        await self.wire.give_up(self.key, methods.TOOLS_CALL)
+
+    def renew(self) -> None:
+        """End the wait for `answer`, whose result is None then, and let another one take its place."""
+        if not self.answer.done():
+            waiting, self.answer = self.answer, self.wire.renew(self.key)
+            waiting.set_result(None)
+
+    async def result(self) -> dict[str, Any]:
+        """Wait for the answer in the place of the requester's own attempt, within whose bounds this is.
+
+        Raises:
+            ServerError: The answer is an error.
+        """
+        self.deadlines.running.discard(self)
+        try:
+            answer = await self.answer
+        except (asyncio.CancelledError, RequestTimeoutError):
+            await self.give_up()
+            raise
+        self.wire.forget(self.key)
+        return self.wire.result_in(answer)

@@ -1,0 +1,318 @@
+"""`DurableAgent`: an agent of another framework whose runs are kept in a store, resumed, submitted and worked on.
+
+Knows the frameworks by one port, `Framework`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import anyio
+
+from toolweave.agent._durable import Durable, OnUnknown
+from toolweave.agent._events import RunResult, RunStatus
+from toolweave.agent._idempotency import run_id_of
+from toolweave.agent._journal import RunStart
+from toolweave.agent._records import LEASES, RunRecord, read_record
+from toolweave.agent._status import RunInfo, RunStatuses
+from toolweave.agent._submit import SubmittedRun, submit_run
+from toolweave.durability._recorder import CheckedJournal, RunRecorder
+from toolweave.errors import RunError
+from toolweave.jobs._lease import Lease
+from toolweave.models._messages import UserMessage
+
+__all__ = ["DurableAgent", "Framework", "FrameworkInput", "FrameworkOutcome"]
+
+ResultT = TypeVar("ResultT")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworkInput:
+    """The input of a run in the form in which it is kept.
+
+    Attributes:
+        text: For people, in lists of runs; all of it when there is no `value`.
+        value: The framework's own form as JSON text, or None when the text is all.
+    """
+
+    text: str
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworkOutcome:
+    """The end of a run under a framework's loop, for its record.
+
+    Attributes:
+        waits: Whether it waits for a person, and goes on under the same id.
+    """
+
+    text: str = ""
+    output: Any = None
+    waits: bool = False
+
+
+class Framework(Protocol[ResultT]):
+    """One agent of a framework: how its loop is run with a recorder under it."""
+
+    @property
+    def name(self) -> str:
+        """The framework's name."""
+        ...
+
+    def kept(self, sent: Any, options: Mapping[str, Any]) -> FrameworkInput:
+        """Return an input, with what the options add to it, in the form in which it is kept.
+
+        Raises:
+            TypeError: It is of no type that can be kept.
+            ValueError: An option does not go together with a durable run.
+        """
+        ...
+
+    def continues(self, sent: Any) -> bool:
+        """Whether an input is an answer to a run that waits, and not the beginning of one."""
+        ...
+
+    async def execute(
+        self, kept: FrameworkInput, options: Mapping[str, Any], recorder: RunRecorder, answer: Any
+    ) -> ResultT:
+        """Run the loop; options that belong to the input are in `kept`, `answer` is one to a run that waits."""
+        ...
+
+    def outcome(self, result: ResultT) -> FrameworkOutcome:
+        """Return what the run's record says of a result."""
+        ...
+
+
+class DurableAgent(Generic[ResultT]):
+    """An agent of another framework whose runs outlive their process; made by `durable`.
+
+    Runs are executed in the process that asks for them (`run`, `resume`), or by workers (`submit`, with a backend).
+
+    Attributes:
+        name: The name under which its runs are kept; workers tell agents apart by it.
+        durable: Its persistence in a store.
+    """
+
+    def __init__(
+        self,
+        framework: Framework[ResultT],
+        durable: Durable,
+        *,
+        options: Mapping[str, Any],
+        repeatable: Collection[str],
+    ) -> None:
+        self.name = durable.agent
+        self.durable = durable
+        self._framework = framework
+        self._options = dict(options)
+        self._repeatable = frozenset(repeatable)
+        self._entered: list[AsyncExitStack] = []
+
+    async def run(self, sent: Any = None, /, *, run_id: str | None = None, **options: Any) -> ResultT:
+        """Run the agent and return its framework's result.
+
+        The same `run_id` is the same run, in any process: it continues where its record ends, and a run that has ended
+        returns its result again, with nothing done twice.
+
+        Args:
+            sent: The input, as the framework takes it; None continues the run of this id.
+            run_id: An id, unique among all runs of the store; without one the run gets an id that only its record has.
+            options: The framework's own, for its method `run`; those given to `durable` are the defaults.
+
+        Raises:
+            RunError: The run is executed elsewhere now, began with another input, was cancelled, or its record is none
+                of what the agent does now.
+            StoreError: The store cannot be reached.
+            TypeError: The input cannot be kept.
+            ValueError: An option does not go together with a durable run.
+        """
+        if sent is None and run_id is not None and await self._is_known(run_id):
+            return await self.resume(run_id, **options)
+        if self._framework.continues(sent):
+            if run_id is None:
+                raise ValueError("an answer to a run that waits needs its run_id")
+            await self._check(run_id)
+            return await self._execute(self._again(run_id), options, answer=sent)
+        start = self._start(sent, {**self._options, **options}, run_id or uuid.uuid4().hex)
+        return await self._execute(start, options)
+
+    async def resume(self, run_id: str, **options: Any) -> ResultT:
+        """Continue a run that was left behind, or return the result of one that has ended again.
+
+        The input is the recorded one; `options` are as with `run`.
+
+        Raises:
+            RunError: The store has no such run, it is another agent's, or as with `run`.
+        """
+        await self._check(run_id)
+        return await self._execute(self._again(run_id), options)
+
+    async def submit(
+        self, sent: Any, /, *, key: str | None = None, on_unknown: OnUnknown | None = None, **options: Any
+    ) -> SubmittedRun:
+        """Submit an input to a worker, on this machine or another, and return a handle of its run.
+
+        Args:
+            sent: The input, as the framework takes it.
+            key: An idempotency key: submitted with the same one again, it is the same run.
+            on_unknown: Policy for calls with an unknown outcome: `"error"` or `"rerun"`; by default the agent's.
+            options: Those that belong to the input, such as `message_history`; others are the worker's own.
+
+        Raises:
+            RunError: The key belongs to another input.
+            StoreError: The store or the queue cannot be reached. With a key it is safe to try again.
+            ValueError: The agent has no backend, or an option is none of the input.
+        """
+        run_id = uuid.uuid4().hex if key is None else run_id_of(self.name, key)
+        return await submit_run(self.durable, self._start(sent, options, run_id, on_unknown=on_unknown))
+
+    async def unfinished(self) -> Sequence[RunInfo]:
+        """Return the runs of this agent that have not ended and that no process executes, the oldest first.
+
+        Those of processes that died are `"interrupted"`: resume them.
+        """
+        return await RunStatuses(self.durable.store, clock=self.durable.clock).interrupted(agent=self.name)
+
+    async def perform(self, record: RunRecord, durable: Durable) -> RunResult:
+        """Execute a submitted run in this worker and return what its record says."""
+        ended: list[RunResult] = []
+        await self._execute(self._again(record.run_id), {}, durable=durable, ended=ended)
+        return ended[0]
+
+    async def __aenter__(self) -> Self:
+        stack = AsyncExitStack()
+        for kept in (self.durable.store, self.durable.queue):
+            if isinstance(kept, AbstractAsyncContextManager):
+                await stack.enter_async_context(kept)  # pyright: ignore[reportUnknownArgumentType]
+        self._entered.append(stack)
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._entered.pop().aclose()
+
+    def __repr__(self) -> str:
+        return f"<DurableAgent {self.name!r} of {self._framework.name}>"
+
+    def _again(self, run_id: str) -> RunStart:
+        """Return the start of a run that goes on with what was recorded."""
+        return RunStart(run_id=run_id, agent=self.name, messages=(), sent=0)
+
+    def _start(
+        self, sent: Any, options: Mapping[str, Any], run_id: str, *, on_unknown: OnUnknown | None = None
+    ) -> RunStart:
+        kept = self._framework.kept(sent, options)
+        return RunStart(
+            run_id=run_id,
+            agent=self.name,
+            messages=(UserMessage.of(kept.text),),
+            sent=1,
+            meta={"framework": self._framework.name, "input": kept.value},
+            on_unknown=on_unknown,
+        )
+
+    async def _execute(
+        self,
+        start: RunStart,
+        options: Mapping[str, Any],
+        *,
+        durable: Durable | None = None,
+        ended: list[RunResult] | None = None,
+        answer: Any = None,
+    ) -> ResultT:
+        kept = durable or self.durable
+        lease = Lease(kept.store, LEASES, start.run_id, seconds=kept.lease_seconds, sleep=kept.sleep)
+        journal = CheckedJournal(kept, start.run_id, lease, on_unknown=None)
+        scope = anyio.CancelScope()
+        async with journal.held(scope.cancel):
+            began = await journal.started(start)
+            recorder = RunRecorder(journal, start.run_id, repeatable=self._repeatable)
+            sent = self._input(start, began)
+            try:
+                with scope:
+                    result = await self._loop(sent, options, recorder, answer)
+                    scope.shield = True  # it has ended: nothing is cancelled any more
+                    return await self._ended(journal, recorder, result, ended)
+            except Exception as exc:
+                if not scope.cancel_called:
+                    if recorder.fault is None or recorder.failed:
+                        await journal.finished(_end(recorder, "failed", error=exc))
+                    raise
+            error = RunError("was cancelled", run_id=start.run_id, reason="cancelled")
+            await journal.finished(_end(recorder, "cancelled", error=error))
+        raise error
+
+    async def _loop(
+        self, kept: FrameworkInput, options: Mapping[str, Any], recorder: RunRecorder, answer: Any
+    ) -> ResultT:
+        """Run the framework's loop; a fault is raised whatever the loop made of it."""
+        try:
+            result = await self._framework.execute(kept, {**self._options, **options}, recorder, answer)
+        except Exception:
+            if recorder.fault is None:
+                raise
+        else:
+            if recorder.fault is None:
+                return result
+        raise recorder.fault
+
+    async def _ended(
+        self, journal: CheckedJournal, recorder: RunRecorder, result: ResultT, ended: list[RunResult] | None
+    ) -> ResultT:
+        outcome = self._framework.outcome(result)
+        status: RunStatus = "waiting" if outcome.waits else "completed"
+        record = _end(recorder, status, text=outcome.text, output=outcome.output)
+        if outcome.waits:
+            await journal.waiting(record, ())
+        else:
+            await journal.finished(record)
+        if ended is not None:
+            ended.append(record)
+        return result
+
+    def _input(self, start: RunStart, began: RunStart) -> FrameworkInput:
+        """Return the recorded input.
+
+        Raises:
+            RunError: It is another framework's, or another than the one that was given.
+        """
+        if began.meta.get("framework") != self._framework.name or (start.sent and start.meta != began.meta):
+            raise RunError(
+                "began with something else; its id, or its key, is taken", run_id=start.run_id, reason="error"
+            )
+        return FrameworkInput(text=began.messages[-1].text, value=began.meta.get("input"))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType] - a user's
+
+    async def _is_known(self, run_id: str) -> bool:
+        return await read_record(self.durable.store, run_id) is not None
+
+    async def _check(self, run_id: str) -> None:
+        record = await read_record(self.durable.store, run_id)
+        if record is None:
+            raise RunError("is not in the store", run_id=run_id, reason="error")
+        if record.agent != self.name:
+            message = f"is one of agent {record.agent!r}, not of {self.name!r}; resume it with that agent"
+            raise RunError(message, run_id=run_id, reason="error")
+
+
+def _end(
+    recorder: RunRecorder, status: RunStatus, *, text: str = "", output: Any = None, error: Exception | None = None
+) -> RunResult:
+    reasons = {"completed": "end", "waiting": "waiting", "cancelled": "cancelled", "failed": "error"}
+    return RunResult(
+        run_id=recorder.run_id,
+        text=text,
+        output=output,
+        usage=recorder.usage,
+        steps=recorder.answers,
+        status=status,
+        stop_reason=reasons[status],  # pyright: ignore[reportArgumentType] - one of these
+        error=error,
+    )

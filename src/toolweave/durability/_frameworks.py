@@ -1,0 +1,122 @@
+"""`durable`: the agent of a framework that is given is told by its class, without importing the others."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+from toolweave.agent._durable import make_durable
+from toolweave.durability._durable_agent import DurableAgent, Framework
+from toolweave.jobs import WorkBackend
+from toolweave.state import Store
+
+if TYPE_CHECKING:
+    from agents import Agent as OpenAiAgent
+    from agents import RunResult
+    from langgraph.pregel import Pregel  # pyright: ignore[reportMissingTypeStubs] - it is typed itself
+    from pydantic_ai import AgentRunResult
+    from pydantic_ai.agent import AbstractAgent
+
+    OutputT = TypeVar("OutputT")
+
+__all__ = ["durable"]
+
+
+@overload
+def durable(
+    agent: AbstractAgent[Any, OutputT],
+    store: Store | WorkBackend,
+    *,
+    name: str | None = None,
+    on_unknown: Literal["error", "rerun"] = "error",
+    repeatable: Collection[str] = (),
+    options: Mapping[str, Any] | None = None,
+) -> DurableAgent[AgentRunResult[OutputT]]: ...
+
+
+@overload
+def durable(
+    agent: OpenAiAgent[Any],
+    store: Store | WorkBackend,
+    *,
+    name: str | None = None,
+    on_unknown: Literal["error", "rerun"] = "error",
+    repeatable: Collection[str] = (),
+    options: Mapping[str, Any] | None = None,
+) -> DurableAgent[RunResult]: ...
+
+
+@overload
+def durable(
+    agent: Pregel[Any, Any, Any, Any],
+    store: Store | WorkBackend,
+    *,
+    name: str | None = None,
+    on_unknown: Literal["error", "rerun"] = "error",
+    repeatable: Collection[str] = (),
+    options: Mapping[str, Any] | None = None,
+) -> DurableAgent[dict[str, Any]]: ...
+
+
+def durable(
+    agent: Any,  # of one of the frameworks, none of which is imported here
+    store: Store | WorkBackend,
+    *,
+    name: str | None = None,
+    on_unknown: Literal["error", "rerun"] = "error",
+    repeatable: Collection[str] = (),
+    options: Mapping[str, Any] | None = None,
+) -> DurableAgent[Any]:
+    """Return an agent of another framework whose runs outlive their process.
+
+    Each answer of the model and each outcome of a tool is recorded in the store, and a run goes on after the last,
+    in any process, under the framework's own loop. A call during which its process died is made again if its tool says
+    that this does no harm (`readOnlyHint`, `idempotentHint`); else the model reads that the outcome is unknown.
+
+    Args:
+        agent: An agent of Pydantic AI, one of the OpenAI Agents SDK, or a compiled graph of LangGraph. It is not
+            changed.
+        store: Keeps the runs; a `Backend` lets workers execute submitted runs too.
+        name: The name under which runs are kept, by default the agent's own; needed when it has none.
+        on_unknown: `"error"`: the model reads that the outcome of such a call is unknown; `"rerun"`: it is made again.
+        repeatable: Names of further tools whose calls may be repeated, for tools without annotations.
+        options: The framework's own keyword arguments of each run, such as `deps` of Pydantic AI.
+
+    Raises:
+        TypeError: The agent is none of these frameworks'.
+        ValueError: It has no name, or something in it cannot be recorded.
+    """
+    framework = _framework(agent)
+    named = name or getattr(agent, "name", None)
+    if not named:
+        raise ValueError(f"durable(): the {framework.name} agent has no name to keep its runs under; pass name=")
+    is_backend = isinstance(store, WorkBackend)
+    kept = make_durable(named, None if is_backend else store, store if is_backend else None, on_unknown)
+    assert kept is not None  # there is one of both
+    return DurableAgent(framework, kept, options=options or {}, repeatable=repeatable)
+
+
+def _framework(agent: Any) -> Framework[Any]:
+    if _is(agent, "pydantic_ai.agent", "AbstractAgent"):
+        from toolweave.durability._pydantic_ai import PydanticAiAgent
+
+        return PydanticAiAgent(agent)
+    if _is(agent, "agents", "Agent"):
+        from toolweave.durability._openai_agents import OpenAiAgentsAgent
+
+        return OpenAiAgentsAgent(agent)
+    if _is(agent, "langgraph.pregel", "Pregel"):
+        from toolweave.durability._langgraph import LangGraphAgent
+
+        return LangGraphAgent(agent)
+    raise TypeError(
+        f"durable() takes an agent of Pydantic AI, one of the OpenAI Agents SDK or a compiled graph of LangGraph, not "
+        f"{type(agent).__name__}; an Agent of Toolweave is durable by itself: Agent(..., store=...)"
+    )
+
+
+def _is(agent: Any, module: str, name: str) -> bool:
+    """Whether an object is of a class of a framework: one that is not loaded made none."""
+    known = getattr(sys.modules.get(module), name, None)
+    return known is not None and isinstance(agent, known)

@@ -1,0 +1,278 @@
+"""An agent of the OpenAI Agents SDK on our journal: its model and its tools are wrapped, those of handoffs too.
+
+Imported when one is given.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Literal, cast
+
+from agents import (
+    Agent,
+    CodeInterpreterTool,
+    FileSearchTool,
+    FunctionTool,
+    Handoff,
+    HostedMCPTool,
+    ImageGenerationTool,
+    Model,
+    ModelResponse,
+    RunConfig,
+    Runner,
+    RunResult,
+    RunState,
+    ToolSearchTool,
+    Usage,
+    WebSearchTool,
+)
+from agents.tool_context import ToolContext
+from openai.types.responses import ResponseFunctionToolCall, ResponseOutputItem
+from pydantic import BaseModel, TypeAdapter
+
+from toolweave.durability._durable_agent import FrameworkInput, FrameworkOutcome
+from toolweave.durability._recorder import KeptOutcome, RunRecorder
+from toolweave.models._base import Usage as OurUsage
+from toolweave.models._messages import ToolCallPart
+
+__all__ = ["OpenAiAgentsAgent"]
+
+_NAME = "openai-agents"
+_OUTPUT: TypeAdapter[list[ResponseOutputItem]] = TypeAdapter(list[ResponseOutputItem])
+_USAGE: TypeAdapter[Usage] = TypeAdapter(Usage)
+_ANY: TypeAdapter[Any] = TypeAdapter(Any)
+_HOSTED = (
+    CodeInterpreterTool,
+    FileSearchTool,
+    HostedMCPTool,
+    ImageGenerationTool,
+    ToolSearchTool,
+    WebSearchTool,
+)
+_REFUSED = ("session", "previous_response_id", "auto_previous_response_id", "conversation_id")
+"""Options with which a conversation is kept elsewhere: a replayed run would append to it twice."""
+
+
+class OpenAiAgentsAgent:
+    """An agent of the OpenAI Agents SDK, run by a recorder.
+
+    Raises:
+        ValueError: The agent, or one it hands off to, has tools whose calls cannot be recorded.
+    """
+
+    name = _NAME
+
+    def __init__(self, agent: Agent[Any]) -> None:
+        self._agent = agent
+        _check(agent, set())
+
+    def kept(self, sent: Any, options: Mapping[str, Any]) -> FrameworkInput:
+        for name in _REFUSED:
+            if options.get(name):
+                raise ValueError(f"{name}= does not go together with a durable run; pass the conversation as its input")
+        if isinstance(sent, str):
+            return FrameworkInput(text=sent)
+        if isinstance(sent, RunState):
+            state = cast("RunState[Any, Any]", sent).to_json()
+            return FrameworkInput(text="goes on after its approvals", value=json.dumps({"state": state}))
+        if isinstance(sent, list):
+            items = _ANY.dump_python(sent, mode="json")
+            return FrameworkInput(text=_last_text(items), value=json.dumps({"items": items}))
+        raise TypeError(f"the input of a run is a text, a list of items or a RunState, not {type(sent).__name__}")
+
+    async def execute(
+        self, kept: FrameworkInput, options: Mapping[str, Any], recorder: RunRecorder, answer: Any
+    ) -> RunResult:
+        given = dict(options)
+        config = given.pop("run_config", None) or RunConfig()
+        agent = RecordedAgents(recorder, config).of(self._agent)
+        sent: Any = kept.text
+        if kept.value is not None:
+            data = json.loads(kept.value)
+            sent = data["items"] if "items" in data else await RunState.from_json(agent, data["state"])
+        return await Runner.run(agent, sent, run_config=replace(config, model=None), **given)
+
+    def outcome(self, result: RunResult) -> FrameworkOutcome:
+        if result.interruptions:
+            names = ", ".join(str(one.name) for one in result.interruptions)
+            return FrameworkOutcome(text=f"ended with calls for its caller to approve: {names}")
+        output = result.final_output
+        return FrameworkOutcome(text=output) if isinstance(output, str) else FrameworkOutcome(output=_json(output))
+
+    def continues(self, sent: Any) -> bool:
+        return False
+
+
+def _check(agent: Agent[Any], seen: set[int]) -> None:
+    seen.add(id(agent))
+    if agent.mcp_servers:
+        raise ValueError(
+            f"durable(): agent {agent.name!r} has mcp_servers, whose calls cannot be recorded; connect them here and "
+            "pass tools=openai_agents_tools(...)"
+        )
+    for one in agent.tools:
+        if not isinstance(one, (FunctionTool, *_HOSTED)):
+            raise ValueError(f"durable(): calls of {type(one).__name__} of agent {agent.name!r} cannot be recorded")
+    for one in agent.handoffs:
+        if isinstance(one, Agent) and id(one) not in seen:
+            _check(one, seen)
+
+
+class RecordedAgents:
+    """The agents of one run with their models and tools recorded; each agent has one view."""
+
+    def __init__(self, recorder: RunRecorder, config: RunConfig) -> None:
+        self._recorder = recorder
+        self._config = config
+        self._views: dict[int, Agent[Any]] = {}
+
+    def of(self, agent: Agent[Any]) -> Agent[Any]:
+        """Return the view of an agent, and through its handoffs of others."""
+        known = self._views.get(id(agent))
+        if known is not None:
+            return known
+        _check(agent, set())
+        view = self._views[id(agent)] = agent.clone(
+            model=RecordingModel(lambda: self._model(agent), self._recorder),
+            model_settings=agent.model_settings,
+            tools=[self._tool(one) if isinstance(one, FunctionTool) else one for one in agent.tools],
+            handoffs=[],
+        )
+        view.handoffs.extend(self._handoff(one) for one in agent.handoffs)
+        return view
+
+    def _model(self, agent: Agent[Any]) -> Model:
+        chosen = self._config.model or agent.model
+        return chosen if isinstance(chosen, Model) else self._config.model_provider.get_model(chosen)
+
+    def _handoff(self, one: Agent[Any] | Handoff[Any, Any]) -> Agent[Any] | Handoff[Any, Any]:
+        if isinstance(one, Agent):
+            return self.of(one)
+        invoke = one.on_invoke_handoff
+
+        async def invoked(context: Any, arguments: str) -> Any:
+            return self.of(await invoke(context, arguments))
+
+        return replace(one, on_invoke_handoff=invoked)
+
+    def _tool(self, tool: FunctionTool) -> FunctionTool:
+        invoke, hints = tool.on_invoke_tool, _annotations(tool)
+
+        async def recorded(context: ToolContext[Any], arguments: str) -> Any:
+            call = ToolCallPart(id=context.tool_call_id, name=tool.qualified_name, arguments=_arguments(arguments))
+            step = self._recorder.answers
+            return await self._recorder.call(step, call, hints, lambda: invoke(context, arguments), _FORM)
+
+        return replace(tool, on_invoke_tool=recorded)
+
+
+class RecordingModel(Model):
+    """A model whose answers are recorded by their number, and replayed."""
+
+    def __init__(self, resolve: Callable[[], Model], recorder: RunRecorder) -> None:
+        self._resolve = resolve
+        self._recorder = recorder
+        self._model: Model | None = None
+
+    async def get_response(self, *args: Any, **options: Any) -> ModelResponse:
+        number = self._recorder.answers + 1  # attempts that failed have none
+        recorded = await self._recorder.answer(number)
+        if recorded is not None:
+            data = json.loads(recorded)
+            return ModelResponse(
+                output=_OUTPUT.validate_python(data["output"]),
+                usage=_USAGE.validate_python(data["usage"]),
+                response_id=data["response_id"],
+                request_id=data["request_id"],
+            )
+        response = await self._now().get_response(*args, **options)
+        output = _OUTPUT.dump_python(response.output, mode="json", exclude_unset=True)
+        kept = {
+            "output": output,
+            "usage": _USAGE.dump_python(response.usage, mode="json"),
+            "response_id": response.response_id,
+            "request_id": response.request_id,
+        }
+        calls = [one for one in response.output if isinstance(one, ResponseFunctionToolCall)]
+        await self._recorder.answered(
+            number,
+            json.dumps(kept),
+            framework=_NAME,
+            text=_texts(output),
+            calls=[ToolCallPart(id=one.call_id, name=one.name, arguments=_arguments(one.arguments)) for one in calls],
+            usage=OurUsage(
+                input_tokens=response.usage.input_tokens,
+                output_tokens=response.usage.output_tokens,
+                cached_tokens=response.usage.input_tokens_details.cached_tokens or 0,
+            ),
+        )
+        return response
+
+    def stream_response(self, *args: Any, **options: Any) -> Any:
+        raise NotImplementedError("a durable run is not streamed; run it with DurableAgent.run")
+
+    def get_retry_advice(self, request: Any) -> Any:
+        return None if self._model is None else self._model.get_retry_advice(request)
+
+    async def close(self) -> None:
+        return None  # the model is its owner's
+
+    def _now(self) -> Model:
+        self._model = self._model or self._resolve()
+        return self._model
+
+
+class ToolOutputForm:
+    """The form of a tool's output: a text, parts of content, or another value as JSON or as its text."""
+
+    def of_value(self, value: Any) -> KeptOutcome:
+        if isinstance(value, str):
+            return KeptOutcome(kind="text", value=value, text=value)
+        parts = cast("list[Any]", value) if isinstance(value, list) else [value]
+        plain = all(isinstance(one, (BaseModel, dict, str, int, float, bool, type(None))) for one in parts)
+        dumped = _ANY.dump_python(value, mode="json") if plain else str(cast("Any", value))
+        return KeptOutcome(kind="value", value=dumped, text=str(dumped))
+
+    def of_error(self, error: Exception) -> KeptOutcome | Literal["undone"] | None:
+        return None  # a tool tells the model of its failures in texts
+
+    def replayed(self, kept: KeptOutcome) -> Any:
+        return kept.value
+
+    def unknown(self, message: str) -> Any:
+        return f"Error: {message}"
+
+
+_FORM = ToolOutputForm()
+
+
+def _annotations(tool: FunctionTool) -> Mapping[str, Any] | None:
+    """Return the behaviour hints of an exported tool."""
+    return getattr(tool.on_invoke_tool, "toolweave_annotations", None)
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        found = text
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {"": found}
+
+
+def _texts(output: list[Any]) -> str:
+    parts = [part for item in output if item.get("type") == "message" for part in item.get("content", ())]
+    return "".join(part.get("text", "") for part in parts)
+
+
+def _last_text(items: list[Any]) -> str:
+    content = items[-1].get("content") if items else None
+    return content if isinstance(content, str) else json.dumps(content)
+
+
+def _json(output: Any) -> Any:
+    try:
+        return _ANY.dump_python(output, mode="json")
+    except ValueError:
+        return str(output)

@@ -1,0 +1,286 @@
+"""The recorder of one run under another framework's loop: what its model answered and what its tools came to.
+
+Knows no framework: its answers and outcomes are texts, which an `OutcomeForm` writes and reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeVar
+
+from toolweave.agent._durable import StoreJournal
+from toolweave.agent._idempotency import call_key
+from toolweave.agent._journal import Recorded
+from toolweave.agent._records import JOURNAL
+from toolweave.errors import RunError, ToolError
+from toolweave.models._base import Finished, Usage
+from toolweave.models._messages import AssistantMessage, ProviderPart, TextPart, ToolCallPart
+from toolweave.models._serialization import plain
+from toolweave.tools._ambient import calling
+from toolweave.tools._call import IDEMPOTENCY_KEY, CallContext
+from toolweave.tools._result import ToolResult
+from toolweave.tools._spec import ToolSpec
+
+__all__ = ["CheckedJournal", "KeptOutcome", "OutcomeForm", "RunRecorder"]
+
+T = TypeVar("T")
+
+_OUTCOME = "io.toolweave/outcome"
+_RAISED = "raised"
+_SHOWN = 2000
+"""Characters of an outcome that are kept for people, beside its whole form."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptOutcome:
+    """The outcome of a call as it is kept.
+
+    Attributes:
+        kind: A word of the framework's form: a result, or which exception.
+        value: The outcome in that form; any JSON value.
+        text: The same for people.
+        is_error: Whether the model is told of an error.
+    """
+
+    kind: str
+    value: Any = None
+    text: str = ""
+    is_error: bool = False
+
+
+class OutcomeForm(Protocol[T]):
+    """The serial form of a framework's outcomes of calls."""
+
+    def of_value(self, value: T) -> KeptOutcome:
+        """Return what is kept of a result."""
+        ...
+
+    def of_error(self, error: Exception) -> KeptOutcome | Literal["undone"] | None:
+        """Return what is kept of a control exception; None for any other exception.
+
+        `"undone"`: the call has to be made again from its beginning, as the framework will.
+        """
+        ...
+
+    def replayed(self, kept: KeptOutcome) -> T:
+        """Return the result that was kept, or raise the control exception."""
+        ...
+
+    def unknown(self, message: str) -> T:
+        """Return the error result of a call whose outcome is unknown, or raise it."""
+        ...
+
+
+class CheckedJournal(StoreJournal):
+    """The journal of a run whose calls another framework makes: a call of other arguments is not answered.
+
+    Every turn is written at once: what comes after it is the framework's.
+    """
+
+    @property
+    def reruns(self) -> bool:
+        """Whether every call of an unknown outcome is made again."""
+        return self._on_unknown == "rerun"
+
+    async def turn_finished(self, step: int, turn: Finished) -> None:
+        await super().turn_finished(step, turn)
+        await self._write_rest()
+
+    def differs(self, step: int, call: ToolCallPart) -> str | None:
+        """Return in what a call differs from the recorded one, in words; None when it is the same or there is none."""
+        found = self._entries.get(self._call_key(step, call))
+        if found is None or self._named(call).items() <= found.value.items():
+            return None
+        recorded = found.value["name"]
+        return "its arguments differ" if recorded == call.name else f"it was recorded for tool {recorded!r}"
+
+    async def call_undone(self, step: int, call: ToolCallPart) -> None:
+        """Forget that a call was begun."""
+        key = self._call_key(step, call)
+        if self._entries.pop(key, None) is not None:
+            await self._store.delete(JOURNAL, key)
+
+    def _named(self, call: ToolCallPart) -> dict[str, Any]:
+        text = json.dumps(plain(call.arguments), sort_keys=True, separators=(",", ":"))
+        return {"name": call.name, "arguments": hashlib.sha256(text.encode()).hexdigest()}
+
+
+class RunRecorder:
+    """The record of one run, as its framework's loop needs it.
+
+    A fault ends the run: it is raised again by whatever is recorded or looked up after it, in case the framework made
+    an answer for the model of it.
+
+    Args:
+        journal: The run's journal.
+        run_id: The run.
+        repeatable: Names of tools whose calls may be repeated.
+
+    Attributes:
+        answers: Number of the model's answers so far.
+        usage: Of all answers so far, those that were replayed included.
+        fault: The journal's exception, or one of a run that cannot go on; None without.
+        failed: Whether the fault is the run's own, and not one of the store or of its lease.
+    """
+
+    def __init__(self, journal: CheckedJournal, run_id: str, *, repeatable: Collection[str] = ()) -> None:
+        self.run_id = run_id
+        self.answers = 0
+        self.usage = Usage()
+        self.fault: Exception | None = None
+        self.failed = False
+        self._journal = journal
+        self._repeatable = frozenset(repeatable)
+        self._raised = set[tuple[int, str]]()
+
+    async def answer(self, number: int) -> str | None:
+        """Return the recorded answer to the model call of this number, from 1; None when it has to be made."""
+        turn = await self._safely(self._journal.turn(number))
+        if turn is None:
+            return None
+        self.count(turn.usage)
+        return next(part.raw["answer"] for part in turn.message.parts if isinstance(part, ProviderPart))
+
+    async def answered(
+        self,
+        number: int,
+        answer: str,
+        *,
+        framework: str,
+        text: str = "",
+        calls: Sequence[ToolCallPart] = (),
+        usage: Usage | None = None,
+    ) -> None:
+        """Record the model's answer in its framework's form, with its text and calls for people."""
+        parts = (*((TextPart(text=text),) if text else ()), *calls)
+        message = AssistantMessage(parts=(*parts, ProviderPart(provider=framework, raw={"answer": answer})))
+        turn = Finished(message=message, usage=usage or Usage(), stop_reason="tool_calls" if calls else "end")
+        await self._safely(self._journal.turn_finished(number, turn))
+        self.count(turn.usage)
+
+    async def call(
+        self,
+        step: int,
+        call: ToolCallPart,
+        annotations: Mapping[str, Any] | None,
+        make: Callable[[], Awaitable[T]],
+        form: OutcomeForm[T],
+    ) -> T:
+        """Return the recorded outcome of a call, or make it and record its outcome.
+
+        A call that has no outcome since its process died is made again when its tool says that this does no harm, or
+        `on_unknown` does; else the model reads that its outcome is unknown.
+        """
+        tool = self._spec(call.name, annotations)
+        differs = self._journal.differs(step, call)
+        if differs is not None:
+            raise self._fails(
+                f"cannot be replayed: call {call.id!r} of tool {call.name!r} in step {step} is another one than the "
+                f"recorded: {differs}. Continue a run with the agent and the input that it began with"
+            )
+        found = await self._safely(self._journal.call(step, call, tool))
+        if isinstance(found, Recorded):
+            kept = _kept(found.result)
+            if kept is None:
+                return form.unknown(found.result.text)
+            if kept.kind != _RAISED:
+                return form.replayed(kept)
+            if not self._may_repeat(step, call, tool):
+                raise self._failed(call, kept)
+        await self._safely(self._journal.call_started(step, call, tool))
+        key = call_key(self.run_id, step, call.id)
+        try:
+            with calling(CallContext(meta={IDEMPOTENCY_KEY: key})):
+                value = await make()
+        except Exception as exc:
+            await self._safely(self._ended(step, call, form.of_error(exc), exc))
+            raise
+        await self._safely(self._finished(step, call, self._form(call, form, value)))
+        return value
+
+    async def value(self, step: int, name: str, key: str, form: OutcomeForm[T], make: Callable[[], Awaitable[T]]) -> T:
+        """Return a recorded value of another part of the loop, or make it and record it; it may be made twice."""
+        part = ToolCallPart(id=key, name=name)
+        found = await self._safely(self._journal.call(step, part, None))
+        kept = _kept(found.result) if isinstance(found, Recorded) else None
+        if kept is not None:
+            return form.replayed(kept)
+        value = await make()
+        await self._safely(self._finished(step, part, self._form(part, form, value)))
+        return value
+
+    async def _ended(
+        self, step: int, call: ToolCallPart, kept: KeptOutcome | Literal["undone"] | None, error: Exception
+    ) -> None:
+        if kept == "undone":
+            await self._journal.call_undone(step, call)
+            return
+        if kept is None:
+            self._raised.add((step, call.id))
+            kept = KeptOutcome(kind=_RAISED, text=f"{type(error).__name__}: {error}", is_error=True)
+        await self._finished(step, call, kept)
+
+    async def _finished(self, step: int, call: ToolCallPart, kept: KeptOutcome) -> None:
+        meta = {_OUTCOME: json.dumps({"kind": kept.kind, "value": kept.value}, separators=(",", ":"))}
+        text = kept.text[:_SHOWN]
+        result = ToolResult.failure(ToolError(text)) if kept.is_error else ToolResult.of(text)
+        await self._journal.call_finished(step, call, Recorded(result=result.replace(meta=meta)))
+
+    def _form(self, call: ToolCallPart, form: OutcomeForm[T], value: T) -> KeptOutcome:
+        try:
+            kept = form.of_value(value)
+            json.dumps(kept.value)
+        except Exception as exc:  # boundary: whatever the framework's serializer raises
+            raise self._fails(
+                f"cannot go on: what {call.name!r} returned cannot be recorded ({exc}); return what its framework can "
+                "write as JSON"
+            ) from exc
+        return kept
+
+    def _may_repeat(self, step: int, call: ToolCallPart, tool: ToolSpec) -> bool:
+        """Whether a call that raised is made again: its tool allows it, or the framework does so by itself."""
+        harmless = tool.hint("readOnlyHint") is True or tool.hint("idempotentHint") is True
+        return harmless or self._journal.reruns or (step, call.id) in self._raised
+
+    def _spec(self, name: str, annotations: Mapping[str, Any] | None) -> ToolSpec:
+        known = {"idempotentHint": True} if name in self._repeatable else {}
+        return ToolSpec(name=name, annotations={**(annotations or {}), **known})
+
+    def _failed(self, call: ToolCallPart, kept: KeptOutcome) -> RunError:
+        message = f"failed in tool {call.name!r}, which is not called again as it may not be repeated; it had raised "
+        return RunError(message + kept.text, run_id=self.run_id, reason="error")
+
+    def _fails(self, message: str) -> RunError:
+        error = RunError(message, run_id=self.run_id, reason="error")
+        self.fault, self.failed = self.fault or error, True
+        return error
+
+    def count(self, *usages: Usage) -> None:
+        """Count answers of the model, where they are not recorded as such."""
+        for usage in usages:
+            self.answers += 1
+            self.usage += usage
+
+    async def _safely(self, recorded: Awaitable[T]) -> T:
+        """Return what the journal says, unless it has failed once."""
+        if self.fault is not None:
+            if hasattr(recorded, "close"):
+                recorded.close()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] - a coroutine that nobody awaits
+            raise self.fault
+        try:
+            return await recorded
+        except Exception as exc:
+            self.fault = exc
+            raise
+
+
+def _kept(result: ToolResult) -> KeptOutcome | None:
+    """Return the framework's outcome in a recorded result; None for one that we recorded in its place."""
+    text = result.meta.get(_OUTCOME)
+    if text is None:
+        return None
+    value = json.loads(text)
+    return KeptOutcome(kind=value["kind"], value=value["value"], text=result.text, is_error=result.is_error)

@@ -1,0 +1,133 @@
+"""The connections of callers: for each a hub of its own, with its own tokens, to the servers that are called as it.
+
+That users never cross is a matter of structure: a request finds the hub of its own principal or none, and a hub holds
+connections of one principal alone. The token of a caller is given to an authorization server where one is configured
+for that (RFC 8693), and to no server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+from toolweave.config import LoadedConfig, Secret, ServerConfig
+from toolweave.hub import Hub
+from toolweave.oauth import MemoryTokenStore, TokenStore, default_token_store
+from toolweave.serve._request import Client
+
+__all__ = ["CallerHubs", "GatewayCaller", "exchanges"]
+
+_START_SECONDS = 10.0
+"""Seconds that the first request of a caller waits for servers that are slow to start."""
+
+
+class GatewayCaller(msgspec.Struct, frozen=True):
+    """A caller, as whom servers are called.
+
+    Attributes:
+        key: Names it among all others; where its token is exchanged, the digest of that is part of it, so that what was
+            got for one token is never used with another.
+        principal: Its principal.
+        token: Its token, where it is exchanged.
+        expires_at: The end of its token, in seconds since the epoch; None for never.
+    """
+
+    key: str
+    principal: str
+    token: Secret | None = None
+    expires_at: float | None = None
+
+
+def _no_token() -> str:
+    """Return nothing: this caller came with something that is no token of an issuer."""
+    return ""
+
+
+def exchanges(config: ServerConfig) -> bool:
+    """Whether a server is called with a token that is got for that of the caller."""
+    return config.auth is not None and config.auth.oauth is not None and config.auth.oauth.grant == "token_exchange"
+
+
+class CallerHubs:
+    """The hubs of callers, shared by a gateway and its virtual servers.
+
+    Args:
+        hub: The hub of the gateway, which knows the settings of the servers.
+        store: Keeps the tokens of callers who signed in; that of this machine by default.
+    """
+
+    def __init__(self, hub: Hub, store: TokenStore | None = None) -> None:
+        self._hub = hub
+        self._store = store
+        self._hubs: dict[tuple[str, int], tuple[Hub, GatewayCaller]] = {}
+        self._users: dict[tuple[str, int], int] = {}
+
+    @property
+    def configs(self) -> Mapping[str, ServerConfig]:
+        """The settings of the servers by name."""
+        return self._hub.of_callers.configs
+
+    @property
+    def generation(self) -> int:
+        """Grows with each change of the settings; hubs of before are not used any more."""
+        return self._hub.of_callers.generation
+
+    @property
+    def store(self) -> TokenStore:
+        """The store of tokens of callers who signed in."""
+        if self._store is None:
+            self._store = default_token_store()
+        return self._store
+
+    def exchange(self) -> bool:
+        """Whether the token of a caller is given for another one, for a server."""
+        return any(map(exchanges, self.configs.values()))
+
+    def caller(self, client: Client) -> GatewayCaller | None:
+        """Return whom a request is made by; None where nobody knows, and nobody can be called as."""
+        identity, principal = client.identity, client.principal
+        if principal is None:
+            return None
+        token = None if identity is None else identity.token
+        if token is None or not self.exchange():
+            return GatewayCaller(principal, principal)
+        digest = hashlib.sha256(token.reveal().encode("utf-8", "surrogateescape")).hexdigest()
+        expires_at = None if identity is None else identity.expires_at
+        return GatewayCaller(f"{principal} {digest}", principal, token, expires_at)
+
+    def take(self, caller: GatewayCaller) -> Hub:
+        """Return the hub of a caller, which `leave` gives back."""
+        place = caller.key, self.generation
+        if place not in self._hubs:
+            servers = {name: self.of_caller(config, caller) for name, config in self.configs.items()}
+            self._hubs[place] = Hub(LoadedConfig(servers=servers), wait=_START_SECONDS), caller
+        self._users[place] = self._users.get(place, 0) + 1
+        return self._hubs[place][0]
+
+    def leave(self, hub: Hub) -> None:
+        """Give a hub back; with its last user it is forgotten, and the next one gets another."""
+        place = next(place for place, (one, _) in self._hubs.items() if one is hub)
+        self._users[place] -= 1
+        if not self._users[place]:
+            del self._users[place], self._hubs[place]
+
+    def hubs_of(self, principal: str) -> list[Hub]:
+        """Return the hubs of a principal."""
+        return [hub for hub, caller in self._hubs.values() if caller.principal == principal]
+
+    def of_caller(self, config: ServerConfig, caller: GatewayCaller) -> ServerConfig:
+        """Return the settings of a server for one caller."""
+        assert config.auth is not None
+        assert config.auth.oauth is not None
+        oauth = config.auth.oauth
+        if exchanges(config):  # what is got is worth as long as the caller's token at most, and is kept nowhere
+            token = caller.token or _no_token
+            own = oauth.replace(
+                identity="own", principal=caller.key, store=MemoryTokenStore(), subject_token=token, user_agent=None
+            )
+        else:
+            store = oauth.store or self.store
+            own = oauth.replace(identity="own", principal=caller.principal, store=store, user_agent=None)
+        return config.replace(auth=config.auth.replace(oauth=own))

@@ -1,0 +1,400 @@
+"""Requests before two gateways: that of everybody, and that of the caller, whose servers are called as it.
+
+Stands before the other features of a gateway. Lists are those of both, one after the other; what has a name is the
+gateway's if it knows that, else the caller's. Where no server is called as its callers, nothing is done here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Protocol, TypeAlias, cast
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from toolweave.connect import ConnectionState
+from toolweave.errors import AuthRequiredError, RequestError, ToolError, as_tool_error
+from toolweave.gateway._caller_gateways import CallerGateways, InnerGateway
+from toolweave.gateway._caller_hubs import exchanges
+from toolweave.gateway._caller_offers import CallerOffers
+from toolweave.gateway._routes import Routes
+from toolweave.gateway._sign_in_first import SignInFirst, sign_in_tool, without_round
+from toolweave.gateway._sign_ins import SignIns
+from toolweave.gateway._tasks import TaskNames
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
+from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.tasks import TASK_ID
+from toolweave.serve._changes import Changes
+from toolweave.serve._request import CallNext, Feature, Json, Method, OfferLookup, Request
+from toolweave.tools import ToolSpec
+from toolweave.tools._mcp import call_result
+from toolweave.tools._result import ToolResult
+
+__all__ = ["CallerLayer", "CallerRequests"]
+
+_LISTS: Mapping[str, str] = {
+    methods.TOOLS_LIST: "tools",
+    methods.PROMPTS_LIST: "prompts",
+    methods.RESOURCES_LIST: "resources",
+    methods.RESOURCES_TEMPLATES_LIST: "resourceTemplates",
+    methods.SKILLS_LIST: "skills",
+}
+_TASKS = frozenset({methods.TASKS_GET, methods.TASKS_RESULT, methods.TASKS_UPDATE, methods.TASKS_CANCEL})
+_FOLLOWING = frozenset({methods.RESOURCES_SUBSCRIBE, methods.SUBSCRIPTIONS_LISTEN})
+_OF_URI = frozenset({methods.RESOURCES_READ, methods.SKILLS_GET, methods.RESOURCES_DIRECTORY_READ})
+_CURSOR = "caller."
+"""The beginning of cursors of the caller's own lists."""
+_UNKNOWN = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, METHOD_NOT_FOUND})
+Owns: TypeAlias = Callable[[Request, InnerGateway], Awaitable[bool]]
+OwnAnswer: TypeAlias = Callable[[Method, Request, InnerGateway], Awaitable[Json]]
+
+
+class OuterGateway(OfferLookup, Protocol):
+    """The gateway of everybody, as it is used here.
+
+    Attributes:
+        routes: Finds the upstream of a name or URI.
+        changes: The subscribers.
+        callers: The gateways of its callers.
+        sign_ins: The sign-ins of callers.
+    """
+
+    routes: Routes
+    changes: Changes
+    callers: CallerGateways
+    sign_ins: SignIns
+
+    def serves_to_callers(self, server: str) -> bool:
+        """Whether anything of a server that is called as its callers is shown."""
+        ...
+
+    async def is_of_caller(self, uri: str, inner: InnerGateway) -> bool:
+        """Whether the gateway of a caller has a resource that this one has not."""
+        ...
+
+
+class CallerRequests:
+    """The feature: the methods of other features, for both gateways.
+
+    Args:
+        outer: The gateway of everybody.
+        features: Its features.
+        first: Answers requests of callers who have yet to sign in.
+        names: Reads the ids of tasks.
+    """
+
+    def __init__(
+        self, outer: OuterGateway, features: Sequence[Feature], *, first: SignInFirst, names: TaskNames
+    ) -> None:
+        self._outer = outer
+        self._features = tuple(features)
+        self._first = first
+        self._names = names
+        self._lookups: WeakKeyDictionary[InnerGateway, CallerOffers] = WeakKeyDictionary()
+        self._owns: Mapping[str, Owns] = {
+            methods.PROMPTS_GET: self._owns_prompt,
+            **dict.fromkeys(_OF_URI, self._owns_resource),
+            methods.COMPLETION_COMPLETE: self._owns_reference,
+            **dict.fromkeys(_TASKS, self._owns_task),
+        }
+        self._looked_up = {*_LISTS, *self._owns, methods.TOOLS_CALL, *_FOLLOWING}
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return the methods of lists, and those that are about one thing."""
+        found: dict[str, Method] = {}
+        for feature in self._features:
+            for name, answer in feature.methods(modern=modern).items():
+                found.setdefault(name, answer)
+        own: dict[str, OwnAnswer] = {
+            **dict.fromkeys(_LISTS, self._list),
+            **{name: partial(self._one, owns) for name, owns in self._owns.items()},
+            methods.TOOLS_CALL: self._call,
+            methods.LOGGING_SET_LEVEL: self._set_level,
+        }
+        return {name: partial(self._before_both, own[name], answer) for name, answer in found.items() if name in own}
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return nothing: the capabilities are those of the upstreams taken together."""
+        return {}
+
+    async def look_up(self, request: Request, call_next: CallNext) -> Json:
+        """Answer a request through further middleware, which finds what the caller's own servers offer, too."""
+
+        async def found(call_next: CallNext, request: Request, inner: InnerGateway) -> Json:
+            lookup = self._lookups.get(inner)
+            if lookup is None:  # one for each gateway of a caller: middleware that keeps something keeps it by this
+                lookup = self._lookups[inner] = CallerOffers(self._outer, inner, self._sign_in_tools)
+            return await call_next(self._first.settled(request.replace(server=lookup)))
+
+        if request.method not in self._looked_up:
+            return await call_next(request)
+        return await self._before_both(found, call_next, request)
+
+    async def _before_both(self, answer: OwnAnswer, own: Method, request: Request) -> Json:
+        """Answer a request by `answer`, which gets the gateway of the caller, or where there is none by `own`."""
+        if not self._outer.callers.hubs.configs or request.client.principal is None or self._is_everybodys(request):
+            return await own(request)
+        try:
+            async with self._outer.callers.lease(request.client) as inner:
+                return await (own(request) if inner is None else answer(own, request, inner))
+        except ToolError as exc:
+            if request.method == methods.TOOLS_CALL:
+                return call_result(ToolResult.failure(exc), modern=request.modern)
+            raise RequestError(exc.message, code=INTERNAL_ERROR, data=exc.data) from None
+
+    def _is_everybodys(self, request: Request) -> bool:
+        """Whether a request is a call of a tool that everybody has, which needs no gateway of the caller."""
+        name = request.params.get("name")
+        is_call = request.method == methods.TOOLS_CALL
+        return is_call and (not isinstance(name, str) or self._outer.find_tool(name) is not None)
+
+    # lists
+
+    async def _list(self, own: Method, request: Request, inner: InnerGateway) -> Json:
+        """Return a page of what is everybody's, or one of the caller's own, which begin on the last of those."""
+        self._outer.changes.hear(request.client.conversation, str(request.client.principal))
+        kind, cursor = _LISTS[request.method], request.params.get("cursor")
+        if isinstance(cursor, str) and cursor.startswith(_CURSOR):
+            params = {**request.params, "cursor": cursor.removeprefix(_CURSOR)}
+            return await self._own_page(kind, request.replace(params=params), inner)
+        result = await own(request)
+        if "nextCursor" in result and cursor is not None:
+            return result
+        mine = await self._own_page(kind, request.replace(params=_without_cursor(request.params)), inner)
+        statuses = (as_object(mine.get("_meta")) or {}) if cursor is None else {}
+        if "nextCursor" in result:
+            return _with_statuses(result, statuses)
+        joined = {**result, kind: [*_entries(result, kind), *_entries(mine, kind)]}
+        if "nextCursor" in mine:
+            joined["nextCursor"] = mine["nextCursor"]
+        if request.modern:
+            joined |= {"ttlMs": 0, "cacheScope": "private"}
+        return _with_statuses(joined, statuses)
+
+    async def _own_page(self, kind: str, request: Request, inner: InnerGateway) -> Json:
+        """Return a page of the caller's own list, and before it the tools that sign in."""
+        if kind == "tools":
+            await self._outer.sign_ins.signed_in_elsewhere(inner, str(request.client.principal))
+        try:
+            found: Json = dict(await _method_of(inner, request)(request))
+        except RequestError as exc:
+            if exc.code != METHOD_NOT_FOUND:
+                raise
+            found = {kind: []}  # none of them offers such things
+        if kind == "tools":
+            entries = [one for one in _entries(found, kind) if self._outer.find_tool(one["name"]) is None]
+            first = request.params.get("cursor") is None
+            offered = [one for one in self._sign_in_tools(inner) if first and self._may(request, one)]
+            found[kind] = [*map(_definition, offered), *entries]
+        if "nextCursor" in found:
+            found["nextCursor"] = _CURSOR + found["nextCursor"]
+        return found
+
+    def _sign_in_tools(self, inner: InnerGateway) -> Sequence[ToolSpec]:
+        """Return the tools by which the caller signs in where it has yet to, or is about to."""
+        return [
+            sign_in_tool(name, config.tool_prefix)
+            for name, config in self._outer.callers.hubs.configs.items()
+            if self._outer.serves_to_callers(name)
+            and not exchanges(config)
+            and (not _is_usable(inner, name) or self._outer.sign_ins.begun(name, str(inner.of_caller)))
+        ]
+
+    def _may(self, request: Request, tool: ToolSpec) -> bool:
+        may = request.client.may
+        return may is None or may("tools", tool.name, (), tool.server)
+
+    # signing in
+
+    async def _after_sign_in(
+        self, request: Request, inner: InnerGateway, tool: ToolSpec, scopes: Sequence[str] = ()
+    ) -> Json:
+        """Answer a request whose caller has to sign in before."""
+        result = await self._first.answer(request, tool, scopes)
+        if result is not None:
+            return result
+        if request.method != methods.TOOLS_CALL or request.params.get("name") != tool.name:
+            return self._first.again(request, str(tool.server))
+        count = sum(one.server == tool.server for one in inner.tools.snapshot())
+        text = f"You are signed in at {tool.server}: {count} tool{'s' * (count != 1)} of it can be used now."
+        return call_result(ToolResult.of(text), modern=request.modern)
+
+    async def _refused(self, request: Request, inner: InnerGateway, exc: AuthRequiredError) -> Json:
+        """Answer a request whose credentials a server of the caller refused.
+
+        Raises:
+            ToolError: Another sign-in would not help.
+        """
+        config = self._outer.callers.hubs.configs.get(exc.server)
+        askable = config is not None and not exchanges(config) and request.method in methods.INPUT_REQUIRED
+        if config is None or not askable or (exc.status == 403 and not exc.scopes):
+            raise as_tool_error(exc) from None
+        tool = sign_in_tool(config.name, config.tool_prefix)
+        return await self._after_sign_in(request, inner, tool, exc.scopes)
+
+    def _resumed(self, request: Request, inner: InnerGateway) -> tuple[Request, ToolSpec | None]:
+        """Return a request, and the tool of the sign-in that it goes on with; without any round if that is done."""
+        request = self._first.settled(request)
+        round_ = self._first.resumed(request) if request.method in methods.INPUT_REQUIRED else None
+        if round_ is None:
+            return request, None
+        config = self._outer.callers.hubs.configs.get(round_.server)
+        sign_ins = self._outer.sign_ins
+        waits = sign_ins.replica or sign_ins.current(round_.server, str(inner.of_caller))  # it may be another replica's
+        if config is None or (not waits and _is_usable(inner, round_.server)):  # done meanwhile, or nobody's any more
+            return without_round(request), None
+        return request, sign_in_tool(config.name, config.tool_prefix)
+
+    # one thing
+
+    async def _one(self, owns: Owns, own: Method, request: Request, inner: InnerGateway) -> Json:
+        """Answer a request about one thing by the gateway that has it."""
+        request, tool = self._resumed(request, inner)
+        if tool is not None:
+            return await self._after_sign_in(request, inner, tool)
+        mine = await owns(request, inner)
+        answers = [_method_of(inner, request)] if mine else [own]
+        if not mine and request.method in _OF_URI and inner.hub.clients:
+            answers.append(_method_of(inner, request))  # it may be of a template of theirs
+        unknown: RequestError | None = None
+        for answer in answers:
+            try:
+                return await answer(request)
+            except AuthRequiredError as exc:
+                return await self._refused(request, inner, exc)
+            except RequestError as exc:
+                if mine or exc.code not in _UNKNOWN:
+                    raise
+                unknown = unknown or exc
+        missing = self._missing_for(request, inner)
+        if missing is None:
+            assert unknown is not None
+            raise unknown
+        return await self._after_sign_in(request, inner, missing)
+
+    def _missing_for(self, request: Request, inner: InnerGateway) -> ToolSpec | None:
+        """Return the tool that signs in where a tool or prompt of this name would be, if there is one."""
+        name = request.params.get("name")
+        if request.method not in (methods.TOOLS_CALL, methods.PROMPTS_GET) or not isinstance(name, str):
+            return None
+        missing = [one for one in self._sign_in_tools(inner) if not _is_usable(inner, str(one.server))]
+        found = next((one for one in missing if _is_of(name, one)), None)
+        return found if found is not None and self._may(request, found) else None
+
+    async def _owns_prompt(self, request: Request, inner: InnerGateway) -> bool:
+        name = request.params.get("name")
+        return isinstance(name, str) and await self._has_prompt(name, inner)
+
+    async def _has_prompt(self, name: str, inner: InnerGateway) -> bool:
+        return await self._outer.routes.prompt(name) is None and await inner.routes.prompt(name) is not None
+
+    async def _owns_resource(self, request: Request, inner: InnerGateway) -> bool:
+        uri = request.params.get("uri")
+        return isinstance(uri, str) and await self._outer.is_of_caller(uri, inner)
+
+    async def _owns_reference(self, request: Request, inner: InnerGateway) -> bool:
+        ref = as_object(request.params.get("ref")) or {}
+        name, uri = as_text(ref.get("name")), as_text(ref.get("uri"))
+        if name is not None and uri is None:
+            return await self._has_prompt(name, inner)
+        if uri is None:
+            return False
+        return await self._outer.routes.template(uri) is None and await inner.routes.template(uri) is not None
+
+    async def _owns_task(self, request: Request, inner: InnerGateway) -> bool:
+        name = as_text(request.params.get(TASK_ID))
+        read = None if name is None else self._names.read(request.client.principal, name)
+        return read is not None and read[0] in self._outer.callers.hubs.configs
+
+    async def _set_level(self, own: Method, request: Request, inner: InnerGateway) -> Json:
+        """Set the level of log messages of both."""
+        with suppress(RequestError):  # none of them logs
+            await _method_of(inner, request)(request)
+        return await own(request)
+
+    # calls
+
+    async def _call(self, own: Method, request: Request, inner: InnerGateway) -> Json:
+        name = request.text("name")
+        await self._outer.sign_ins.signed_in_elsewhere(inner, str(request.client.principal))
+        request, tool = self._resumed(request, inner)
+        if tool is None and name not in inner.tools.snapshot().by_name:  # exactly: what rules are about is called
+            named = (one for one in self._sign_in_tools(inner) if one.name == name)
+            tool = next((one for one in named if self._may(request, one)), None) or self._missing_for(request, inner)
+            if tool is None:
+                return await own(request)
+        if tool is not None:
+            return await self._after_sign_in(request, inner, tool)
+        try:
+            return await _method_of(inner, request)(request)
+        except AuthRequiredError as exc:
+            return await self._refused(request, inner, exc)
+
+
+class CallerLayer:
+    """The outermost middleware, which lets the others find what the caller's own servers offer.
+
+    Args:
+        requests: The requests of callers.
+    """
+
+    reads_results = False
+    note_call = None  # a call that went around middleware was none of a caller's own servers
+
+    def __init__(self, requests: CallerRequests) -> None:
+        self._requests = requests
+
+    async def __call__(self, request: Request, call_next: CallNext) -> Json:
+        """Answer a request."""
+        return await self._requests.look_up(request, call_next)
+
+
+def _method_of(inner: InnerGateway, request: Request) -> Method:
+    return inner.methods(modern=request.modern)[request.method]
+
+
+def _is_usable(inner: InnerGateway, server: str) -> bool:
+    connection = inner.hub.clients.get(server)
+    if connection is None:
+        error = inner.hub.errors.get(server)
+        return error is not None and not isinstance(error, AuthRequiredError)  # signing in would not help
+    return connection.state is not ConnectionState.AUTH_REQUIRED
+
+
+def _is_of(name: str, tool: ToolSpec) -> bool:
+    """Whether a name is one that tools of the same server have."""
+    prefix = tool.name.removesuffix(tool.original_name)
+    return bool(prefix) and name.startswith(prefix)
+
+
+def _definition(tool: ToolSpec) -> Json:
+    return {
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+        "annotations": tool.annotations,
+    }
+
+
+def _entries(result: Mapping[str, Any], kind: str) -> list[Any]:
+    """Return the entries of a list, which may be kept as one JSON text."""
+    entries = result.get(kind, [])
+    return msgspec.json.decode(entries) if isinstance(entries, msgspec.Raw) else cast("list[Any]", entries)
+
+
+def _with_statuses(result: Json, meta: Mapping[str, Any]) -> Json:
+    """Put the statuses of the caller's own servers in the place of those of everybody."""
+    if not meta:
+        return result
+    there = as_object(result.get("_meta")) or {}
+    objects = {name: found for name, it in meta.items() if (found := as_object(it)) is not None}
+    joined: Json = {name: {**(as_object(there.get(name)) or {}), **it} for name, it in objects.items()}
+    return {**result, "_meta": {**there, **joined}}
+
+
+def _without_cursor(params: Mapping[str, Any]) -> Json:
+    return {name: value for name, value in params.items() if name != "cursor"}

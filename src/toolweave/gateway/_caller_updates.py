@@ -1,0 +1,86 @@
+"""News of the servers of one caller: updates of its resources, and changes of lists that are nobody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from toolweave.errors import RequestError, ToolError
+from toolweave.gateway._caller_gateways import CallerGateways, InnerGateway
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.serve._changes import Changes, LegacySubscriber, Topic
+from toolweave.serve._request import Request
+from toolweave.serve._subscriptions import ResourceFollower
+from toolweave.tools import Unsubscribe
+
+__all__ = ["CallerUpdates", "OwnChanges"]
+
+
+class OwnChanges(Changes):
+    """The changes of the servers of one caller: told to its own streams and conversations, and to no others.
+
+    Args:
+        shared: The changes of the gateway before it, whose subscribers these are.
+        principal: The caller.
+    """
+
+    def __init__(self, shared: Changes, principal: str) -> None:
+        super().__init__()
+        self._shared = shared
+        self._principal = principal
+
+    def tell(self, topic: Topic, params: Mapping[str, Any] | None = None) -> None:
+        """Publish a change of a list to the caller; what has a name of its own is told to its followers alone."""
+        if not topic.name:
+            self._shared.tell(Topic(topic.method, self._principal), params)
+
+    def conversation(self, name: str | None) -> LegacySubscriber | None:
+        """Return the subscribed conversation of this name, or None."""
+        return self._shared.conversation(name)
+
+
+class CallerUpdates:
+    """The `ResourceFollower` of a gateway: at the caller's own servers where these have the resource.
+
+    Args:
+        own: That of everybody.
+        callers: The gateways of callers.
+        has: Whether the caller's gateway has a resource that everybody's has not.
+    """
+
+    def __init__(
+        self, own: ResourceFollower, callers: CallerGateways, has: Callable[[str, InnerGateway], Awaitable[bool]]
+    ) -> None:
+        self._own = own
+        self._callers = callers
+        self._has = has
+
+    async def follow(self, request: Request, uri: str, updated: Callable[[str], object]) -> Unsubscribe:
+        """Subscribe a caller to a resource; return the end of that, until which its gateway is there.
+
+        Raises:
+            RequestError: No upstream announces its updates, or this caller may not use it.
+        """
+        if not self._callers.hubs.configs:
+            return await self._own.follow(request, uri, updated)
+        try:
+            return await self._follow(request, uri, updated)
+        except ToolError as exc:  # there are too many callers
+            raise RequestError(exc.message, code=INTERNAL_ERROR) from None
+
+    async def _follow(self, request: Request, uri: str, updated: Callable[[str], object]) -> Unsubscribe:
+        async with self._callers.lease(request.client) as inner:
+            if inner is None or not await self._has(uri, inner):
+                return await self._own.follow(request, uri, updated)
+            end = self._callers.hold(request.client)
+            try:
+                unsubscribe = await inner.updates.follow(request, uri, updated)
+            except BaseException:
+                end()
+                raise
+
+        def both() -> None:
+            unsubscribe()
+            end()
+
+        return both

@@ -1,0 +1,152 @@
+"""The console as an ASGI app: who may see it, which page answers, and the checks before a form changes anything.
+
+Whoever is signed in can call tools and start programs. A request stands behind the guard of the endpoint (`Host`,
+`Origin`, sizes) as well; on top, the pages of other ports of this machine are strangers here, and each form brings the
+token of its session.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from toolweave.errors import ToolweaveError
+from toolweave.gateway._console.rendering import ConsolePages, static_file
+from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest, read_request
+from toolweave.gateway._console.server_pages import ServerPages
+from toolweave.gateway._console.sessions import ConsoleSessions
+from toolweave.gateway._console.tool_pages import OfferPages
+from toolweave.gateway._console.trust_pages import TrustPages
+from toolweave.gateway._managed import ManagedGateway
+from toolweave.gateway._recent_calls import RecentCalls
+from toolweave.serve._http.asgi import Receive, Scope, Send
+
+__all__ = ["ConsoleApp"]
+
+_log = logging.getLogger("toolweave.gateway")
+
+
+class ConsoleApp:
+    """The console of a gateway.
+
+    Args:
+        gateway: The gateway.
+        token: The admin token, by which people sign in where they have no link.
+        calls: Keeps the last calls.
+        path: The path that it is served at.
+    """
+
+    def __init__(self, gateway: ManagedGateway, token: str, calls: RecentCalls, *, path: str = "/ui") -> None:
+        self._path = path
+        self._sessions = ConsoleSessions(token)
+        self._pages = pages = ConsolePages(gateway.name)
+        servers, tools = ServerPages(gateway, pages), OfferPages(gateway, pages, calls)
+        trust = TrustPages(gateway, pages)
+        self._shown: Mapping[str, ConsolePage] = {**servers.shown, **tools.shown, **trust.shown}
+        self._changing: Mapping[str, ConsolePage] = {**servers.changing, **tools.changing, **trust.changing}
+
+    def link(self) -> str:
+        """Return the path of a new link that signs in whoever opens it first, within an hour."""
+        return f"{self._path}/?token={self._sessions.new_link()}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        reply = await self._reply(scope, receive)
+        await reply.send(send)
+
+    async def _reply(self, scope: Scope, receive: Receive) -> ConsoleReply:
+        try:
+            asked = await read_request(scope, receive, self._path)
+        except ConsoleRefusal as refusal:
+            return ConsoleReply(refusal.status, str(refusal).encode(), [(b"content-type", b"text/plain")])
+        asked = asked._replace(session=self._sessions.of(asked.headers))
+        try:
+            return await self._answer(asked, receive)
+        except ConsoleRefusal as refusal:
+            return self._pages.page(asked, "error.html", status=refusal.status, problem=str(refusal))
+        except ToolweaveError as error:
+            return self._pages.page(asked, "error.html", status=502, problem=str(error))
+        except Exception:  # boundary: a page that fails must not end the gateway, nor show its insides
+            _log.exception("the page %s of the console failed", asked.path[:100])
+            return self._pages.page(asked, "error.html", status=500, problem="The page failed; the log says why.")
+
+    async def _answer(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
+        if asked.path.startswith("/static/"):
+            found = static_file(asked.path.removeprefix("/static/"))
+            if found is None:
+                raise ConsoleRefusal(404, "There is no such page.")
+            return found
+        if asked.method == "POST":
+            return await self._changed(asked, receive)
+        if asked.session is None:
+            return self._signed_out(asked)
+        if "token" in asked.query:
+            self._sessions.opens(asked.query["token"])
+            return ConsoleReply.see(asked.url("/"))
+        page = self._shown.get(asked.path)
+        if page is None:
+            raise ConsoleRefusal(404, "There is no such page.")
+        return await page(asked, receive)
+
+    async def _changed(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
+        """Answer a form, once it is sure that a page of this console sent it."""
+        _check_origin(asked)
+        if asked.path == "/sign-in":
+            return self._sign_in(asked)
+        if asked.session is None:
+            return self._signed_out(asked)
+        if not asked.session.takes(asked.form.get("csrf", "")):
+            raise ConsoleRefusal(403, "The form is of another session: go back, reload the page and try again.")
+        if asked.path == "/sign-out":
+            gone = self._sessions.end(asked.headers, asked.base)
+            page = self._pages.page(asked._replace(session=None), "sign-in.html", problem="", said="Signed out.")
+            return page._replace(headers=[*page.headers, gone])
+        page = self._changing.get(asked.path)
+        if page is None:
+            raise ConsoleRefusal(404, "There is no such page.")
+        return await page(asked, receive)
+
+    def _signed_out(self, asked: ConsoleRequest) -> ConsoleReply:
+        """Answer a browser that is not signed in."""
+        if asked.fragment:
+            return ConsoleReply(401, headers=[(b"hx-redirect", asked.url("/").encode())])
+        token, problem = asked.query.get("token"), ""
+        if token is not None and asked.method == "GET":
+            if self._sessions.opens(token):
+                return self._welcome(asked)
+            problem = "This link was used before, or is older than an hour."
+        elif "signed" in asked.query:
+            problem = "Your browser did not keep the cookie. From another machine the console wants https."
+        return self._pages.page(asked, "sign-in.html", status=401, problem=problem, said="")
+
+    def _welcome(self, asked: ConsoleRequest) -> ConsoleReply:
+        """Sign in by a link.
+
+        The page leads on by itself: browsers bring a strict cookie where our own page leads, but not on a redirect that
+        follows a link of another site, such as a terminal in the browser.
+        """
+        _log.warning("somebody signed in to the console by its link")
+        page = self._pages.page(asked, "welcome.html", onward=asked.url("/"))
+        return page._replace(headers=[*page.headers, self._sessions.begin(asked.headers, asked.base)])
+
+    def _sign_in(self, asked: ConsoleRequest) -> ConsoleReply:
+        match self._sessions.signs_in(asked.form.get("token", "").strip()):
+            case None:
+                text, status = "There were too many attempts. Wait a minute.", 429
+            case False:
+                _log.warning("somebody tried a wrong token to sign in to the console")
+                text, status = "This is not the admin token.", 401
+            case True:
+                _log.warning("somebody signed in to the console with the admin token")
+                see = ConsoleReply.see(asked.url("/", signed="in"))
+                return see._replace(headers=[*see.headers, self._sessions.begin(asked.headers, asked.base)])
+        return self._pages.page(asked, "sign-in.html", status=status, problem=text, said="")
+
+
+def _check_origin(asked: ConsoleRequest) -> None:
+    """Refuse a form of any page but those of this host and port; the guard lets other ports of this machine in."""
+    origin, host = asked.headers.get(b"origin"), asked.headers.get(b"host", b"")
+    site = asked.headers.get(b"sec-fetch-site", b"same-origin")
+    authority = host if origin is None else origin.partition(b"://")[2]
+    if authority.lower() != host.lower() or site != b"same-origin":
+        raise ConsoleRefusal(403, "Forms come from the console's own pages only.")

@@ -1,0 +1,274 @@
+"""Forms made from JSON Schema: the fields of a tool's arguments, and the arguments that a sent form means. Pure.
+
+What has no field of its own, such as objects and arrays, is JSON in a text area; and a whole form can be given as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, cast
+
+__all__ = ["FormField", "fields_of", "read_fields", "read_json"]
+
+_MOST_FIELDS = 100
+_MOST_CHOICES = 200
+_MOST_STEPS = 10
+_LONG = re.compile(
+    r"content|text|body|code|message|sql|prompt|script|markdown|html|diff|patch|comment|note", re.IGNORECASE
+)
+_WHOLE = re.compile(r"[+-]?\d{1,400}")
+
+FieldKind = Literal["line", "text", "integer", "number", "choice", "json"]
+
+
+class FormField(NamedTuple):
+    """One field of a form.
+
+    Attributes:
+        key: Its name in the form.
+        name: The property.
+        kind: A line, lines of text, a number, one of `choices`, or JSON.
+        title: Its name for people; "" for none.
+        description: Its description; "" for none.
+        required: Whether it has to be given.
+        value: The text that stands in it: its default; for a choice the index.
+        choices: The values to choose from.
+        hint: The kind of value that is expected, in words.
+        least: The least number, or None.
+        most: The largest number, or None.
+    """
+
+    key: str
+    name: str
+    kind: FieldKind
+    title: str
+    description: str
+    required: bool
+    value: str
+    choices: tuple[Any, ...]
+    hint: str
+    least: float | None
+    most: float | None
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """The values to choose from, as texts."""
+        return [value if isinstance(value, str) and value else _compact(value) for value in self.choices]
+
+
+def fields_of(schema: Mapping[str, Any]) -> tuple[FormField, ...] | None:
+    """Return the fields of an object's schema, or None where it cannot be given by fields.
+
+    Args:
+        schema: The schema, which may be anything that a server calls one.
+    """
+    properties = schema.get("properties")
+    if properties is None and not any(name in schema for name in ("anyOf", "oneOf", "allOf", "$ref")):
+        return ()
+    if not isinstance(properties, Mapping) or len(cast("Mapping[str, Any]", properties)) > _MOST_FIELDS:
+        return None
+    wanted: Any = schema.get("required")
+    required = set(map(str, cast("list[Any]", wanted))) if isinstance(wanted, list) else set[str]()
+    found = cast("Mapping[str, Any]", properties).items()
+    return tuple(
+        _field(f"f{at}", str(name), part, schema, str(name) in required) for at, (name, part) in enumerate(found)
+    )
+
+
+def read_fields(fields: Sequence[FormField], sent: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the arguments that a sent form means, and what is wrong with fields, by their keys."""
+    arguments: dict[str, Any] = {}
+    wrong: dict[str, str] = {}
+    for field in fields:
+        text = sent.get(field.key, "")
+        if not text and not field.required:
+            continue
+        try:
+            arguments[field.name] = _read(field, text)
+        except ValueError as error:
+            wrong[field.key] = str(error)
+    return arguments, wrong
+
+
+def read_json(text: str) -> dict[str, Any]:
+    """Return the object of arguments in a JSON text; nothing is none.
+
+    Raises:
+        ValueError: It is something else; the text says what.
+    """
+    value: Any = _json(text) if text.strip() else {}
+    if not isinstance(value, dict):
+        raise ValueError('a JSON object is expected, such as {"name": "value"}')
+    return cast("dict[str, Any]", value)
+
+
+def _field(key: str, name: str, part: Any, root: Mapping[str, Any], required: bool) -> FormField:
+    node = _plain(part, root)
+    kind, choices = _kind(name, node)
+    return FormField(
+        key=key,
+        name=name,
+        kind=kind,
+        title=_text(node, "title"),
+        description=_text(node, "description"),
+        required=required,
+        value=_shown(node["default"], kind, choices) if "default" in node else "",
+        choices=choices,
+        hint=_hint(kind, node),
+        least=_bound(node, "minimum"),
+        most=_bound(node, "maximum"),
+    )
+
+
+def _plain(part: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema with what it refers to, and without the null that an optional value may be."""
+    node = _object(part)
+    for _ in range(_MOST_STEPS):
+        reference, own = node.get("$ref"), {name: value for name, value in node.items() if name != "$ref"}
+        if isinstance(reference, str):
+            node = {**_object(_at(root, reference)), **own}
+            continue
+        alternatives: Any = node.get("anyOf", node.get("oneOf"))
+        if not isinstance(alternatives, list):
+            break
+        others = [_object(one) for one in cast("list[Any]", alternatives)]
+        others = [one for one in others if one.get("type") != "null"]
+        if len(others) != 1:
+            return _joined(node, others)
+        node = {**others[0], **{name: value for name, value in own.items() if name not in ("anyOf", "oneOf")}}
+    return node
+
+
+def _joined(node: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return alternatives that are all fixed values as one enumeration."""
+    values: list[Any] = []
+    for one in others:
+        if "const" in one:
+            values.append(one["const"])
+        elif isinstance(one.get("enum"), list):
+            values += cast("list[Any]", one["enum"])
+        else:
+            return {**node, "type": None}
+    return {**node, "enum": values}
+
+
+def _at(root: Mapping[str, Any], reference: str) -> Any:
+    """Return what a reference within the schema leads to; None for any other."""
+    if not reference.startswith("#/"):
+        return None
+    found: Any = root
+    for step in reference[2:].split("/"):
+        name = step.replace("~1", "/").replace("~0", "~")
+        found = cast("Mapping[str, Any]", found).get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _kind(name: str, node: Mapping[str, Any]) -> tuple[FieldKind, tuple[Any, ...]]:
+    values: Any = [node["const"]] if "const" in node else node.get("enum")
+    if isinstance(values, list) and 0 < len(cast("list[Any]", values)) <= _MOST_CHOICES:
+        return "choice", tuple(cast("list[Any]", values))
+    match _type(node):
+        case "string":
+            long = _LONG.search(name) is not None and "format" not in node and "pattern" not in node
+            return ("text" if long else "line"), ()
+        case "integer":
+            return "integer", ()
+        case "number":
+            return "number", ()
+        case "boolean":
+            return "choice", (True, False)
+        case _:
+            return "json", ()
+
+
+def _type(node: Mapping[str, Any]) -> str | None:
+    kind: Any = node.get("type")
+    if isinstance(kind, list):
+        kinds = [one for one in cast("list[Any]", kind) if one != "null"]
+        kind = kinds[0] if len(kinds) == 1 else None
+    return kind if isinstance(kind, str) else None
+
+
+def _hint(kind: FieldKind, node: Mapping[str, Any]) -> str:
+    match kind:
+        case "integer":
+            return "a whole number"
+        case "number":
+            return "a number"
+        case "choice":
+            return ""
+        case "json":
+            named = {"array": "a list, as JSON", "object": "an object, as JSON"}
+            return named.get(_type(node) or "", "any value, as JSON")
+        case _:
+            return _text(node, "format")
+
+
+def _read(field: FormField, text: str) -> Any:
+    match field.kind:
+        case "line" | "text":
+            return text.replace("\r\n", "\n")
+        case "integer":
+            if not _WHOLE.fullmatch(text.strip()):
+                raise ValueError("a whole number is expected, such as 3")
+            return int(text)
+        case "number":
+            value = _json(text)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError("a number is expected, such as 1.5")
+            return value
+        case "choice":
+            if not text.isascii() or not text.isdecimal() or len(text) > 4 or int(text) >= len(field.choices):
+                raise ValueError("one of the values is expected")
+            return field.choices[int(text)]
+        case "json":
+            return _json(text)
+
+
+def _json(text: str) -> Any:
+    def refuse(name: str) -> Any:
+        raise ValueError(f"{name} is no JSON")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("it is too deep") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON: {error.msg}, in line {error.lineno}, column {error.colno}") from None
+
+
+def _shown(value: Any, kind: FieldKind, choices: Sequence[Any]) -> str:
+    """Return the text of a default in a field; "" for one that does not fit."""
+    match kind:
+        case "choice":
+            wanted = _compact(value)
+            return next((str(at) for at, one in enumerate(choices) if _compact(one) == wanted), "")
+        case "line" | "text":
+            return value if isinstance(value, str) else ""
+        case "json":
+            return "" if value is None else _compact(value)
+        case _:
+            return _compact(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
+
+
+def _compact(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (RecursionError, ValueError):
+        return ""
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _text(node: Mapping[str, Any], name: str) -> str:
+    value = node.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _bound(node: Mapping[str, Any], name: str) -> float | None:
+    value = node.get(name)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,146 @@
+"""Browsers that are signed in to a console: links that are good once, cookies, and the tokens of forms.
+
+A link that was printed becomes a cookie of the browser that opens it first; the admin token does the same by a form.
+Only digests are kept, and compared in constant time. Cookies know no ports, so that the port is in the name; a session
+is a random id, ends after twelve hours and with the process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from toolweave.config import is_loopback
+from toolweave.serve._http.asgi import cookies_in
+
+__all__ = ["ConsoleSession", "ConsoleSessions", "host_of"]
+
+SESSION_SECONDS = 12 * 3600.0
+LINK_SECONDS = 3600.0
+_MOST_SESSIONS = 50
+_MOST_LINKS = 20
+_MOST_ATTEMPTS = 10
+_ATTEMPTS_SECONDS = 60.0
+_MOST_NOTICES = 10
+
+
+class ConsoleSession:
+    """One browser that is signed in.
+
+    Attributes:
+        csrf: The token that its forms bring.
+        until: When it ends, by the clock of the sessions.
+        notices: Texts that its next page shows, each with whether it is a problem.
+    """
+
+    def __init__(self, until: float) -> None:
+        self.csrf = secrets.token_urlsafe(32)
+        self.until = until
+        self.notices: deque[tuple[str, bool]] = deque(maxlen=_MOST_NOTICES)
+
+    def takes(self, csrf: str) -> bool:
+        """Whether a form brings the right token."""
+        return hmac.compare_digest(csrf.encode("utf-8", "replace"), self.csrf.encode())
+
+    def say(self, text: str, *, problem: bool = False) -> None:
+        """Show a text on the next page."""
+        self.notices.append((text, problem))
+
+
+class ConsoleSessions:
+    """The sessions of one console, and its links.
+
+    Args:
+        token: The admin token, which signs in, too.
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(self, token: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._token = _digest(token)
+        self._clock = clock
+        self._sessions: dict[bytes, ConsoleSession] = {}
+        self._links: dict[bytes, float] = {}
+        self._failed: deque[float] = deque(maxlen=_MOST_ATTEMPTS)
+
+    def new_link(self) -> str:
+        """Return the token of a new link, good once and for an hour."""
+        token = secrets.token_urlsafe(32)
+        self._drop_old()
+        while len(self._links) >= _MOST_LINKS:
+            del self._links[next(iter(self._links))]
+        self._links[_digest(token)] = self._clock() + LINK_SECONDS
+        return token
+
+    def opens(self, token: str) -> bool:
+        """Whether the token of a link is good, which it is not from now on."""
+        self._drop_old()
+        return self._links.pop(_digest(token), None) is not None
+
+    def signs_in(self, token: str) -> bool | None:
+        """Whether this is the admin token; None after too many attempts, until a minute has passed."""
+        now = self._clock()
+        if len(self._failed) == _MOST_ATTEMPTS and now - self._failed[0] < _ATTEMPTS_SECONDS:
+            return None
+        if hmac.compare_digest(_digest(token), self._token):
+            return True
+        self._failed.append(now)
+        return False
+
+    def begin(self, headers: Mapping[bytes, bytes], path: str) -> tuple[bytes, bytes]:
+        """Begin a session; return the header that sets its cookie."""
+        self._drop_old()
+        while len(self._sessions) >= _MOST_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        name = secrets.token_urlsafe(32)
+        self._sessions[_digest(name)] = ConsoleSession(self._clock() + SESSION_SECONDS)
+        return self._cookie(headers, path, name, int(SESSION_SECONDS))
+
+    def of(self, headers: Mapping[bytes, bytes]) -> ConsoleSession | None:
+        """Return the session of the browser that sent a request, or None."""
+        name = self._sent(headers)
+        session = None if name is None else self._sessions.get(_digest(name))
+        return session if session is not None and session.until > self._clock() else None
+
+    def end(self, headers: Mapping[bytes, bytes], path: str) -> tuple[bytes, bytes]:
+        """End the session of a browser; return the header that deletes its cookie."""
+        name = self._sent(headers)
+        if name is not None:
+            self._sessions.pop(_digest(name), None)
+        return self._cookie(headers, path, "", 0)
+
+    def _drop_old(self) -> None:
+        now = self._clock()
+        self._sessions = {name: one for name, one in self._sessions.items() if one.until > now}
+        self._links = {token: until for token, until in self._links.items() if until > now}
+
+    def _sent(self, headers: Mapping[bytes, bytes]) -> str | None:
+        wanted = _cookie_name(headers)
+        return next((value for name, value in cookies_in(headers) if name == wanted), None)
+
+    def _cookie(self, headers: Mapping[bytes, bytes], path: str, value: str, seconds: int) -> tuple[bytes, bytes]:
+        # a browser keeps no Secure cookie of a plain http page on another machine: the console wants https there
+        secure = "" if is_loopback(host_of(headers)[0]) else "; Secure"
+        name = _cookie_name(headers)
+        text = f"{name}={value}; Path={path}; HttpOnly; SameSite=Strict{secure}; Max-Age={seconds}"
+        return b"set-cookie", text.encode("latin-1", "replace")
+
+
+def host_of(headers: Mapping[bytes, bytes]) -> tuple[str, str]:
+    """Return the host and the port of a request's `Host`; the port is "" where it says none."""
+    text = headers.get(b"host", b"").decode("latin-1").lower()
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal():
+        host, port = text, ""
+    return host.strip("[]"), port[:5]
+
+
+def _cookie_name(headers: Mapping[bytes, bytes]) -> str:
+    return f"toolweave-console-{host_of(headers)[1] or 'default'}"
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()

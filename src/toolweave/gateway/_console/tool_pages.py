@@ -1,0 +1,176 @@
+"""The pages about what is offered and called: tools to search and to try, prompts and resources, the last calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from toolweave.gateway._console.forms import FormField, fields_of, read_fields, read_json
+from toolweave.gateway._console.rendering import ConsolePages, counted
+from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
+from toolweave.gateway._console.trial import TrialOutcome, try_tool
+from toolweave.gateway._managed import ManagedGateway
+from toolweave.gateway._recent_calls import RecentCall, RecentCalls
+from toolweave.serve._http.asgi import Receive
+from toolweave.tools import ToolSpec
+from toolweave.trust import tool_hash
+
+__all__ = ["OfferPages"]
+
+_MOST_SHOWN = 200
+_LISTS_SECONDS = 5
+_CALLS_SECONDS = 2
+_HINTS = {
+    "readOnlyHint": ("only reads", "may change something"),
+    "destructiveHint": ("may destroy something", "destroys nothing"),
+    "idempotentHint": ("may be repeated", "counts each time"),
+    "openWorldHint": ("reaches the world outside", "stays inside"),
+}
+
+
+class OfferPages:
+    """The pages about what is offered and called.
+
+    Args:
+        gateway: The gateway.
+        pages: Renders them.
+        calls: Keeps the last calls.
+    """
+
+    def __init__(self, gateway: ManagedGateway, pages: ConsolePages, calls: RecentCalls) -> None:
+        self._gateway = gateway
+        self._pages = pages
+        self._calls = calls
+        self.shown: Mapping[str, ConsolePage] = {
+            "/tools": self.tools,
+            "/tool": self.tool,
+            "/offers": self.offers,
+            "/calls": self.calls,
+        }
+        self.changing: Mapping[str, ConsolePage] = {"/tool": self.call}
+
+    async def tools(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
+        """Show the tools whose names, descriptions or servers have all words that are searched for."""
+        every, words = self._gateway.hub.snapshot(), asked.query.get("q", "").casefold().split()
+        found = [spec for spec in every if _has(spec, words)]
+        if words:  # the name says more than the description
+            found.sort(key=lambda spec: not all(word in spec.name.casefold() for word in words))
+        shown = found[:_MOST_SHOWN]
+        told = f"{len(found)} of {counted(len(every), 'tool')}" if words else counted(len(every), "tool")
+        summary = told + (f", the first {_MOST_SHOWN} are shown" if len(found) > _MOST_SHOWN else "")
+        return self._pages.live(asked, "tools.html", summary=summary, seconds=_LISTS_SECONDS, tools=shown)
+
+    async def tool(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
+        """Show a tool, and a form to try it."""
+        return self._tool_page(asked, self._spec(asked), {}, {}, None)
+
+    async def call(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
+        """Call a tool with what a form says."""
+        spec = self._spec(asked)
+        if asked.form.get("seen") != tool_hash(spec.input_schema):
+            wrong = {"": "The definition of this tool has changed. Look at its form again."}
+            return self._tool_page(asked, spec, {}, wrong, None)
+        fields, wrong = fields_of(spec.input_schema), dict[str, str]()
+        if fields is None or "json" in asked.form:
+            try:
+                arguments = read_json(asked.form.get("json", ""))
+            except ValueError as error:
+                arguments, wrong = {}, {"json": str(error)}
+        else:
+            arguments, wrong = read_fields(fields, asked.form)
+        if wrong:
+            return self._tool_page(asked, spec, asked.form, wrong, None)
+        outcome = await try_tool(self._gateway, spec.name, arguments, receive)
+        return self._tool_page(asked, spec, asked.form, {}, outcome)
+
+    async def offers(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
+        """Show the prompts and resources that are known."""
+        clients = self._gateway.hub.clients
+        prompts = [(name, one) for name, client in clients.items() for one in client.list_facts("prompts").items]
+        resources = [(name, one) for name, client in clients.items() for one in client.list_facts("resources").items]
+        templates = [
+            (name, one) for name, client in clients.items() for one in client.list_facts("resourceTemplates").items
+        ]
+        summary = ", ".join(
+            (counted(len(prompts), "prompt"), counted(len(resources), "resource"), counted(len(templates), "template"))
+        )
+        return self._pages.live(
+            asked,
+            "offers.html",
+            summary=summary,
+            seconds=_LISTS_SECONDS,
+            prompts=prompts[:_MOST_SHOWN],
+            resources=resources[:_MOST_SHOWN],
+            templates=templates[:_MOST_SHOWN],
+        )
+
+    async def calls(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
+        """Show the last calls, all or those that failed."""
+        every = self._calls.newest_first
+        failed = [one for one in every if _failed(one)]
+        shown = failed if asked.query.get("only") == "failed" else every
+        return self._pages.live(
+            asked,
+            "calls.html",
+            summary=f"{counted(len(every), 'call')}, {len(failed)} failed",
+            seconds=_CALLS_SECONDS,
+            calls=[(one, _failed(one)) for one in shown[:_MOST_SHOWN]],
+            only=asked.query.get("only", ""),
+        )
+
+    def _spec(self, asked: ConsoleRequest) -> ToolSpec:
+        spec = self._gateway.hub.snapshot().find(asked.query.get("name", ""))
+        if spec is None:
+            raise ConsoleRefusal(404, f"There is no tool {asked.query.get('name', '')!r}, or its server is away.")
+        return spec
+
+    def _tool_page(
+        self,
+        asked: ConsoleRequest,
+        spec: ToolSpec,
+        sent: Mapping[str, str],
+        wrong: Mapping[str, str],
+        outcome: TrialOutcome | None,
+    ) -> ConsoleReply:
+        fields = fields_of(spec.input_schema)
+        values = _values(fields or (), sent)
+        return self._pages.page(
+            asked,
+            "tool.html",
+            status=422 if wrong else 200,
+            spec=spec,
+            hints=_hints(spec),
+            fields=fields,
+            values=values,
+            as_json=sent.get("json", "" if sent else _example(spec)),
+            wrong=wrong,
+            labels={one.key: one.name for one in fields or ()} | {"json": "Arguments as JSON"},
+            outcome=outcome,
+            at=time.time(),
+            seen=tool_hash(spec.input_schema),
+        )
+
+
+def _values(fields: Sequence[FormField], sent: Mapping[str, str]) -> dict[str, str]:
+    """Return the text that stands in each field: what was sent, or the defaults."""
+    by_fields = bool(sent) and "json" not in sent
+    return {one.key: sent.get(one.key, "") if by_fields else one.value for one in fields}
+
+
+def _has(spec: ToolSpec, words: Sequence[str]) -> bool:
+    if not words:
+        return True
+    text = f"{spec.name} {spec.title or ''} {spec.description} {spec.server or ''}".casefold()
+    return all(word in text for word in words)
+
+
+def _hints(spec: ToolSpec) -> list[str]:
+    return [words[not said] for name, words in _HINTS.items() if (said := spec.hint(name)) is not None]
+
+
+def _failed(call: RecentCall) -> bool:
+    return call.outcome in ("tool_error", "error", "cancelled")
+
+
+def _example(spec: ToolSpec) -> str:
+    return "" if fields_of(spec.input_schema) is not None else "{}"

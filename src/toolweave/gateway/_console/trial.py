@@ -1,0 +1,163 @@
+"""Calls of tools by the person at a console, through the gateway's own endpoint: its rules and logs hold for them.
+
+The caller is `console`, of the issuer `urn:toolweave:console`. It can answer no questions.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import anyio
+
+from toolweave._text import shortened
+from toolweave.errors import ProtocolError, RequestError
+from toolweave.gateway._console.rendering import MOST_TEXT, as_json
+from toolweave.gateway._managed import ManagedGateway
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.content import ContentBlock, ImageContent
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
+from toolweave.protocol.versions import MODERN_VERSION
+from toolweave.serve._http.asgi import Receive
+from toolweave.serve._request import Client, Identity, Json, Request
+from toolweave.tools._mcp import tool_result
+from toolweave.version import VERSION
+
+__all__ = ["ShownBlock", "TrialOutcome", "try_tool"]
+
+CALL_SECONDS = 300.0
+_MOST_NOTES = 200
+_MOST_IMAGE = 8 * 1024 * 1024
+_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""Pictures that browsers draw and that run nothing."""
+
+_IDENTITY = Identity(client_id="console", issuer="urn:toolweave:console")
+_INFO = {"name": "toolweave console", "version": VERSION}
+
+
+class ShownBlock(NamedTuple):
+    """A block of a result as it is shown.
+
+    Attributes:
+        text: Its text, or a note about it.
+        image: The address of its picture, which holds all of it; "" for none.
+    """
+
+    text: str
+    image: str = ""
+
+
+class TrialOutcome(NamedTuple):
+    """The outcome of a call.
+
+    Attributes:
+        seconds: The time until it was there.
+        title: The outcome in a few words.
+        failed: Whether the tool or the call failed.
+        blocks: The content of the result.
+        structured: The structured content or the data of an error, as JSON; "" for none.
+        notes: The notifications that came before.
+    """
+
+    seconds: float
+    title: str
+    failed: bool
+    blocks: Sequence[ShownBlock] = ()
+    structured: str = ""
+    notes: Sequence[str] = ()
+
+
+class _TrialLine:
+    """The reply channel of such a call: notifications are kept, questions refused."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Keep a notification."""
+        if len(self.notes) < _MOST_NOTES:
+            shown = {name: value for name, value in params.items() if name not in ("progressToken", "_meta")}
+            self.notes.append(shortened(f"{method} {as_json(shown, indent=None)}", 500))
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
+        """Refuse: this caller declares that it answers nothing.
+
+        Raises:
+            RequestError: Always.
+        """
+        raise RequestError("the console answers no questions", code=INTERNAL_ERROR)
+
+    async def release(self) -> None:
+        """Do nothing: there is no stream."""
+
+
+async def try_tool(gateway: ManagedGateway, name: str, arguments: Json, receive: Receive) -> TrialOutcome:
+    """Call a tool, for five minutes at most and while the browser waits for it.
+
+    Args:
+        gateway: The gateway.
+        name: The tool's name in it.
+        arguments: The arguments.
+        receive: ASGI's, after the body of the request: it tells when the browser is gone.
+    """
+    client = Client(
+        version=MODERN_VERSION, capabilities={}, info=_INFO, principal=_IDENTITY.principal, identity=_IDENTITY
+    )
+    meta: Json = {
+        PROTOCOL_VERSION: MODERN_VERSION,
+        CLIENT_CAPABILITIES: {},
+        CLIENT_INFO: _INFO,
+        "progressToken": "console",
+    }
+    line = _TrialLine()
+    params: Json = {"name": name, "arguments": arguments, "_meta": meta}
+    request = Request(method=methods.TOOLS_CALL, params=params, client=client, line=line, id="console")
+    begun = time.perf_counter()
+    outcome = TrialOutcome(0, f"no result within {CALL_SECONDS:g} s: the call was cancelled", True)
+    with anyio.move_on_after(CALL_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope)
+            try:
+                outcome = _shown(await gateway.server.endpoint.answer(request))
+            except RequestError as error:
+                text, data = f"error {error.code}: {error.message}", error.data
+                outcome = TrialOutcome(0, text, True, structured="" if data is None else as_json(data))
+            tasks.cancel_scope.cancel()
+    return outcome._replace(seconds=time.perf_counter() - begun, notes=tuple(line.notes))
+
+
+async def _cancel_when_gone(receive: Receive, call: anyio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    call.cancel()
+
+
+def _shown(result: Json) -> TrialOutcome:
+    if result.get("resultType", "complete") != "complete":
+        return TrialOutcome(0, "the answer is no result yet", True, structured=as_json(result))
+    try:
+        found = tool_result(result, server="the tool")
+    except ProtocolError as error:
+        return TrialOutcome(0, str(error), True, structured=as_json(result))
+    title = "the tool reports an error" if found.is_error else "the tool answered"
+    return TrialOutcome(
+        seconds=0,
+        title=title,
+        failed=found.is_error,
+        blocks=tuple(map(_block, found.content)),
+        structured="" if found.structured_content is None else as_json(found.structured_content),
+    )
+
+
+def _block(block: ContentBlock) -> ShownBlock:
+    if isinstance(block, ImageContent) and block.mime_type in _IMAGES and len(block.data) <= _MOST_IMAGE:
+        try:
+            data = base64.b64encode(block.decode()).decode()  # ours again: nothing else stands in the address
+            return ShownBlock(block.render(), f"data:{block.mime_type};base64,{data}")
+        except (ValueError, binascii.Error):
+            return ShownBlock("[image: its base64 is broken]")
+    return ShownBlock(shortened(block.render(), MOST_TEXT))

@@ -1,0 +1,153 @@
+"""The pages about trust: what differs from the pins, with a way to allow it, and who is signed in where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import anyio
+import anyio.to_thread
+
+from toolweave.config import ServerConfig
+from toolweave.connect import McpConnection
+from toolweave.errors import ConfigError, ServerError, StoreError
+from toolweave.gateway._caller_hubs import exchanges
+from toolweave.gateway._console.rendering import ConsolePages
+from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
+from toolweave.gateway._managed import ManagedGateway
+from toolweave.gateway._sign_in_first import sign_in_tool
+from toolweave.oauth import SignInStatus, TokenKey, TokenStore, default_token_store, resource_of
+from toolweave.serve._http.asgi import Receive
+from toolweave.serve._request import principal_name
+from toolweave.trust import Finding, PinChange, Pins, ServerIdentity, allow, lock_path, tool_hash
+
+__all__ = ["TrustPages"]
+
+_STORE_SECONDS = 10.0
+_MOST_SHOWN = 200
+
+
+class PinnedView(NamedTuple):
+    """A server and its differences from the pins.
+
+    Attributes:
+        name: The server.
+        lock: Its lock file.
+        changes: The differences, each with a digest of what is shown of it.
+        withheld: The number of its tools that may not be used.
+        findings: What the scan of its definitions and results found.
+        problem: Why its pins say nothing; "" where they do.
+    """
+
+    name: str
+    lock: str
+    changes: Sequence[tuple[PinChange, str]]
+    withheld: int
+    findings: Sequence[Finding]
+    problem: str
+
+
+class TrustPages:
+    """The pages about trust.
+
+    Args:
+        gateway: The gateway.
+        pages: Renders them.
+    """
+
+    def __init__(self, gateway: ManagedGateway, pages: ConsolePages) -> None:
+        self._gateway = gateway
+        self._pages = pages
+        self._writing = anyio.Lock()
+        self.shown: Mapping[str, ConsolePage] = {"/pins": self.pins, "/sign-ins": self.sign_ins}
+        self.changing: Mapping[str, ConsolePage] = {"/pins": self.allow}
+
+    async def pins(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
+        """Show what differs from the pins, and what the scan of definitions found."""
+        found = [_pinned(client) for client in self._gateway.hub.clients.values()]
+        shown = [one for one in found if one.changes or one.problem or one.findings]
+        return self._pages.page(asked, "pins.html", servers=shown, total=sum(len(one.changes) for one in found))
+
+    async def allow(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
+        """Pin one difference as it was shown; one that differs by now is not pinned."""
+        name, seen = asked.form.get("server", ""), asked.form.get("seen", "")
+        client = self._gateway.hub.clients.get(name)
+        if client is None:
+            raise ConsoleRefusal(404, f"There is no server {name!r}.")
+        change = next((one for one in client.pin_changes if _digest(one) == seen), None)
+        if change is None:
+            asked.signed_in.say("It is another difference by now: look at it again.", problem=True)
+            return ConsoleReply.see(asked.url("/pins"))
+        identity = ServerIdentity.of(client.config, client.server_info)
+        try:
+            async with self._writing:  # a file that is read and written is not shared by two forms
+                await anyio.to_thread.run_sync(_write, client, change, identity)
+            await client.refresh()  # what was withheld is offered from now on
+            asked.signed_in.say(f"Server {name!r}: {change.text}; this is pinned now.")
+        except (ConfigError, OSError, ServerError) as error:
+            asked.signed_in.say(f"Server {name!r}: {error}", problem=True)
+        return ConsoleReply.see(asked.url("/pins"))
+
+    async def sign_ins(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
+        """Show the stored sign-ins; no token is shown, and none is renewed."""
+        names: dict[str, list[str]] = {}
+        default, callers = default_token_store(), self._gateway.server.callers.hubs
+        used: list[TokenStore] = []
+        for client in self._gateway.hub.clients.values():
+            if client.config.url:
+                names.setdefault(resource_of(client.config.url), []).append(client.name)
+            settings = None if client.config.auth is None else client.config.auth.oauth
+            if settings is not None:
+                used.append(settings.store or default)
+        for config in callers.configs.values():
+            names.setdefault(resource_of(config.url), []).append(config.name)
+            settings = None if config.auth is None else config.auth.oauth
+            used.append((None if settings is None else settings.store) or callers.store)
+        found: dict[TokenKey, SignInStatus] = {}
+        problems: list[str] = []
+        for store in {id(one): one for one in used or [default]}.values():
+            try:
+                with anyio.fail_after(_STORE_SECONDS):
+                    found |= {record.key: SignInStatus.of(record) for record in await store.records()}
+            except (StoreError, TimeoutError) as error:
+                problems.append(str(error) or "the store of sign-ins did not answer in time")
+        rows = [
+            (", ".join(names.get(one.resource, ())), principal_name(one.principal), one)
+            for one in list(found.values())[:_MOST_SHOWN]
+        ]
+        return self._pages.page(
+            asked,
+            "sign-ins.html",
+            rows=rows,
+            problems=problems,
+            callers=[_as_callers(one) for one in callers.configs.values()],
+        )
+
+
+def _pinned(client: McpConnection) -> PinnedView:
+    changes = client.pin_changes
+    return PinnedView(
+        name=client.name,
+        lock=str(lock_path(client.config)),
+        changes=[(one, _digest(one)) for one in changes[:_MOST_SHOWN]],
+        withheld=len(client.withheld),
+        findings=client.findings[:_MOST_SHOWN],
+        problem="" if changes else "\n".join(client.pin_problems),
+    )
+
+
+def _as_callers(config: ServerConfig) -> tuple[str, str]:
+    """Return a server that is called as its callers, and the tool by which they sign in; "" for an exchange."""
+    return config.name, "" if exchanges(config) else sign_in_tool(config.name, config.tool_prefix).name
+
+
+def _digest(change: PinChange) -> str:
+    """Return a digest of a difference, so that what is allowed is what was shown."""
+    return tool_hash(
+        {"kind": change.kind, "tool": change.tool, "before": change.before or {}, "after": change.after or {}}
+    )
+
+
+def _write(client: McpConnection, change: PinChange, identity: ServerIdentity) -> None:
+    path = lock_path(client.config)
+    allow(Pins.read(path), change, identity).write(path)

@@ -1,0 +1,382 @@
+"""Plain calls of tools, sent at once: the fast path of a gateway (`serve/_http/fast_path.py` is the way there).
+
+A call is sent where its upstream is a process, its session can take it, and nothing but the answer is expected: no
+task, no question that may come over the same pipe, no log messages, no arguments in headers. Its result goes to the
+caller as the text that came, with the members that differ from hop to hop exchanged. Everything else takes the long way
+through `Endpoint`, `Calls` and `Relay`, before the call is sent or, with `Request.sent`, after it. The functions that
+make a result of one era one of the other are those of the long way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from toolweave.connect import McpConnection
+from toolweave.connect._direct import DirectCall, DirectCalls
+from toolweave.connect._session import Declared, Session
+from toolweave.errors import ProtocolError
+from toolweave.gateway._relay import Relay
+from toolweave.gateway._routes import Route, Routes
+from toolweave.gateway._telemetry import first_text
+from toolweave.protocol import methods
+from toolweave.protocol.eras import ALL_BLOCKS_SINCE, abilities, legacy_result, modern_result, passed_capabilities
+from toolweave.protocol.headers import mirrored_arguments
+from toolweave.protocol.jsonrpc import RawResult, RequestId, encode_result, encode_value, value_of
+from toolweave.protocol.tasks import declares_tasks, is_task
+from toolweave.protocol.versions import MODERN_VERSION
+from toolweave.serve._endpoint import Endpoint
+from toolweave.serve._plain_calls import PlainToolCall
+from toolweave.serve._request import Client, Json, Middleware
+from toolweave.tools import Toolset, ToolSnapshot, ToolSpec
+
+__all__ = ["AnsweredCall", "FastCalls", "SentToolCall"]
+
+_CALL = methods.TOOLS_CALL
+_COMPLETE = "complete"
+_COMPLETE_TEXT = encode_value(_COMPLETE)
+_TRUE = msgspec.Raw(b"true")
+_OF_HOPS = ("resultType", "ttlMs", "cacheScope", "_meta")
+_MOST_CLIENTS = 2048
+_MOST_ROUTES = 20_000
+_MOST_HOPS = 256
+_LONGEST_META = 1024  # bytes
+_UNTOLD: Any = object()
+
+
+class AnsweredCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that was answered on the fast path.
+
+    Attributes:
+        server: The upstream.
+        name: The name under which it was called.
+        tool: The upstream's own name of the tool.
+        arguments: Its arguments; None where it had none.
+        client: The client that called, as it declared itself.
+        principal: The authorized principal, or None.
+        seconds: The time until the answer was there.
+        outcome: `ok`, or `tool_error`.
+        error: The text of a failed tool; "" for none.
+    """
+
+    server: str
+    name: str
+    tool: str
+    arguments: Mapping[str, Any] | None
+    client: Client
+    principal: str | None
+    seconds: float
+    outcome: str
+    error: str = ""
+
+
+class _Target(msgspec.Struct, eq=False):
+    """A tool that plain calls are sent to, with the texts around their arguments, and the last connection to it."""
+
+    route: Route
+    bare: bytes
+    before: bytes
+    connection: McpConnection | None = None
+    direct: DirectCalls | None = None
+
+
+class _Caller(msgspec.Struct, eq=False):
+    """A client, as its calls are sent.
+
+    Attributes:
+        client: The client.
+        modern: Whether it is of the modern era.
+        declared: As modern upstreams are told of it.
+        asked: Whether a legacy upstream could ask it something, on a connection of its own.
+        tails: The ends of the texts of its calls by upstream, each with the `_meta` of the session that it was made of;
+            None for an upstream that could ask it something.
+    """
+
+    client: Client
+    modern: bool
+    declared: Declared
+    asked: bool
+    tails: dict[str, tuple[object, bytes | None]]
+
+
+class FastCalls:
+    """Sends plain calls.
+
+    Args:
+        tools: The tools that callers see.
+        routes: Finds their upstreams.
+        relay: Knows which connection a call goes to.
+        endpoint: The gateway's endpoint, whose middleware decides whether anything may pass it by.
+        slow: Whether slow calls of clients that take tasks become such.
+
+    Attributes:
+        routes: Finds their upstreams.
+        noting: Told of each call that was answered: by middleware that only watches, in its method `note_call`.
+    """
+
+    def __init__(self, tools: Toolset, routes: Routes, relay: Relay, endpoint: Endpoint, *, slow: bool = False) -> None:
+        self.routes = routes
+        self.noting: tuple[Callable[[AnsweredCall], None], ...] = ()
+        self._tools = tools
+        self._relay = relay
+        self._upstreams = relay.shared
+        self._endpoint = endpoint
+        self._slow = slow
+        self._snapshot: ToolSnapshot | None = None
+        self._targets: dict[str, _Target | None] = {}
+        self._callers: dict[int, _Caller] = {}
+        self._middleware: tuple[Middleware, ...] | None = None
+        self._open = False
+        self._info: Mapping[str, Any] | None = None
+        self._hops: dict[tuple[bool, bytes | None, str], Json | None] = {}
+
+    @property
+    def open(self) -> bool:
+        """Whether calls may come here: all middleware is content to be told of them."""
+        middleware = self._endpoint.middleware
+        if middleware is not self._middleware:
+            self._middleware = middleware
+            notes = [getattr(one, "note_call", _UNTOLD) for one in middleware]
+            self._open = _UNTOLD not in notes
+            self.noting = tuple(note for note in notes if note is not None) if self._open else ()
+        return self._open
+
+    def send(
+        self, call: PlainToolCall, client: Client, principal: str | None, loop: asyncio.AbstractEventLoop
+    ) -> SentToolCall | None:
+        """Send a call at once, or return None, and nothing was sent, where it takes the long way."""
+        snapshot = self._tools.snapshot()
+        if snapshot is not self._snapshot:
+            self._snapshot = snapshot
+            self._targets.clear()
+        try:
+            target = self._targets[call.name]
+        except KeyError:
+            target = self._learn(call.name)
+        if target is None:
+            return None
+        route = target.route
+        connection = self._upstreams.get(route.server)
+        if connection is not target.connection:
+            target.connection, target.direct = connection, None if connection is None else connection.direct_calls
+        direct = target.direct
+        if connection is None or direct is None or (line := direct.line(route.name, loop)) is None:
+            return None
+        end, arguments = self._end(client, connection, route.server, line.session), call.arguments
+        if end is None:
+            return None
+        try:
+            text = target.bare + end if arguments is None else target.before + encode_value(arguments) + end
+        except ValueError:  # they are nested too deeply, as the long way will say
+            return None
+        sent = direct.send(line, route.name, text, loop)
+        if sent is None:
+            return None
+        return SentToolCall(self, call, client, principal, route, connection, sent)
+
+    def _learn(self, name: str) -> _Target | None:
+        """Return the target of a name; None for one whose calls take the long way."""
+        route, target = self.routes.tool(name), None
+        spec = None if route is None else route.spec
+        if route is not None and spec is not None and _is_plain(spec):
+            bare = b',"method":"tools/call","params":{"name":%b' % encode_value(route.name)
+            target = _Target(route, bare, bare + b',"arguments":')
+        if len(self._targets) >= _MOST_ROUTES:
+            self._targets.clear()  # of names that callers made up
+        self._targets[name] = target
+        return target
+
+    def _meet(self, client: Client) -> _Caller:
+        modern = client.modern
+        tasks = not modern or declares_tasks(client.capabilities)
+        capabilities = passed_capabilities(client.capabilities, version=client.version, tasks=tasks)
+        declared = Declared(capabilities=capabilities, info=client.info)
+        if len(self._callers) >= _MOST_CLIENTS:
+            self._callers.clear()
+        made = self._callers[id(client)] = _Caller(client, modern, declared, bool(abilities(capabilities)), {})
+        return made
+
+    def _end(self, client: Client, connection: McpConnection, server: str, session: Session) -> bytes | None:
+        """Return the end of the text of a client's call; None where it takes the long way."""
+        caller = self._callers.get(id(client))
+        if caller is None or caller.client is not client:
+            caller = self._meet(client)
+        if not caller.modern and self._relay.asks_for_logs(client, connection):
+            return None
+        tail = caller.tails.get(server)
+        if tail is None or tail[0] is not session.meta:
+            tail = caller.tails[server] = (session.meta, self._tail(caller, session))
+        return tail[1]
+
+    def _tail(self, caller: _Caller, session: Session) -> bytes | None:
+        """Return the end of the text of a call: the `_meta` of its era, and the brackets.
+
+        None where the client cannot be served so: its era is not spoken here, a legacy upstream might ask it, or its
+        call may become a task.
+        """
+        if self._slow and caller.modern and declares_tasks(caller.client.capabilities):
+            return None
+        if not self._endpoint.serves(_CALL, modern=caller.modern) or (caller.asked and not session.agreement.modern):
+            return None
+        params: Json = {}
+        session.stamp(params, {}, caller.declared)
+        return b"}}" if not params else b',"_meta":%b}}' % encode_value(params["_meta"])
+
+    def passed_on(self, raw: Mapping[str, msgspec.Raw], version: str) -> Json | None:
+        """Return a complete result for a client of a revision, with all members as texts; None for any other result.
+
+        Only those members are read that differ from hop to hop. An upstream sends them alike with each result, so what
+        the functions of the long way make of them is kept.
+        """
+        kind, meta, modern = raw.get("resultType"), raw.get("_meta"), version == MODERN_VERSION
+        if "content" not in raw or "task" in raw or (kind is not None and bytes(kind) != _COMPLETE_TEXT):
+            return None
+        if not modern and "structuredContent" in raw and bytes(raw["structuredContent"])[:1] != b"{":
+            return None
+        info = self._endpoint.info
+        if info is not self._info or len(self._hops) >= _MOST_HOPS:
+            self._info = info
+            self._hops.clear()
+        key = kind is not None, None if meta is None else bytes(meta), version
+        try:
+            hop = self._hops[key]
+        except KeyError:
+            hop = self._hop(*key)
+            if len(key[1] or b"") <= _LONGEST_META:
+                self._hops[key] = hop
+        if hop is None:
+            return None
+        if modern:
+            return {**raw, **hop}
+        made: Json = dict(raw)
+        for name in _OF_HOPS:
+            made.pop(name, None)
+        made.update(hop)
+        return made
+
+    def _hop(self, kind: bool, meta: bytes | None, version: str) -> Json | None:
+        """Return the members of a result that differ from hop to hop, as texts; None where they cannot be read."""
+        result: Json = {"content": []}
+        if kind:
+            result["resultType"] = _COMPLETE
+        if meta is not None:
+            try:
+                result["_meta"] = _decode_object(meta)
+            except (msgspec.MsgspecError, RecursionError):
+                return None
+        made = self.made(result, version)
+        return {name: msgspec.Raw(encode_value(value)) for name, value in made.items() if name in _OF_HOPS}
+
+    def made(self, result: Json, version: str) -> Json:
+        """Return a complete result for a client of a revision."""
+        if version == MODERN_VERSION:
+            return self._endpoint.stamped(_CALL, modern_result(_CALL, result))
+        return legacy_result(_CALL, result, version)
+
+
+class SentToolCall(msgspec.Struct, eq=False):
+    """A call that was sent; see `SentCall`.
+
+    Attributes:
+        calls: Sent it.
+        call: The call.
+        client: The client that called.
+        principal: The authorized principal, or None.
+        route: The upstream, and its name of the tool.
+        connection: The connection to it.
+        direct: The call as the connection knows it.
+    """
+
+    calls: FastCalls
+    call: PlainToolCall
+    client: Client
+    principal: str | None
+    route: Route
+    connection: McpConnection
+    direct: DirectCall
+
+    @property
+    def answer(self) -> asyncio.Future[Any]:
+        """The answer to come."""
+        return self.direct.answer
+
+    def renew(self) -> None:
+        """End the wait for `answer`, which another one replaces."""
+        self.direct.renew()
+
+    def end(self) -> None:
+        """Forget the call."""
+        self.direct.forget()
+
+    async def give_up(self) -> None:
+        """Cancel the call at the upstream; bounded."""
+        await self.direct.give_up()
+
+    def text(self, request_id: RequestId, answer: Any) -> bytes | None:
+        """Return the whole answer for the caller, or None where the relay has to make it."""
+        version = self.client.version
+        if self.calls.routes.renamed_uris(self.route.server):
+            return None
+        made: Json | None = None
+        if type(answer) is RawResult and version >= ALL_BLOCKS_SINCE:  # the modern revision is later than all of these
+            made = self.calls.passed_on(answer.result, version)
+        if made is None and (result := self._read(answer)) is not None:
+            made = self.calls.made(result, version)
+        if made is None:
+            return None
+        try:
+            text = encode_result(request_id, made)
+        except (TypeError, ValueError):
+            return None
+        if self.calls.noting:
+            self._note(made)
+        return text
+
+    def _read(self, answer: Any) -> Json | None:
+        """Return a result that was or has to be read as a whole, if it is complete."""
+        try:
+            result = self.direct.wire.result_in(answer)
+        except ProtocolError:
+            return None
+        if result.get("resultType", _COMPLETE) != _COMPLETE or is_task(result):
+            return None
+        self.connection.note_forwarded(self.route.name, result)
+        return result
+
+    def _note(self, made: Json) -> None:
+        failed, content = False, None
+        if "isError" in made and made["isError"] in (True, _TRUE):
+            failed, content = True, made.get("content")
+            if isinstance(content, msgspec.Raw):
+                with suppress(ValueError):  # a number that is out of range
+                    content = value_of(content)
+        answered = AnsweredCall(
+            server=self.route.server,
+            name=self.call.name,
+            tool=self.route.name,
+            arguments=self.call.arguments,
+            client=self.client,
+            principal=self.principal,
+            seconds=self.direct.answer.get_loop().time() - self.direct.since,
+            outcome="tool_error" if failed else "ok",
+            error=first_text({"content": content}) if failed else "",
+        )
+        for note in self.calls.noting:
+            note(answered)
+
+
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def _is_plain(spec: ToolSpec) -> bool:
+    """Whether a tool is called with nothing but its arguments: no scopes, no tasks, no headers, no rules for them."""
+    return (
+        spec.shape is None
+        and not spec.scopes
+        and "execution" not in spec.raw
+        and not mirrored_arguments(spec.input_schema)
+    )

@@ -1,0 +1,93 @@
+"""Options of a gateway that is run from a config."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from toolweave.errors import ConfigError, StoreError
+from toolweave.gateway._config import GatewayConfig
+from toolweave.gateway._replicas import Replicas, shared_redis
+from toolweave.serve._request import Middleware
+
+if TYPE_CHECKING:
+    from toolweave.oauth import TokenStore
+    from toolweave.serve._auth.token_auth import TokenAuth
+
+__all__ = ["GatewayOptions", "replicas_of", "tokens_in"]
+
+
+class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a gateway.
+
+    Attributes:
+        names: Only these servers of the config; empty is all.
+        name: The gateway's name; else that of the config.
+        wait: Seconds that the start waits for slow servers; None waits for those that show signs of life.
+        middleware: Middleware around every request of all its servers, outermost first.
+        auth: The authorization of requests over HTTP; else that of the config.
+        token_store: Keeps the tokens of callers who sign in at upstreams; by default this machine, or what replicas
+            share, encrypted, where `TOOLWEAVE_TOKEN_KEY` has a key.
+        metrics: Whether to count and measure requests for Prometheus, at `/metrics`; needs the extra `metrics`.
+        tracing: Whether to make OpenTelemetry spans and histograms of durations; needs the extra `otel`.
+        watch: Whether to look at the config files for changes; `reload` reads them again in any case.
+        state_keys: Secrets that replicas share, for questions to callers and sessions of older clients; by default made
+            for this process.
+        replicas: What this replica shares with others beside the keys; by default over the config's Redis, if it has
+            one. Those of one group follow each other's changes.
+        ui: Whether to serve the console at `/ui`; needs the extra `console` and an admin token. None: as the config
+            says, else where only this machine reaches it and the extra is installed.
+    """
+
+    names: tuple[str, ...] = ()
+    name: str | None = None
+    wait: float | None = None
+    middleware: tuple[Middleware, ...] = ()
+    auth: TokenAuth | None = None
+    token_store: TokenStore | None = None
+    metrics: bool = False
+    tracing: bool = False
+    watch: bool = True
+    state_keys: tuple[str | bytes, ...] | None = None
+    replicas: Replicas | None = None
+    ui: bool | None = None
+
+
+def replicas_of(config: GatewayConfig, options: GatewayOptions) -> Replicas | None:
+    """Return what the options or the config share with other replicas.
+
+    Raises:
+        ConfigError: There are no keys that replicas share.
+    """
+    if options.replicas is not None or config.redis is None:
+        return options.replicas
+    if options.state_keys is None:
+        text = "replicas that share a Redis need the same state keys, such as by --state-keys-env"
+        raise ConfigError(text, field="gateway.redis")
+    try:
+        return Replicas(shared_redis(config.redis.reveal()), options.state_keys)
+    except (StoreError, ValueError) as error:
+        raise ConfigError(str(error), field="gateway.redis") from None
+
+
+def tokens_in(replicas: Replicas | None) -> TokenStore | None:
+    """Return the token store in what replicas share, if there is a key for tokens in the environment.
+
+    Workers of one machine share its token store anyway; what they have besides ends with them.
+
+    Raises:
+        ConfigError: The key is none.
+    """
+    if replicas is None or not os.environ.get("TOOLWEAVE_TOKEN_KEY"):
+        return None
+    from toolweave.oauth import SharedTokenStore  # it needs cryptography
+    from toolweave.state import SqliteStore
+
+    if isinstance(replicas.store, SqliteStore):
+        return None
+    try:
+        return SharedTokenStore(replicas.store)
+    except StoreError as error:
+        raise ConfigError(str(error), field="gateway.redis") from None

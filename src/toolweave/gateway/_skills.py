@@ -1,0 +1,125 @@
+"""The skills of all upstreams (SEP-2640): listed together, found at their upstream, and the folders that they are in.
+
+A skill keeps its URIs, unless another upstream's has the same; then all of its URIs begin with its upstream's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import itemgetter
+from typing import Any
+
+from toolweave.errors import RequestError
+from toolweave.gateway._relay import Relay
+from toolweave.gateway._routes import Route, Routes
+from toolweave.hub import Hub
+from toolweave.hub._offers import HubOffers
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
+from toolweave.protocol.json_types import as_object
+from toolweave.protocol.skills import read_skill, skill_settings, with_prefix
+from toolweave.serve._offers.pagination import only_for_caller, page
+from toolweave.serve._request import Json, Method, Request
+
+__all__ = ["UpstreamSkills"]
+
+_UNKNOWN = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, METHOD_NOT_FOUND})
+
+
+class UpstreamSkills:
+    """The feature: the skills of upstreams.
+
+    Args:
+        hub: The upstreams.
+        routes: Finds the upstream of a URI.
+        relay: Sends the requests.
+        offers: The skills of the hub.
+        page_size: Entries on a page; None puts all on one.
+    """
+
+    def __init__(
+        self, hub: Hub, routes: Routes, relay: Relay, offers: HubOffers, *, page_size: int | None = 100
+    ) -> None:
+        self._hub = hub
+        self._routes = routes
+        self._relay = relay
+        self._offers = offers
+        self._page_size = page_size
+
+    def methods(self, *, modern: bool) -> Mapping[str, Method]:
+        """Return the methods of the extension."""
+        return {
+            methods.SKILLS_LIST: self._list,
+            methods.SKILLS_GET: self._get,
+            methods.RESOURCES_DIRECTORY_READ: self._read_directory,
+        }
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return nothing: the capabilities are those of the upstreams taken together."""
+        return {}
+
+    async def _list(self, request: Request) -> Json:
+        self._require(request)
+        may = request.client.may
+        entries = [
+            with_prefix(skill.json(), prefix)
+            for skill, prefix in await self._offers.skills()
+            if may is None or may("resources", prefix + skill.uri, (), skill.server)
+        ]
+        part, following = page(entries, request.params.get("cursor"), self._page_size, key=itemgetter("uri"))
+        found: Json = {"skills": list(part)} | ({} if following is None else {"nextCursor": following})
+        return found | ({} if may is None else only_for_caller(request))
+
+    async def _get(self, request: Request) -> Json:
+        uri = request.text("uri")
+        for route in await self._asked(request, uri):
+            result = await self._answer(request, route)
+            if result is None:
+                continue
+            try:
+                skill = read_skill(as_object(result.get("skill")) or {}, server=route.server)
+            except ValueError:
+                continue  # no host may load it
+            prefix = self._offers.skill_prefix(skill)
+            if prefix is None or prefix + skill.uri != uri:
+                continue
+            limited = {} if request.client.may is None else only_for_caller(request)
+            return {**result, "skill": with_prefix(skill.json(), prefix), **limited}
+        raise RequestError(f"No skill is served at {uri}", code=INVALID_PARAMS, data={"uri": uri})
+
+    async def _read_directory(self, request: Request) -> Json:
+        uri = request.text("uri")
+        for route in await self._asked(request, uri):
+            result = await self._answer(request, route)
+            if result is not None and uri.endswith(route.name):
+                return with_prefix(result, uri.removesuffix(route.name))
+        raise RequestError(f"{uri} is not a directory resource", code=INVALID_PARAMS, data={"uri": uri})
+
+    async def _asked(self, request: Request, uri: str) -> list[Route]:
+        """Return the upstreams to ask about a URI: its own where that is known, else all that may have it."""
+        self._require(request)
+        if not self._offers.knows_skill(uri):
+            await self._offers.skills()  # names what there is
+        directories = request.method == methods.RESOURCES_DIRECTORY_READ
+        may = request.client.may
+        return [
+            route
+            for route in await self._routes.resources(uri)
+            if skill_settings(self._hub.clients[route.server].capabilities)[directories]
+            and (may is None or may("resources", uri, (), route.server))
+        ]
+
+    async def _answer(self, request: Request, route: Route) -> Json | None:
+        """Return the answer of an upstream, or None when it does not know the URI."""
+        params = {name: value for name, value in request.params.items() if name != "_meta"}
+        try:
+            return await self._relay.request(request, route, request.method, params | {"uri": route.name})
+        except RequestError as exc:
+            if exc.code not in _UNKNOWN:
+                raise
+            return None
+
+    def _require(self, request: Request) -> None:
+        """Refuse the methods of an extension that no upstream declares."""
+        if not self._offers.with_skills() and not self._hub.of_callers.configs:
+            raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)

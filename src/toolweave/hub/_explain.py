@@ -1,0 +1,111 @@
+"""Explanations of single tools: where each comes from, why it is or is not offered, and what was changed.
+
+Reads what the connections know already; asks no server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
+
+from toolweave._value import Value
+from toolweave.connect._connection import McpConnection
+from toolweave.hub._hub import Hub
+from toolweave.tools._names import aliases, expose
+from toolweave.tools._selection import own_names
+from toolweave.tools._spec import AppliedRule, ToolSpec
+
+__all__ = ["ToolExplanation", "explain_tool", "rules_of"]
+
+
+class ToolExplanation(Value, frozen=True, kw_only=True):
+    """One tool of a server, and its way to those who use it.
+
+    Attributes:
+        server: The server.
+        tool: The server's own name of the tool.
+        name: The name under which it is offered; None where it is not.
+        reason: The reason why it is not offered; `""` where it is.
+        spec: Its definition as it is offered, or None.
+    """
+
+    quiet: ClassVar[frozenset[str]] = frozenset({"spec"})
+    server: str
+    tool: str
+    name: str | None = None
+    reason: str = ""
+    spec: ToolSpec | None = None
+
+    @property
+    def rules(self) -> tuple[AppliedRule, ...]:
+        """The rules that shaped it, in their order."""
+        return () if self.spec is None else rules_of(self.spec)
+
+
+def rules_of(spec: ToolSpec) -> tuple[AppliedRule, ...]:
+    """Return the rules that shaped a definition, in their order."""
+    found: list[AppliedRule] = []
+    while spec.shape is not None:
+        found.append(spec.shape)
+        spec = spec.shape.before
+    return tuple(reversed(found))
+
+
+def explain_tool(hub: Hub, name: str) -> tuple[ToolExplanation, ...]:
+    """Return what became of the tools that a name may mean, those that are offered first; none if it means none.
+
+    Args:
+        hub: The servers, whose lists were read.
+        name: An exposed name, one that a tool would have without rules, `server:tool`, or a tool's own name.
+    """
+    exact = hub.snapshot().find(name)
+    found = [one for client in hub.clients.values() for one in _of_server(hub, client) if _means(client, one, name)]
+    if exact is not None:
+        found.sort(key=lambda one: one.spec is not exact)
+        return tuple(found if found and found[0].spec is exact else [_offered(exact), *found])
+    return tuple(sorted(found, key=lambda one: one.name is None))
+
+
+def _of_server(hub: Hub, client: McpConnection) -> Iterator[ToolExplanation]:
+    server = client.name
+    offered = {spec.original_name: spec for spec in hub.snapshot() if spec.server == server}
+    yield from map(_offered, offered.values())
+    listed = [spec.original_name for spec in client.snapshot() if spec.original_name not in offered]
+    reasons = {tool: _not_named(hub, server, tool) for tool in listed}
+    reasons |= client.left_out
+    reasons |= client.withheld
+    reasons |= _left_out_of_list(client.problems)
+    for tool, reason in reasons.items():
+        if tool not in offered:
+            yield ToolExplanation(server=server, tool=tool, reason=reason)
+
+
+def _offered(spec: ToolSpec) -> ToolExplanation:
+    return ToolExplanation(server=spec.server or "", tool=spec.original_name, name=spec.name, spec=spec)
+
+
+def _means(client: McpConnection, one: ToolExplanation, name: str) -> bool:
+    own = one.tool
+    names = {own, expose(client.name, own, client.config.tool_prefix), *aliases(client.name, own)}
+    if one.spec is not None:
+        names |= {one.spec.name, *one.spec.aliases, *own_names(one.spec)}
+    return name in names
+
+
+def _not_named(hub: Hub, server: str, tool: str) -> str:
+    """Return why a tool of a server's list is not one of the hub's."""
+    error = hub.errors.get(server)
+    if error is not None:
+        return str(error)
+    start = f"server {server!r}: tool {tool!r} left out"
+    return next((one for one in hub.warnings if one.startswith(start)), f"server {server!r} is not ready")
+
+
+def _left_out_of_list(problems: Iterable[str]) -> dict[str, str]:
+    """Return the entries of a server's list that could not be read, by their names."""
+    found: dict[str, str] = {}
+    for problem in problems:
+        head, said, reason = problem.partition(" left out: ")
+        if said and head.startswith("tool '"):
+            found[head[len("tool '") : -1]] = f"its definition cannot be used: {reason}"
+    return found

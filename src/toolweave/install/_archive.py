@@ -1,0 +1,178 @@
+"""A zip archive of a stranger's, unpacked within bounds.
+
+All members are looked at before any is read, and what they hold is counted as it inflates.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import stat
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from toolweave.errors import RegistryError
+from toolweave.install._records import shown
+
+__all__ = ["BundleArchive"]
+
+MAX_MEMBERS = 50_000
+MAX_UNPACKED_BYTES = 1024 * 1024 * 1024
+_MAX_DEPTH = 40
+_MAX_NAME = 1_000
+_PIECE = 256 * 1024
+_ENCRYPTED = 0x1
+_MAX_DIRECTORY_BYTES = 8 * 1024 * 1024
+_END, _END_64 = b"PK\x05\x06", b"PK\x06\x07"
+_END_BYTES, _LOCATOR_BYTES, _LONGEST_COMMENT = 22, 20, 65_535
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+class BundleArchive:
+    """The members of an archive, all of them looked at before any is read.
+
+    Raises:
+        RegistryError: It is no zip archive, or has a member that is refused: a link or a device, a path that leads
+            elsewhere, an encrypted one, a name that is there twice, or too many.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        _check_directory(data)
+        try:
+            self._zip = zipfile.ZipFile(io.BytesIO(data))
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError, RecursionError) as exc:
+            raise RegistryError(f"the bundle is no zip archive: {shown(str(exc))}") from None
+        members = self._zip.infolist()
+        if len(members) > MAX_MEMBERS:
+            raise RegistryError(f"the bundle has {len(members):,} members; at most {MAX_MEMBERS:,} are taken")
+        self._files: dict[PurePosixPath, zipfile.ZipInfo] = {}
+        seen: set[str] = set()
+        for member in members:
+            path = _path_of(member)
+            _check(member)
+            folded = str(path).casefold()  # the same file on some systems
+            if member.is_dir():
+                continue
+            if folded in seen:
+                raise RegistryError(f"the bundle has the file {shown(str(path))!r} twice")
+            seen.add(folded)
+            self._files[path] = member
+        inside_files = (path for path in self._files for above in path.parents if above in self._files)
+        if (path := next(inside_files, None)) is not None:
+            raise RegistryError(f"the bundle has the file {shown(str(path))!r} inside of a file")
+
+    def __contains__(self, path: str) -> bool:
+        """Whether there is a file at a path, with slashes."""
+        return PurePosixPath(path) in self._files
+
+    def read(self, path: str, max_bytes: int) -> bytes:
+        """Return a file.
+
+        Raises:
+            RegistryError: There is none, it is damaged or larger than `max_bytes`.
+        """
+        member = self._files.get(PurePosixPath(path))
+        if member is None:
+            raise RegistryError(f"the bundle has no file {path!r}")
+        found = bytearray()
+        for piece in self._pieces(member):
+            found += piece
+            if len(found) > max_bytes:
+                raise RegistryError(f"{path!r} in the bundle is larger than {max_bytes:,} bytes")
+        return bytes(found)
+
+    def unpack(self, folder: Path) -> None:
+        """Unpack all files into a new folder, as a whole or not at all.
+
+        Raises:
+            RegistryError: A file is damaged, or all together are too large.
+            OSError: The folder cannot be written.
+        """
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _new_folder(folder) as made:
+            left = MAX_UNPACKED_BYTES
+            for path, member in self._files.items():
+                target = made.joinpath(*path.parts)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                mode = 0o755 if (member.external_attr >> 16) & 0o111 else 0o644
+                left -= self._write(member, target, mode, left)
+
+    def _write(self, member: zipfile.ZipInfo, target: Path, mode: int, most: int) -> int:
+        size = 0
+        # exclusive: nothing that is there is written over, and no link is followed
+        with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            for piece in self._pieces(member):
+                size += len(piece)
+                if size > most:
+                    raise RegistryError(f"the bundle is larger than {MAX_UNPACKED_BYTES:,} bytes when it is unpacked")
+                file.write(piece)
+        return size
+
+    def _pieces(self, member: zipfile.ZipInfo) -> Iterator[bytes]:
+        try:
+            with self._zip.open(member) as file:
+                while piece := file.read(_PIECE):
+                    yield piece
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as exc:
+            name = shown(member.filename)
+            raise RegistryError(f"the file {name!r} in the bundle is damaged: {shown(str(exc))}") from None
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Generator[Path]:
+    """Make a folder beside another, which takes that one's place at the end, or is gone after an error."""
+    made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        yield made
+        if folder.exists():
+            shutil.rmtree(folder)
+        made.replace(folder)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+
+
+def _check_directory(data: bytes) -> None:
+    """Bound the list of members before it is read: a value is made of each (APPNOTE.TXT of PKWARE, 4.3.16).
+
+    Raises:
+        RegistryError: There is no end of the list, it is too long, or the archive is of the 64-bit kind.
+    """
+    at = data.rfind(_END, max(0, len(data) - _END_BYTES - _LONGEST_COMMENT))
+    if at < 0 or len(data) - at < _END_BYTES:
+        raise RegistryError("the bundle is no zip archive, or it was cut off")
+    if _END_64 in data[max(0, at - _LOCATOR_BYTES) :]:
+        raise RegistryError("the bundle is a 64-bit zip archive, which one of its size need not be")
+    if int.from_bytes(data[at + 12 : at + 16], "little") > _MAX_DIRECTORY_BYTES:
+        raise RegistryError(f"the bundle has a list of members of more than {_MAX_DIRECTORY_BYTES:,} bytes")
+
+
+def _path_of(member: zipfile.ZipInfo) -> PurePosixPath:
+    """Return the path of a member inside.
+
+    Raises:
+        RegistryError: It leads elsewhere, or is none that every system can have.
+    """
+    name = member.orig_filename  # `filename` ends at a NUL, and has other separators on other systems
+    path = PurePosixPath(name)
+    leads_out = path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name
+    odd = not path.parts or len(name) > _MAX_NAME or len(path.parts) > _MAX_DEPTH or not name.isprintable()
+    if leads_out or odd:
+        raise RegistryError(f"the bundle has a member {shown(name)!r}, which is no path inside of it")
+    return path
+
+
+def _check(member: zipfile.ZipInfo) -> None:
+    name = shown(member.orig_filename)
+    kind = stat.S_IFMT(member.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        raise RegistryError(f"the bundle has a link or a device, {name!r}; only files and folders are unpacked")
+    if member.flag_bits & _ENCRYPTED:
+        raise RegistryError(f"the file {name!r} in the bundle is encrypted")
+    if member.compress_type not in _METHODS:
+        raise RegistryError(f"the file {name!r} in the bundle is compressed in a way that is not known here")

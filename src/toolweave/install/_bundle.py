@@ -1,0 +1,300 @@
+"""Bundles of servers (`.mcpb`, before it `.dxt`): the manifest, the values it asks for, and what it starts.
+
+Source: the manifest of 0.1 to 0.4 of the MCP Bundle specification.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+import msgspec
+
+from toolweave._value import Value
+from toolweave.errors import RegistryError
+from toolweave.install._archive import BundleArchive
+from toolweave.install._launch import LaunchWord, SecretWord, ServerLaunch, joined, literal
+from toolweave.install._options import InstallOption
+from toolweave.install._questions import LaunchAnswers, LaunchQuestion, merged
+from toolweave.install._records import shown
+from toolweave.install._secrets import installed_folder
+
+__all__ = ["MAX_BUNDLE_BYTES", "BundleManifest", "ServerBundle"]
+
+MAX_BUNDLE_BYTES = 256 * 1024 * 1024
+"""The largest bundle that is downloaded or read."""
+_MAX_MANIFEST_BYTES = 1_000_000
+_VERSIONS = re.compile(r"0\.[1-4](\.\d+)?")
+_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+_USER = "user_config."
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FORMATS = {"number": "number", "boolean": "boolean", "file": "filepath", "directory": "filepath"}
+_MOST_CONFIG = 200
+
+
+class BundleCommand(Value, frozen=True, kw_only=True):
+    """A program and its arguments, all of them templates; what an override leaves out stays."""
+
+    command: str | None = None
+    args: tuple[str, ...] | None = None
+    env: dict[str, str] | None = None
+    platform_overrides: dict[str, BundleCommand] = msgspec.field(default_factory=dict[str, "BundleCommand"])
+
+
+class BundledServer(Value, frozen=True, kw_only=True):
+    """The server in a bundle: its runtime, its first file, and the command that starts it."""
+
+    type: Literal["node", "python", "binary", "uv"]
+    entry_point: str
+    mcp_config: BundleCommand | None = None
+
+
+class BundleSetting(Value, frozen=True, kw_only=True):
+    """A value that a bundle asks for."""
+
+    type: Literal["string", "number", "boolean", "directory", "file"]
+    title: str = ""
+    description: str = ""
+    required: bool = False
+    default: str | int | float | bool | tuple[str, ...] | None = None
+    multiple: bool = False
+    sensitive: bool = False
+    min: float | None = None
+    max: float | None = None
+
+
+class BundleCompatibility(Value, frozen=True, kw_only=True):
+    """The systems that a bundle runs on; all of them if it names none."""
+
+    platforms: tuple[str, ...] = ()
+
+
+class BundleManifest(Value, frozen=True, kw_only=True):
+    """The `manifest.json` of a bundle; members that start nothing are passed over."""
+
+    name: str
+    version: str
+    server: BundledServer
+    manifest_version: str | None = None
+    dxt_version: str | None = None
+    description: str = ""
+    display_name: str = ""
+    user_config: dict[str, BundleSetting] = msgspec.field(default_factory=dict[str, "BundleSetting"])
+    compatibility: BundleCompatibility = BundleCompatibility()
+
+
+class ServerBundle:
+    """A bundle that was read and judged; nothing of it is on the disk before `unpack`.
+
+    Args:
+        data: The bytes of the file.
+
+    Raises:
+        RegistryError: It is no bundle, its manifest is wrong, it is not for this system, or a member of it is refused.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._archive = BundleArchive(data)
+        self.sha256 = hashlib.sha256(data).hexdigest()
+        self.manifest = _manifest(self._archive.read("manifest.json", _MAX_MANIFEST_BYTES))
+        platforms = self.manifest.compatibility.platforms
+        if platforms and sys.platform not in platforms:
+            names = ", ".join(map(shown, platforms))
+            raise RegistryError(f"the bundle {shown(self.manifest.name)!r} is for {names}, not for {sys.platform}")
+        entry = self.manifest.server.entry_point
+        if str(PurePosixPath(entry)) not in self._archive:
+            raise RegistryError(f"the bundle's entry point {shown(entry)!r} is not in it")
+
+    @classmethod
+    def open(cls, path: Path, *, max_bytes: int = MAX_BUNDLE_BYTES) -> ServerBundle:
+        """Read a bundle from a file.
+
+        Raises:
+            RegistryError: The file cannot be read or is too large, or as the class.
+        """
+        try:
+            path = path.expanduser()
+            data = path.read_bytes() if path.stat().st_size <= max_bytes else None
+        except (OSError, ValueError, RuntimeError) as exc:  # the last for a ~ without a home
+            reason = getattr(exc, "strerror", None) or exc
+            raise RegistryError(f"the bundle {str(path)!r} cannot be read: {reason}") from None
+        if data is None:
+            raise RegistryError(f"the bundle {str(path)!r} is larger than {max_bytes:,} bytes")
+        return cls(data)
+
+    def folder(self, base: Path | None = None) -> Path:
+        """Return where it is unpacked below a folder, by default the user's own: a name for each content."""
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{self.manifest.name}-{self.manifest.version}").strip(".-")[:80]
+        return (installed_folder() / "bundles" if base is None else base) / f"{name or 'bundle'}-{self.sha256[:12]}"
+
+    def unpack(self, base: Path | None = None) -> Path:
+        """Unpack it and return its folder; what was there before is replaced.
+
+        Raises:
+            RegistryError: A file in it is damaged, it is too large, or the disk cannot take it.
+        """
+        folder = self.folder(base)
+        try:
+            self._archive.unpack(folder)
+            if self.manifest.server.type == "binary":
+                folder.joinpath(*PurePosixPath(self.manifest.server.entry_point).parts).chmod(0o755)
+        except OSError as exc:
+            raise RegistryError(f"cannot unpack to {str(folder)!r}: {exc.strerror or exc}") from None
+        return folder
+
+    def option(self, base: Path | None = None) -> InstallOption:
+        """Return the way to use it once it is unpacked below a folder.
+
+        Raises:
+            RegistryError: Its command refers to something that is not there.
+        """
+        folder, questions = self.folder(base), {name: self._question(name) for name in self._settings()}
+        command = _on_this_platform(self.manifest.server)
+        words = (command.command or "", *(command.args or ()), *(command.env or {}).values())
+        for word in words:
+            for name in _REFERENCE.findall(word):
+                if name.startswith(_USER) and name.removeprefix(_USER) not in questions:
+                    raise RegistryError(f"the bundle's command refers to {shown(name)!r}, which it does not ask for")
+        for name in command.env or {}:
+            if not _ENV_NAME.fullmatch(name):
+                raise RegistryError(f"{shown(name)!r} is no name of a variable")
+
+        def build(answers: LaunchAnswers) -> ServerLaunch:
+            return _launch(command, folder, answers)
+
+        build(LaunchAnswers([one.replace(required=False) for one in questions.values()], {}))  # its texts are judged
+        what = f"{self.manifest.name}@{self.manifest.version}"
+        return InstallOption(kind="mcpb", what=what, questions=merged(questions.values()), build=build)
+
+    def _settings(self) -> Mapping[str, BundleSetting]:
+        settings = self.manifest.user_config
+        if len(settings) > _MOST_CONFIG:
+            raise RegistryError(f"the bundle asks for {len(settings):,} values; at most {_MOST_CONFIG} are taken")
+        return settings
+
+    def _question(self, name: str) -> LaunchQuestion:
+        setting = self.manifest.user_config[name]
+        return LaunchQuestion(
+            name=name,
+            description=setting.description or setting.title,
+            required=setting.required,
+            secret=setting.sensitive,
+            format=_FORMATS.get(setting.type, "string"),
+            defaults=tuple(_plain(text, self.manifest.name) for text in _texts(setting.default)),
+            repeated=setting.multiple,
+            minimum=setting.min,
+            maximum=setting.max,
+        )
+
+
+def _manifest(data: bytes) -> BundleManifest:
+    try:
+        manifest = msgspec.json.decode(data, type=BundleManifest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise RegistryError(f"the bundle's manifest.json is not taken: {shown(str(exc))}") from None
+    version = manifest.manifest_version or manifest.dxt_version or ""
+    if not _VERSIONS.fullmatch(version):
+        raise RegistryError(f"the bundle's manifest is of version {shown(version)!r}; 0.1 to 0.4 are known")
+    return manifest
+
+
+def _on_this_platform(server: BundledServer) -> BundleCommand:
+    """Return the command for this system.
+
+    Raises:
+        RegistryError: There is none.
+    """
+    found = server.mcp_config
+    if found is None:
+        if server.type != "uv":
+            raise RegistryError("the bundle says nowhere what starts its server (mcp_config)")
+        return BundleCommand(command="uv", args=("run", "--directory", "${__dirname}", server.entry_point))
+    override = found.platform_overrides.get(sys.platform, BundleCommand())
+    command = override.command if override.command is not None else found.command
+    if not command:
+        raise RegistryError("the bundle names no program that starts its server")
+    return BundleCommand(
+        command=command,
+        args=override.args if override.args is not None else found.args,
+        env={**(found.env or {}), **(override.env or {})},
+    )
+
+
+def _launch(command: BundleCommand, folder: Path, answers: LaunchAnswers) -> ServerLaunch:
+    program = _filled(command.command or "", folder, answers)
+    args = [word for text in command.args or () for word in _argument(text, folder, answers)]
+    env = {name: _filled(text, folder, answers) for name, text in (command.env or {}).items()}
+    made = "".join(part for part in program if isinstance(part, str))
+    if len(program) > 1 or not made:
+        raise RegistryError("the bundle's program is empty, or a secret")
+    if not Path(made).is_absolute() and len(PurePosixPath(made).parts) > 1:
+        made = str(folder.joinpath(*PurePosixPath(made).parts))  # never from the folder that somebody happens to be in
+    kept = {name: word for name, word in env.items() if any(word)}
+    return ServerLaunch(command=made, args=tuple(args), env=kept)
+
+
+def _argument(text: str, folder: Path, answers: LaunchAnswers) -> list[LaunchWord]:
+    """Return the words of one argument: one that is a value alone has as many as there are answers."""
+    alone = _REFERENCE.fullmatch(text)
+    if alone and alone[1].startswith(_USER):
+        return [(part,) for part in answers[alone[1].removeprefix(_USER)]]
+    return [_filled(text, folder, answers)]
+
+
+def _filled(text: str, folder: Path, answers: LaunchAnswers) -> LaunchWord:
+    parts: list[str | SecretWord] = []
+    start = 0
+    for match in _REFERENCE.finditer(text):
+        parts.append(literal(text[start : match.start()], "a text of the bundle"))
+        parts += _resolved(match[1], folder, answers)
+        start = match.end()
+    return joined([*parts, literal(text[start:], "a text of the bundle")])
+
+
+def _resolved(name: str, folder: Path, answers: LaunchAnswers) -> list[str | SecretWord]:
+    if name.startswith(_USER):
+        found = answers[name.removeprefix(_USER)]
+        return [part for at, part in enumerate(found) for part in ((",", part) if at else (part,))]
+    if name == "__dirname":
+        return [str(folder)]
+    return [_place(name)]
+
+
+def _place(name: str) -> str:
+    """Return the value of a variable that every manifest has.
+
+    Raises:
+        RegistryError: It is none of these.
+    """
+    home = Path.home()
+    places: dict[str, Callable[[], str]] = {
+        "HOME": partial(str, home),
+        "DESKTOP": partial(str, home / "Desktop"),
+        "DOCUMENTS": partial(str, home / "Documents"),
+        "DOWNLOADS": partial(str, home / "Downloads"),
+        "/": partial(str, os.sep),
+        "pathSeparator": partial(str, os.sep),
+    }
+    if name not in places:
+        raise RegistryError(f"the bundle refers to ${{{shown(name)}}}, which is not known")
+    return places[name]()
+
+
+def _plain(text: str, bundle: str) -> str:
+    """Return a default with its variables replaced."""
+    filled = _REFERENCE.sub(lambda match: _place(match[1]), text)
+    return literal(filled, f"a default of the bundle {shown(bundle)!r}")
+
+
+def _texts(default: str | float | bool | tuple[str, ...] | None) -> tuple[str, ...]:
+    if default is None or default == "":
+        return ()
+    if isinstance(default, tuple):
+        return default
+    return (str(default).lower() if isinstance(default, bool) else str(default),)

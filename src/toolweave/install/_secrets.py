@@ -1,0 +1,70 @@
+"""Secrets of installed servers: each in a file that only its owner can read, to which a config refers."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from toolweave.config import Secret
+from toolweave.config._trust import write_privately
+from toolweave.errors import StoreError
+from toolweave.install._launch import ServerLaunch
+from toolweave.oauth._stores.locks import private_folder
+
+__all__ = ["SecretFiles", "installed_folder"]
+
+
+def installed_folder() -> Path:
+    """Return the folder of this user's installed bundles, and of what installed servers refer to."""
+    from platformdirs import user_data_path  # only where no folder is given
+
+    return user_data_path("toolweave", appauthor=False)
+
+
+class SecretFiles:
+    """The files of one installed server's secrets (0600, in a folder of 0700); nothing is written before `keep`.
+
+    Args:
+        server: The name of its entry.
+        owner: All that tells it from other servers of that name, such as the config's path and the published name: no
+            server comes by the secrets of another.
+        base: The folder for all of them; by default below the user's data.
+    """
+
+    def __init__(self, server: str, *owner: str, base: Path | None = None) -> None:
+        digest = hashlib.sha256("\0".join((server, *owner)).encode()).hexdigest()[:12]
+        self.folder = (installed_folder() if base is None else base) / "secrets" / f"{_plain(server)}-{digest}"
+
+    def paths(self, launch: ServerLaunch) -> dict[str, Path]:
+        """Return the file of each secret, by its name."""
+        return {secret.name: self.folder / _file_name(secret.name) for secret in launch.secrets}
+
+    def keep(self, launch: ServerLaunch) -> list[Path]:
+        """Write the secrets, each whole or not at all, and return their files.
+
+        Raises:
+            StoreError: The folder is not the user's own, or cannot be written.
+        """
+        values: Mapping[str, Secret] = {one.name: one.value for one in launch.secrets if one.value is not None}
+        paths = self.paths(launch)
+        written: list[Path] = []
+        if values:
+            private_folder(self.folder)
+        for name, value in values.items():
+            try:
+                write_privately(paths[name], value.reveal().encode())
+            except OSError as exc:
+                raise StoreError(f"cannot write {str(paths[name])!r}: {exc.strerror or exc}") from None
+            written.append(paths[name])
+        return written
+
+
+def _file_name(name: str) -> str:
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return name if re.fullmatch(r"[A-Za-z0-9_]{1,100}", name) else f"{_plain(name)}-{digest}"
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")[:80] or "server"

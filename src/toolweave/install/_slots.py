@@ -1,0 +1,145 @@
+"""Inputs of `server.json` as places for answers: what each asks for, and the words that the answers make of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from toolweave._value import Value
+from toolweave.errors import RegistryError
+from toolweave.install._launch import LaunchWord, SecretWord, joined, literal
+from toolweave.install._questions import LaunchAnswers, LaunchQuestion
+from toolweave.install._records import ServerInput, shown
+
+__all__ = ["ArgumentSlot", "ValueSlot"]
+
+_VARIABLE = re.compile(r"\{([^{}]*)\}")
+_FORMATS = ("string", "number", "boolean", "filepath")
+
+
+class ValueSlot(Value, frozen=True, kw_only=True):
+    """A place for a value: that of a variable, a header or an argument, or a URL.
+
+    Attributes:
+        name: The name of the question where the value itself is asked for.
+        source: What the publisher says of it.
+    """
+
+    name: str
+    source: ServerInput
+
+    def questions(self) -> Iterator[LaunchQuestion]:
+        """Yield what is asked for: the value, or the variables in a fixed one.
+
+        Raises:
+            RegistryError: The publisher's own texts are none that may go into a config.
+        """
+        source = self.source
+        if source.value is None:
+            yield _question(self.name, source, repeated=source.is_repeated)
+            return
+        for part, is_variable in self._parts():
+            variable = source.variables[part] if is_variable else None
+            if variable is None:
+                literal(part, f"the value of {shown(self.name)!r}")
+            elif variable.value is None:
+                yield _question(
+                    part,
+                    variable,
+                    secret=source.is_secret,
+                    required=source.is_required,
+                    repeated=source.is_repeated,
+                )
+            else:
+                literal(variable.value, f"the value of {shown(part)!r}")
+
+    def words(self, answers: LaunchAnswers) -> list[LaunchWord]:
+        """Return the words that the answers make: none where it is left out, several where it is repeated."""
+        if self.source.value is None:
+            return [(part,) for part in answers[self.name]]
+        texts = [(self._texts(part, answers) if is_variable else [part]) for part, is_variable in self._parts()]
+        if not all(texts) and not self.source.is_required:
+            return []
+        count = max(map(len, texts), default=1) if self.source.is_repeated else 1
+        return [joined(_nth(found, at) for found in texts) for at in range(max(count, 1))]
+
+    def _texts(self, name: str, answers: LaunchAnswers) -> list[str | SecretWord]:
+        fixed = self.source.variables[name].value
+        return answers[name] if fixed is None else [fixed]
+
+    def _parts(self) -> Iterator[tuple[str, bool]]:
+        """Yield the parts of a fixed value: texts, and the variables among them; unknown braces are text."""
+        value, start = self.source.value or "", 0
+        for match in _VARIABLE.finditer(value):
+            if match[1] in self.source.variables:
+                yield value[start : match.start()], False
+                yield match[1], True
+                start = match.end()
+        yield value[start:], False
+
+
+class ArgumentSlot(Value, frozen=True, kw_only=True):
+    """An argument of a command line.
+
+    Attributes:
+        place: Its value.
+        flag: The name that stands before each value, with its dashes; empty for a positional one.
+    """
+
+    place: ValueSlot
+    flag: str = ""
+
+    @classmethod
+    def of(cls, source: ServerInput, number: int) -> ArgumentSlot:
+        """Return the slot of the `number`th argument of a package.
+
+        Raises:
+            RegistryError: It is neither positional nor named, or its name is none.
+        """
+        if source.type not in ("named", "positional"):
+            raise RegistryError(f"argument {number} is of the type {shown(source.type)!r}, which is not known")
+        if source.type == "positional":
+            return cls(place=ValueSlot(name=source.value_hint or source.name or f"argument{number}", source=source))
+        flag = literal(source.name, f"the name of argument {number}")
+        if not flag.startswith("-") or flag == "--":
+            raise RegistryError(f"the name of argument {number} is {shown(flag)!r}; a name with its dashes is expected")
+        return cls(place=ValueSlot(name=flag, source=source), flag=flag)
+
+    def words(self, answers: LaunchAnswers) -> list[LaunchWord]:
+        """Return its words; a name and its value are two."""
+        values = self.place.words(answers)
+        if not self.flag:
+            return values
+        alone = self.place.source.value == ""
+        return [word for value in values for word in (((self.flag,),) if alone else ((self.flag,), value))]
+
+
+def _nth(found: Sequence[str | SecretWord], at: int) -> str | SecretWord:
+    """Return the answer at a position, the last one beyond it, and nothing where there is none."""
+    return found[min(at, len(found) - 1)] if found else ""
+
+
+def _question(
+    name: str, source: ServerInput, *, secret: bool = False, required: bool = False, repeated: bool = False
+) -> LaunchQuestion:
+    what = f"{shown(name)!r}"
+    for choice in source.choices:
+        literal(choice, f"a choice of {what}")
+    return LaunchQuestion(
+        name=name,
+        description=source.description,
+        required=source.is_required or required,
+        secret=source.is_secret or secret,
+        format=source.format if source.format in _FORMATS else "string",
+        defaults=_defaults(source, what),
+        choices=source.choices,
+        placeholder=source.placeholder,
+        repeated=repeated,
+    )
+
+
+def _defaults(source: ServerInput, what: str) -> tuple[str, ...]:
+    if source.default is None or source.default == "":
+        return ()
+    text = str(source.default).lower() if isinstance(source.default, bool) else str(source.default)
+    return (literal(text, f"the default of {what}"),)

@@ -1,0 +1,89 @@
+"""The state of a stored sign-in, for people: as whom, for what and until when. No token is in it."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+
+from toolweave._value import Value
+from toolweave.oauth._records import TokenRecord
+
+__all__ = ["SignInState", "SignInStatus", "sign_in_text"]
+
+SignInState: TypeAlias = Literal["signed in", "renewable", "expired", "registered"]
+"""Signed in; expired but renewed at the next use; expired; a client that is registered and has no token."""
+
+
+class SignInStatus(Value, frozen=True, kw_only=True):
+    """The state of a stored sign-in.
+
+    Attributes:
+        resource: The URL of the server that its token is for.
+        issuer: The issuer of its token.
+        client: The client that asked for it; see `TokenKey`.
+        principal: The user on whose behalf; empty where there is only one.
+        scopes: The scopes of the token.
+        state: `signed in`, `renewable` when the token is renewed at its next use, `expired`, or `registered` where only
+            the client is known so far.
+        expires_at: When the token expires, in seconds since the epoch; None if that is not known.
+        renewable: Whether there is a token that renews it.
+    """
+
+    resource: str
+    issuer: str
+    client: str
+    principal: str
+    scopes: tuple[str, ...]
+    state: SignInState
+    expires_at: float | None
+    renewable: bool
+
+    @classmethod
+    def of(cls, record: TokenRecord, *, now: float | None = None) -> SignInStatus:
+        """Return the state of a record.
+
+        Args:
+            record: The record.
+            now: The time in seconds since the epoch.
+        """
+        renewable, until = record.refresh_token is not None, record.expires_at
+        valid = until is None or until > (time.time() if now is None else now)
+        state: SignInState = "signed in" if valid else "renewable" if renewable else "expired"
+        if not record.access_token:
+            state = "registered"
+        return cls(
+            resource=record.key.resource,
+            issuer=record.key.issuer,
+            client=record.key.client,
+            principal=record.key.principal,
+            scopes=record.scopes,
+            state=state,
+            expires_at=until,
+            renewable=renewable,
+        )
+
+    @property
+    def text(self) -> str:
+        """The state in words, with its end."""
+        return sign_in_text(self.state, self.expires_at)
+
+
+def sign_in_text(state: SignInState, expires_at: float | None) -> str:
+    """Return the state of a sign-in in words, with its end."""
+    match state:
+        case "signed in":
+            return "signed in" + ("" if expires_at is None else f" until {_moment(expires_at)}")
+        case "renewable":
+            return "signed in; its token is renewed at the next use"
+        case "expired":
+            return "expired" + ("" if expires_at is None else f" since {_moment(expires_at)}")
+        case "registered":
+            return "registered, not signed in"
+
+
+def _moment(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, ValueError, OSError):  # a server may name any number
+        return "a time that no calendar has"

@@ -1,0 +1,112 @@
+"""MCP Apps (`io.modelcontextprotocol/ui`, SEP-1865): `_meta.ui` of tools and of the pages that show their results.
+
+A tool names the page; the page says what it may load. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from toolweave._value import Value
+from toolweave.protocol.json_types import as_array, as_object, as_text
+from toolweave.protocol.meta import APPS_EXTENSION
+
+__all__ = [
+    "APP_SCHEME",
+    "APP_TYPE",
+    "AppCsp",
+    "AppPermission",
+    "AppVisibility",
+    "apps_capability",
+    "is_for_models",
+    "page_meta",
+    "page_uri",
+    "tool_meta",
+]
+
+_Json = dict[str, Any]
+
+APP_SCHEME = "ui://"
+"""The beginning of the URI of every page."""
+APP_TYPE = "text/html;profile=mcp-app"
+"""The media type of a page."""
+
+AppVisibility: TypeAlias = Literal["model", "app"]
+"""The callers of a tool that has a page: the model, the page."""
+AppPermission: TypeAlias = Literal["camera", "microphone", "geolocation", "clipboardWrite"]
+"""The abilities of the browser that a page may ask for."""
+
+_UI = "ui"
+_MODEL = "model"
+_SOURCE = re.compile(r"[a-z][a-z0-9+.-]*://(\*\.)?[A-Za-z0-9.-]+(:([0-9]+|\*))?")
+
+
+class AppCsp(Value, frozen=True, kw_only=True):
+    """The origins that a page may use, each such as `https://api.example` or `https://*.example`; by default none.
+
+    Attributes:
+        connect_domains: Origins of requests (`fetch`, WebSockets).
+        resource_domains: Origins of scripts, styles, images, fonts and media.
+        frame_domains: Origins of frames inside the page.
+        base_uri_domains: Origins that the document's base URI may have.
+    """
+
+    connect_domains: Sequence[str] = ()
+    resource_domains: Sequence[str] = ()
+    frame_domains: Sequence[str] = ()
+    base_uri_domains: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            for origin in getattr(self, name):
+                if not isinstance(origin, str) or not _SOURCE.fullmatch(origin):  # it becomes part of a policy
+                    raise ValueError(f"{name}: {origin!r} is no origin such as 'https://api.example'")
+
+    def json(self) -> _Json:
+        """Return the members that are given, as `_meta.ui.csp` has them."""
+        members = {
+            "connectDomains": self.connect_domains,
+            "resourceDomains": self.resource_domains,
+            "frameDomains": self.frame_domains,
+            "baseUriDomains": self.base_uri_domains,
+        }
+        return {name: list(origins) for name, origins in members.items() if origins}
+
+
+def page_meta(
+    csp: AppCsp | None, permissions: Sequence[AppPermission], domain: str | None, prefers_border: bool | None
+) -> _Json:
+    """Return the `_meta` of a page's resource; empty when it says nothing."""
+    members: _Json = {
+        "csp": None if csp is None else csp.json() or None,
+        "permissions": {name: {} for name in permissions} or None,
+        "domain": domain,
+        "prefersBorder": prefers_border,
+    }
+    said = {name: value for name, value in members.items() if value is not None}
+    return {_UI: said} if said else {}
+
+
+def tool_meta(uri: str, visibility: Sequence[AppVisibility]) -> _Json:
+    """Return the `_meta` of a tool whose results the page at a URI shows; no `visibility` is both."""
+    return {_UI: {"resourceUri": uri} | ({"visibility": list(visibility)} if visibility else {})}
+
+
+def page_uri(meta: Mapping[str, Any]) -> str | None:
+    """Return the URI of the page that shows the results of a tool with this `_meta`, or None."""
+    ui = as_object(meta.get(_UI)) if _UI in meta else None
+    return None if ui is None else as_text(ui.get("resourceUri"))
+
+
+def is_for_models(meta: Mapping[str, Any]) -> bool:
+    """Whether a model may see and call a tool with this `_meta`: no server says that only its page may."""
+    ui = as_object(meta.get(_UI)) if _UI in meta else None
+    visibility = None if ui is None else as_array(ui.get("visibility"))
+    return visibility is None or _MODEL in visibility
+
+
+def apps_capability() -> _Json:
+    """Return the members of `ServerCapabilities` of a server with pages."""
+    return {"extensions": {APPS_EXTENSION: {"mimeTypes": [APP_TYPE]}}}

@@ -1,0 +1,125 @@
+"""Tags and versions of tools, prompts and resources: members of `_meta` of this project, as MCP itself has neither.
+
+A definition carries its tags and its version, and of several versions of one name the newest carries all of them. A
+request names the version that it wants under the same key. What FastMCP writes into its definitions is read too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, TypeAlias, cast
+
+__all__ = [
+    "TAGS",
+    "VERSION",
+    "VERSIONS",
+    "VersionKey",
+    "asked_version",
+    "asking_for",
+    "component_meta",
+    "tags_in",
+    "version_in",
+    "version_key",
+    "versioned",
+    "with_versions",
+]
+
+TAGS = "io.toolweave/tags"
+"""The tags of a definition: a list of texts."""
+VERSION = "io.toolweave/version"
+"""The version of a definition; in a request the version that is asked for."""
+VERSIONS = "io.toolweave/versions"
+"""All versions that are offered under the name of a definition, newest first; there where it has several."""
+
+_FASTMCP = ("fastmcp", "_fastmcp")
+_LONGEST = 128
+_PARTS = re.compile(r"[0-9]{1,18}|[a-z]+")
+
+VersionKey: TypeAlias = tuple[tuple[int, int | str], ...]
+"""The order of a version among others."""
+
+
+def component_meta(
+    meta: Mapping[str, Any] | None, *, tags: Iterable[str] = (), version: str | None = None
+) -> dict[str, Any]:
+    """Return the `_meta` of a definition with its tags and its version.
+
+    Raises:
+        ValueError: A tag is no printable text of at most 128 characters, or a version is none or has a space or an `@`.
+    """
+    named = sorted({_checked("tag", tag) for tag in ([tags] if isinstance(tags, str) else tags)})
+    made: dict[str, Any] = dict(meta or {})
+    if named:
+        made[TAGS] = named
+    if version is not None:
+        if " " in _checked("version", version) or "@" in version:
+            raise ValueError(f"{version!r} is no version: it has no spaces and no '@', as in '1.2'")
+        made[VERSION] = version
+    return made
+
+
+def _checked(what: str, text: object) -> str:
+    if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST or not text.isprintable():
+        raise ValueError(f"{text!r} is no {what}: a printable text of at most {_LONGEST} characters is expected")
+    return text
+
+
+def tags_in(meta: object) -> frozenset[str]:
+    """Return the tags that a definition's `_meta` names; a server may have written anything there."""
+    found = _member(meta, TAGS, "tags")
+    listed = cast("list[Any]", found) if isinstance(found, list) else ()
+    return frozenset(tag for tag in listed if isinstance(tag, str))
+
+
+def version_in(meta: object) -> str | None:
+    """Return the version that a definition's `_meta` names, or None."""
+    found = _member(meta, VERSION, "version")
+    return found if isinstance(found, str) and found else None
+
+
+def asked_version(params: Mapping[str, Any]) -> str | None:
+    """Return the version that the params of a request ask for; None for the newest."""
+    meta: Any = params.get("_meta")
+    asked = cast("Mapping[str, Any]", meta).get(VERSION) if isinstance(meta, Mapping) else None
+    return None if asked is None else str(asked)
+
+
+def asking_for(version: str | None) -> dict[str, Any]:
+    """Return the `_meta` of a request for a version; for the newest there is nothing."""
+    return {} if version is None else {VERSION: version}
+
+
+def _member(meta: object, name: str, foreign: str) -> Any:
+    if not isinstance(meta, Mapping) or not meta:
+        return None
+    members = cast("Mapping[str, Any]", meta)
+    if name in members:
+        return members[name]
+    for key in _FASTMCP:
+        theirs = members.get(key)
+        if isinstance(theirs, Mapping):
+            return cast("Mapping[str, Any]", theirs).get(foreign)
+    return None
+
+
+def versioned(name: str, version: str) -> str:
+    """Return the name of one version of something within a process, as `name@1.2`; on the wire it has none."""
+    return f"{name}@{version}"
+
+
+def with_versions(meta: Mapping[str, Any] | None, versions: Sequence[str]) -> dict[str, Any]:
+    """Return the `_meta` of the newest version, with all that are offered, newest first; with one there is nothing."""
+    made = {name: value for name, value in (meta or {}).items() if name != VERSIONS}
+    return made | {VERSIONS: list(versions)} if len(versions) > 1 else made
+
+
+def version_key(version: str) -> VersionKey:
+    """Return the order of a version: numbers count as numbers, `1.0rc1` is before `1.0`, and that before `1.0.1`."""
+    parts: list[str] = _PARTS.findall(version.lower().removeprefix("v"))
+    release = list(takewhile(str.isdigit, parts))
+    rest = parts[len(release) :]
+    while len(release) > 1 and not int(release[-1]):  # 1.0 is 1
+        release.pop()
+    return (*((2, int(part)) if part.isdigit() else (0, part) for part in (*release, *rest)), (1, 0))

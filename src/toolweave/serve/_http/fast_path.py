@@ -1,0 +1,339 @@
+"""The fast path of plain tool calls over HTTP: an ASGI app before another, which gets everything else.
+
+A plain call needs nothing but its answer, and somebody who can send it at once (`SendsCalls`). It passes every check of
+the long way: those of headers once for each distinct set of them. What it does without are a task, a scope, a timer
+and a reply channel of its own. One sweep watches over all calls: one that is not answered in a moment goes on on the
+long way, with the call that was sent; so does one whose answer needs more than to be passed on. Disconnected
+clients, silence and bounds are the business of the long way alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableSet, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import anyio
+import msgspec
+
+from toolweave.errors import RequestError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import CONNECTION_CLOSED, REQUEST_CANCELLED
+from toolweave.protocol.jsonrpc import RequestId
+from toolweave.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSION
+from toolweave.serve._auth.gate import OperationGate
+from toolweave.serve._auth.middleware import principal
+from toolweave.serve._http.asgi import SENT, App, Cancels, Headers, Message, Receive, Scope, Send, path_of, respond
+from toolweave.serve._http.guard import Guard
+from toolweave.serve._http.legacy import client_in
+from toolweave.serve._http.quick_parse import plain_call, plain_call_of_session
+from toolweave.serve._http.response import ResponseLimits, respond_error, respond_json
+from toolweave.serve._http.sessions import HttpSession, HttpSessions
+from toolweave.serve._plain_calls import PlainToolCall, SendsCalls, SentCall
+
+__all__ = ["FastPath"]
+
+_MOMENT_SECONDS = 0.25
+"""The time after which a call goes on on the long way: more than a loaded machine needs for a quick one."""
+_SWEEP_SECONDS = 0.05
+_LAST_SECONDS = 1.0
+_MOST_JUDGED = 1024
+_LONGEST_JUDGED = 2048  # bytes of header values
+_CLOSE = [(b"connection", b"close")]
+_CALL = methods.TOOLS_CALL.encode()
+_MODERN = MODERN_VERSION.encode()
+_HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
+_DECIDING = (
+    b"accept",
+    b"content-encoding",
+    b"content-type",
+    b"host",
+    b"mcp-method",
+    b"mcp-protocol-version",
+    b"origin",
+    b"transfer-encoding",
+)
+"""The headers whose values decide; of all others only the number and the size do, and how often some are there."""
+
+_Values: TypeAlias = tuple[bytes | None, ...]
+"""The values of `_DECIDING`; None for a header that is not there."""
+
+
+class _FastExchange(msgspec.Struct, eq=False):
+    """A request on the fast path.
+
+    Attributes:
+        task: The task that serves it.
+        begun: When it came, on the event loop's clock.
+        sent: Its call, once that was sent.
+        session: Its session, if it has one.
+        key: Its id.
+        settled: Whether its task waits no more, for the body or for the answer.
+        late: Whether its body did not come in time.
+        aborted: Whether the server ends.
+        cancelled: Whether its client cancelled it, or its session ended.
+    """
+
+    task: asyncio.Task[Any] | None
+    begun: float
+    sent: SentCall | None = None
+    session: HttpSession | None = None
+    key: RequestId = 0
+    settled: bool = False
+    late: bool = False
+    aborted: bool = False
+    cancelled: bool = False
+
+    def cancel(self) -> None:
+        """End it: the server ends."""
+        self.aborted = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let its task go on without the answer, or without the body."""
+        if self.settled:
+            return
+        if self.sent is not None:
+            self.sent.renew()
+        elif self.task is not None:
+            self.late = True
+            self.task.cancel()
+
+
+class _ByClient(msgspec.Struct, frozen=True, eq=False):
+    """The end of an exchange by its client: `notifications/cancelled`, or the end of its session."""
+
+    exchange: _FastExchange
+
+    def cancel(self) -> None:
+        """End it."""
+        self.exchange.cancelled = True
+        self.exchange.wake()
+
+
+class FastPath:
+    """Answers plain calls; `before(app)` is the ASGI app.
+
+    Args:
+        calls: Sends them.
+        guard: Checks headers.
+        acceptable: Whether a client accepts what responses may be.
+        gate: Refuses what a token is not enough for.
+        running: The running requests of the server, which it cancels when it ends.
+        sessions: The sessions of legacy clients; None where there are none.
+        bounds: The timeout of a body.
+    """
+
+    def __init__(
+        self,
+        calls: SendsCalls,
+        *,
+        guard: Guard,
+        acceptable: Callable[[Headers], bool],
+        gate: OperationGate,
+        running: MutableSet[Cancels],
+        sessions: HttpSessions | None,
+        bounds: ResponseLimits,
+    ) -> None:
+        self._calls = calls
+        self._guard = guard
+        self._acceptable = acceptable
+        self._gate = gate
+        self._running = running
+        # with an event store every answer is an event; without streams nothing is different here
+        self._sessions = sessions if sessions is None or sessions.store is None else None
+        self._bounds = bounds
+        self._judged: dict[_Values, bool | None] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sweeping = False
+
+    def before(self, app: App, path: str | None = None) -> App:
+        """Return the app that answers plain calls to a path, or to any, and hands all else to `app`."""
+        return partial(self._serve, app, path)
+
+    def _serve(self, app: App, path: str | None, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if self._calls.open and scope["method"] == "POST" and (path is None or path_of(scope) == path):
+            asked = self._asked(scope["headers"])
+            if asked is not None:
+                return self._answered(app, asked, scope, receive, send)
+        return app(scope, receive, send)
+
+    async def _answered(self, app: App, asked: tuple[bool, bytes], scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request whose headers are those of a plain call."""
+        exchange = self._begin()
+        try:
+            try:
+                message = await receive()  # the first part of the body, nearly always all
+            except asyncio.CancelledError:
+                if await self._was_late(exchange, send):
+                    return
+                raise
+            sent = self._send(exchange, asked, scope, message)
+            if sent is not None and await self._answer(exchange, sent, send):
+                return
+        finally:
+            self._running.discard(exchange)
+            if exchange.session is not None:
+                exchange.session.vacate(exchange.key)
+        if sent is None:
+            await app(scope, partial(_replayed, [message], receive), send)
+            return
+        try:
+            await app({**scope, SENT: sent}, partial(_replayed, [message], receive), send)
+        finally:
+            sent.end()
+
+    def _begin(self) -> _FastExchange:
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
+        exchange = _FastExchange(asyncio.current_task(loop), loop.time())
+        self._running.add(exchange)
+        if not self._sweeping:
+            self._sweeping = True
+            loop.call_later(_SWEEP_SECONDS, self._sweep, loop)
+        return exchange
+
+    # what may come this way
+
+    def _asked(self, raw: Sequence[tuple[bytes, bytes]]) -> tuple[bool, bytes] | None:
+        """Return what headers say: whether a call is modern, and the name of its tool, or that of its session.
+
+        None where they are not those of a plain call, or any check refuses them.
+        """
+        headers = dict(raw)
+        if len(headers) != len(raw) or not self._guard.takes_size(headers, headers.get(b"content-length", b"")):
+            return None
+        deciding = tuple(map(headers.get, _DECIDING))
+        try:
+            modern = self._judged[deciding]
+        except KeyError:
+            modern = self._judge(deciding)
+        if modern is None:
+            return None
+        named = headers.get(b"mcp-name" if modern else b"mcp-session-id")
+        return None if named is None else (modern, named)
+
+    def _judge(self, deciding: _Values) -> bool | None:
+        """Return whether headers are of a modern call (True) or one in a session (False), None where of neither."""
+        headers = {name: value for name, value in zip(_DECIDING, deciding, strict=True) if value is not None}
+        modern: bool | None = None
+        version = headers.get(b"mcp-protocol-version")
+        plain = b"origin" not in headers and b"transfer-encoding" not in headers
+        if plain and self._guard.passes("POST", headers) and self._acceptable(headers):
+            if version is None or version in _HANDSHAKE:
+                modern = False
+            elif version == _MODERN and headers.get(b"mcp-method") == _CALL:
+                modern = True
+        if sum(map(len, headers.values())) <= _LONGEST_JUDGED:
+            if len(self._judged) >= _MOST_JUDGED:
+                self._judged.clear()
+            self._judged[deciding] = modern
+        return modern
+
+    def _send(
+        self, exchange: _FastExchange, asked: tuple[bool, bytes], scope: Scope, message: Message
+    ) -> SentCall | None:
+        """Send the call in a message, if it is a plain one."""
+        body = message.get("body", b"")
+        if message["type"] != "http.request" or message.get("more_body") or len(body) > self._bounds.body_bytes:
+            return None
+        session: HttpSession | None = None
+        modern, named = asked
+        if modern:
+            call = plain_call(named, body)
+            client = None if call is None else call.client
+        else:
+            call = plain_call_of_session(body)
+            session = None if call is None else self._session(named, scope, call.id)
+            client = None if session is None else session.client
+        authorizes = self._gate.authorizes
+        if call is None or client is None or (authorizes and self._refuses(scope, call)):
+            return None
+        exchange.key = call.id
+        who, loop = principal(scope) if authorizes else None, self._loop or asyncio.get_running_loop()
+        sent = exchange.sent = self._calls.send(call, client, who, loop)
+        if sent is not None and session is not None:
+            exchange.session = session
+            session.occupy(call.id, _ByClient(exchange))
+            if authorizes:
+                client_in(session, scope)
+        return sent
+
+    def _refuses(self, scope: Scope, call: PlainToolCall) -> bool:
+        """Whether the token of a request is not enough for a call; what needs scopes without one is not sent here."""
+        return self._gate.refusal(scope, ((methods.TOOLS_CALL, {"name": call.name}),)) is not None
+
+    def _session(self, named: bytes, scope: Scope, key: RequestId) -> HttpSession | None:
+        """Return the session of a request, None where it has none here or its id is that of one that runs."""
+        if self._sessions is None:
+            return None
+        session = self._sessions.find(named.decode("latin-1"), principal(scope))
+        return None if session is None or key in session.running else session
+
+    # its way
+
+    async def _was_late(self, exchange: _FastExchange, send: Send) -> bool:
+        """Whether a cancelled request was so because its body did not come in time; it is told."""
+        if not exchange.late or exchange.task is None:
+            return False
+        exchange.settled = True
+        exchange.task.uncancel()
+        with anyio.move_on_after(_LAST_SECONDS, shield=True):
+            if exchange.aborted:
+                await respond(send, 503, "The call was cancelled", _CLOSE)
+            else:
+                await respond(send, 408, "The request body did not come in time", _CLOSE)
+        return True
+
+    async def _answer(self, exchange: _FastExchange, sent: SentCall, send: Send) -> bool:
+        """Answer with what a call comes to; False where the long way has to wait for that, or to deal with it."""
+        try:
+            answer = await sent.answer
+        except asyncio.CancelledError:
+            await sent.give_up()
+            raise
+        except Exception:  # boundary: the long way meets it again, and knows what to make of it
+            answer = None
+        exchange.settled = True
+        if answer is None and (exchange.aborted or exchange.cancelled):
+            await self._cut_off(exchange, sent, send)
+            return True
+        text = None if answer is None else sent.text(exchange.key, answer)
+        if text is None:
+            return False
+        sent.end()
+        await respond_json(send, 200, text, () if exchange.session is None else (exchange.session.header,))
+        return True
+
+    async def _cut_off(self, exchange: _FastExchange, sent: SentCall, send: Send) -> None:
+        """Cancel a call, and answer for it."""
+        await sent.give_up()
+        session = exchange.session
+        with anyio.move_on_after(_LAST_SECONDS, shield=True):
+            if exchange.aborted or session is None:
+                await respond(send, 503, "The call was cancelled", _CLOSE)
+            elif session.ended:
+                gone = RequestError("the session ended before the request was complete", code=CONNECTION_CLOSED)
+                await respond_error(send, 200, exchange.key, gone, [session.header])
+            else:
+                cancelled = RequestError("Request cancelled", code=REQUEST_CANCELLED)
+                await respond_error(send, 200, exchange.key, cancelled, [session.header])
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Send on what takes longer than a moment, and end what waits for its body too long."""
+        exchanges = [one for one in self._running if isinstance(one, _FastExchange)]
+        now = loop.time()
+        for one in exchanges:
+            bound = self._bounds.body if one.sent is None else _MOMENT_SECONDS
+            if now - one.begun > bound:
+                one.wake()
+        self._sweeping = bool(exchanges)
+        if exchanges:
+            loop.call_later(_SWEEP_SECONDS, self._sweep, loop)
+
+
+async def _replayed(waiting: list[Message], receive: Receive) -> Message:
+    """Return the messages that were received already, then those to come: an ASGI `receive`."""
+    return waiting.pop() if waiting else await receive()

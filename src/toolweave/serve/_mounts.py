@@ -1,0 +1,519 @@
+"""Servers in another server: their tools, prompts, resources and completions below a namespace, and their middleware.
+
+A mounted server is asked within this process, by requests with its own names, so that its middleware and what it hides
+hold as where it is served alone. What its handlers ask goes to the client of the server that it is mounted in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias
+
+from toolweave.errors import RequestError
+from toolweave.protocol import methods
+from toolweave.protocol.component_meta import asking_for
+from toolweave.protocol.logs import LogLevel
+from toolweave.serve._changes import Changes
+from toolweave.serve._endpoint import Endpoint
+from toolweave.serve._lifespans import Lifespans
+from toolweave.serve._middleware import chained
+from toolweave.serve._offers.completions import Completions
+from toolweave.serve._offers.prompts import Prompts, PromptsChanged
+from toolweave.serve._offers.resources import Resources, ResourcesChanged, ResourceSource
+from toolweave.serve._offers.string_handlers import failure
+from toolweave.serve._request import CallNext, Json, MayUse, Offered, OfferKind, OfferLookup, Request
+from toolweave.serve._request_context import HandlerRunner, HasRequest
+from toolweave.serve._sessions import ClientSessions
+from toolweave.serve._unknown import not_offered
+from toolweave.tools import CallContext, ToolCall, ToolResult, Toolset
+from toolweave.tools._client_requests import Caller, Question
+from toolweave.tools._mcp import call_result, tool_result
+from toolweave.tools._toolset import ToolSnapshot, Unsubscribe
+from toolweave.tools._wrappers import GrowingToolset, WrapperToolset, prefixed
+
+__all__ = [
+    "MountableServer",
+    "MountedServer",
+    "Mounts",
+]
+
+_NAMESPACE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
+_LISTS = frozenset({methods.TOOLS_LIST, methods.PROMPTS_LIST, methods.RESOURCES_LIST, methods.RESOURCES_TEMPLATES_LIST})
+_NO_VIEWS: Mapping[str, MayUse] = MappingProxyType({})
+_views: ContextVar[Mapping[str, MayUse]] = ContextVar("toolweave_views_of_mounted_servers", default=_NO_VIEWS)
+"""The view that each mounted server gives the client whose list is answered, by its namespace."""
+_Work: TypeAlias = Callable[[Request, CallContext], Awaitable[Json]]
+
+
+class MountableServer(OfferLookup, Protocol):
+    """The part of a server that another one uses that it is mounted in."""
+
+    name: str
+    endpoint: Endpoint
+    changes: Changes
+    resources: Resources
+    prompts: Prompts
+    completions: Completions
+
+    @property
+    def tools(self) -> Toolset:
+        """Everything that is offered as a tool."""
+        ...
+
+    @property
+    def auth(self) -> object:
+        """The authorization of its requests over HTTP, or None."""
+        ...
+
+    @property
+    def rounds(self) -> HandlerRunner:
+        """The runner of its handlers, and what they are given."""
+        ...
+
+    @property
+    def has_task_rules(self) -> bool:
+        """Whether calls of its tools become tasks."""
+        ...
+
+    @property
+    def mounted(self) -> Sequence[MountedServer]:
+        """The servers that are mounted in it."""
+        ...
+
+    def running(self) -> AbstractAsyncContextManager[Any]:
+        """Run its lifespan."""
+        ...
+
+
+class MountedServer:
+    """One server below a namespace of another one.
+
+    Args:
+        server: The server.
+        namespace: Stands before its names as `namespace_`, and before the schemes of URIs that others have as
+            `namespace+`.
+
+    Attributes:
+        tools: Its tools under its own names, called through its middleware.
+    """
+
+    def __init__(self, server: MountableServer, namespace: str) -> None:
+        self.server = server
+        self.namespace = namespace
+        self.tools = _MountedTools(self)
+        self._scheme = f"{namespace.replace('_', '-')}+"
+
+    def own_name(self, name: str) -> str | None:
+        """Return the server's own name for an exposed one, or None for one of another."""
+        prefix = f"{self.namespace}_"
+        return name.removeprefix(prefix) if name.startswith(prefix) else None
+
+    def own_uri(self, uri: str) -> str:
+        """Return the server's own URI for an exposed one, which may be that of another."""
+        return uri.removeprefix(self._scheme)
+
+    def exposed(self, name: str) -> str:
+        """Return the exposed name of a tool or a prompt."""
+        return f"{self.namespace}_{name}"
+
+    def qualified(self, uri: str) -> str:
+        """Return a URI or a template of the server as no other has it."""
+        return f"{self._scheme}{uri}"
+
+    async def through(self, ctx: CallContext, method: str, params: Json, work: _Work) -> Json:
+        """Answer a request of the server's own through its middleware.
+
+        Args:
+            ctx: The context of the request at the outer server.
+            method: The method.
+            params: The parameters, with the server's own names.
+            work: Answers the request behind the middleware.
+
+        Raises:
+            RequestError: The answer is an error.
+        """
+        rounds, caller = self.server.rounds, ctx.caller
+        assert isinstance(caller, HasRequest)
+        outer = caller.request
+        inner = ctx.replace(state=rounds.state, caller=_MountedCaller(caller, outer, rounds))
+        sent = {**params, "_meta": outer.meta} if outer.meta else params
+        request = outer.replace(method=method, params=sent, server=self.server)
+        return await chained(self.server.endpoint.middleware, partial(_behind, work, inner))(request)
+
+    async def view(self, request: Request) -> MayUse | None:
+        """Return what the server's middleware shows a client of a list; None where it shows all."""
+        middleware = self.server.endpoint.middleware
+        if not middleware:
+            return None
+        found: list[MayUse | None] = []
+
+        async def listed(request: Request) -> Json:
+            found.append(request.client.may)
+            return {member: [] for member in ("tools", "prompts", "resources", "resourceTemplates")}
+
+        inner = request.replace(params={}, client=replace(request.client, may=None), server=self.server)
+        try:
+            await chained(middleware, listed)(inner)
+        except RequestError:
+            return _nothing
+        return found[0] if found else _nothing
+
+
+def _nothing(*offer: Any) -> bool:
+    return False
+
+
+async def _behind(work: _Work, ctx: CallContext, request: Request) -> Json:
+    return await work(request, ctx)
+
+
+class _MountedCaller:
+    """The `Caller` of a handler of a mounted server: the outer one's, with the sessions of its own server."""
+
+    __slots__ = ("_outer", "_rounds", "request")
+
+    def __init__(self, outer: Any, request: Request, rounds: HandlerRunner) -> None:
+        self._outer: Caller = outer
+        self._rounds = rounds
+        self.request = request
+
+    @property
+    def sessions(self) -> ClientSessions:
+        return ClientSessions(self._rounds.sessions, self.request.client)
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        return self._outer.capabilities
+
+    @property
+    def client_key(self) -> str | None:
+        return self._outer.client_key
+
+    @property
+    def principal(self) -> str | None:
+        return self._outer.principal
+
+    async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
+        return await self._outer.ask(questions)
+
+    async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
+        await self._outer.log(level, data, logger)
+
+    async def release(self) -> None:
+        await self._outer.release()
+
+
+class _MountedTools(WrapperToolset):
+    """The tools of a mounted server under its own names; a call goes through its middleware."""
+
+    __slots__ = ("_mount",)
+
+    def __init__(self, mount: MountedServer) -> None:
+        super().__init__(mount.server.tools)
+        self._mount = mount
+
+    def snapshot(self) -> ToolSnapshot:
+        return self._mount.server.tools.snapshot()
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        server = self._mount.server
+        if not isinstance(ctx.caller, HasRequest):  # a toolset of an agent, say: no server's middleware is around it
+            return await server.tools.call(call, ctx.replace(state=server.rounds.state))
+        spec = server.tools.snapshot().find(call.name)
+        name = call.name if spec is None or spec.version is None else call.name.removesuffix(f"@{spec.version}")
+        kept: list[tuple[Json, ToolResult]] = []
+
+        async def work(request: Request, inner: CallContext) -> Json:
+            asked = request.text("name")
+            called = call.replace(name=call.name if asked == name else asked, arguments=request.object("arguments"))
+            result = await server.tools.call(called, inner)
+            made = call_result(result, modern=request.modern, typed=spec is not None and spec.output_schema is not None)
+            kept.append((made, result))
+            return made
+
+        params: Json = {"name": name, "arguments": dict(call.arguments)}
+        made = await self._mount.through(ctx, methods.TOOLS_CALL, params, work)
+        if kept and (made is kept[-1][0] or (kept[-1][1].is_error and made.get("isError") is True)):
+            return kept[-1][1]  # as it was: whether its error is masked is up to the outer server
+        return tool_result(made, server=self._mount.namespace)
+
+
+class MountedPrompts:
+    """The prompts of a mounted server; a `PromptSource`."""
+
+    def __init__(self, mount: MountedServer) -> None:
+        self._mount = mount
+        self._prompts = mount.server.prompts
+
+    async def prompts(self) -> Sequence[Json]:
+        """Return the definitions of what the server shows to the client that lists."""
+        shows = _views.get().get(self._mount.namespace)
+        found = await self._prompts.definitions()
+        return [
+            {**one, "name": self._mount.exposed(one["name"])}
+            for one in found
+            if shows is None or shows("prompts", one["name"], self._prompts.scopes(one["name"]))
+        ]
+
+    async def get(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> Json | None:
+        """Return the members of a `GetPromptResult`, or None when it has no such prompt."""
+        own = self._mount.own_name(name)
+        if own is None or not await self._prompts.offers(own):
+            return None
+
+        async def work(request: Request, inner: CallContext) -> Json:
+            asked = request.text("name")
+            try:
+                found = await self._prompts.answer(asked, request.object("arguments"), inner)
+            except Exception as exc:  # boundary: user code
+                raise failure(f"prompt {name!r}", exc, request, expose=None) from None
+            if found is None:
+                raise not_offered("prompts", name, modern=request.modern)
+            return found
+
+        params: Json = {"name": own, "arguments": dict(arguments)}
+        return await self._mount.through(ctx, methods.PROMPTS_GET, params, work)
+
+    def definition(self, name: str, version: str | None = None) -> Json | None:
+        """Return the definition of a prompt, or None."""
+        own = self._mount.own_name(name)
+        found = None if own is None else self._prompts.definition(own, version)
+        return None if found is None else {**found, "name": name}
+
+    def scopes(self, name: str, version: str | None = None) -> tuple[str, ...]:
+        """Return the scopes that a prompt needs."""
+        own = self._mount.own_name(name)
+        return () if own is None else self._prompts.scopes(own, version)
+
+    def subscribe(self, listener: Callable[[PromptsChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change."""
+        return self._prompts.subscribe(listener)
+
+
+class MountedResources:
+    """The resources of a mounted server; a `ResourceSource`. URIs stay as they are unless an earlier source has them.
+
+    Args:
+        mount: The server.
+        earlier: The sources that are asked before it.
+    """
+
+    def __init__(self, mount: MountedServer, earlier: Sequence[ResourceSource]) -> None:
+        self._mount = mount
+        self._earlier = earlier
+        self._resources = mount.server.resources
+
+    async def resources(self) -> Sequence[Json]:
+        """Return the definitions of what the server shows to the client that lists."""
+        taken = {one["uri"] for source in self._earlier for one in await source.resources()}
+        return self._listed(await self._resources.definitions(), "uri", taken)
+
+    async def templates(self) -> Sequence[Json]:
+        """Return the definitions of its templates, likewise."""
+        taken = {one["uriTemplate"] for source in self._earlier for one in await source.templates()}
+        return self._listed(await self._resources.template_definitions(), "uriTemplate", taken)
+
+    def _listed(self, found: Sequence[Json], member: str, taken: set[str]) -> Sequence[Json]:
+        shows = _views.get().get(self._mount.namespace)
+        return [
+            {**one, member: self._mount.qualified(one[member]) if one[member] in taken else one[member]}
+            for one in found
+            if shows is None or shows("resources", one[member], self._resources.scopes(one[member]))
+        ]
+
+    async def read(self, uri: str, ctx: CallContext) -> Json | None:
+        """Return the members of a `ReadResourceResult`, or None when it has no such resource."""
+        own = self._mount.own_uri(uri)
+
+        async def work(request: Request, inner: CallContext) -> Json:
+            asked = request.text("uri")
+            try:
+                found = await self._resources.answer(asked, inner)
+            except Exception as exc:  # boundary: user code
+                raise failure(f"reading resource {uri!r}", exc, request, expose=None) from None
+            if found is None:
+                raise not_offered("resources", own, modern=request.modern)
+            return found
+
+        try:
+            found = await self._mount.through(ctx, methods.RESOURCES_READ, {"uri": own}, work)
+        except RequestError as exc:
+            if exc.message == not_offered("resources", own, modern=True).message:
+                return None  # it has none, or shows none to this caller; another source may
+            raise
+        contents = [{**one, "uri": uri} if one.get("uri") == own else one for one in found.get("contents", ())]
+        return {**found, "contents": contents}
+
+    def definition(self, uri: str, version: str | None = None) -> Json | None:
+        """Return the definition of what a URI is about, or None."""
+        return self._resources.definition(self._mount.own_uri(uri), version)
+
+    def scopes(self, uri: str, version: str | None = None) -> tuple[str, ...]:
+        """Return the scopes that it needs."""
+        return self._resources.scopes(self._mount.own_uri(uri), version)
+
+    def offered(self, uri: str, version: str | None) -> Sequence[Offered]:
+        """Return the offers of the server that a request for a URI may be about."""
+        params: Json = {"uri": self._mount.own_uri(uri), "_meta": asking_for(version)}
+        return self._mount.server.offers_of(methods.RESOURCES_READ, params)[1:]  # without the URI itself
+
+    def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Unsubscribe:
+        """Call `listener` after every change; of a resource under each of its URIs."""
+
+        def changed(change: ResourcesChanged) -> None:
+            listener(change)
+            if change.uri is not None:
+                listener(ResourcesChanged(self._mount.qualified(change.uri)))
+
+        return self._resources.subscribe(changed)
+
+
+class MountedCompletions:
+    """The completions of a mounted server; a `CompletionSource`."""
+
+    def __init__(self, mount: MountedServer) -> None:
+        self._mount = mount
+
+    @property
+    def offered(self) -> bool:
+        """Whether the server completes anything."""
+        return self._mount.server.completions.offered
+
+    async def complete(self, kind: str, name: str, request: Request, ctx: CallContext) -> Json | None:
+        """Return the result for an argument of something of the server, or None for that of another."""
+        server, member = self._mount.server, "name" if kind == "prompt" else "uri"
+        own = self._mount.own_name(name) if kind == "prompt" else self._mount.own_uri(name)
+        offers = server.prompts.offers if kind == "prompt" else server.resources.offers
+        if own is None or not await offers(own):
+            return None
+        params = {**request.params, "ref": {**request.object("ref"), member: own}}
+        return await self._mount.through(ctx, methods.COMPLETION_COMPLETE, params, server.completions.answer)
+
+
+class MountsView:
+    """Middleware of the outer server: its lists have of each mounted server what that shows to the client.
+
+    Args:
+        mounts: The mounted servers, also those to come.
+    """
+
+    reads_results = False
+
+    def __init__(self, mounts: Sequence[MountedServer]) -> None:
+        self._mounts = mounts
+
+    async def __call__(self, request: Request, call_next: CallNext) -> Json:
+        """Answer a request; one for a list with what the middleware of each mounted server leaves of its part."""
+        if request.method not in _LISTS:
+            return await call_next(request)
+        views = {one.namespace: await one.view(request) for one in self._mounts}
+        narrowed = {namespace: view for namespace, view in views.items() if view is not None}
+        if not narrowed:
+            return await call_next(request)
+        client = replace(request.client, may=partial(self._may, request.client.may, narrowed))
+        token = _views.set(narrowed)
+        try:
+            return await call_next(request.replace(client=client))
+        finally:
+            _views.reset(token)
+
+    def _may(
+        self,
+        before: MayUse | None,
+        views: Mapping[str, MayUse],
+        kind: OfferKind,
+        name: str,
+        scopes: Iterable[str] = (),
+        server: str | None = None,
+        /,
+    ) -> bool:
+        """Whether a client sees an offer; prompts and resources are narrowed where it is known whose they are."""
+        scopes = tuple(scopes)
+        if before is not None and not before(kind, name, scopes, server):
+            return False
+        if kind != "tools":
+            return True
+        for mount in self._mounts:
+            own = mount.own_name(name)
+            spec = None if own is None or mount.namespace not in views else mount.server.find_tool(own)
+            if spec is not None and not views[mount.namespace]("tools", spec.name, spec.scopes, spec.server):
+                return False
+        return True
+
+
+class Mounts:
+    """The mounts of a server: servers, and the tools of toolsets.
+
+    Args:
+        outer: The server.
+        use_tools: Has it offer the tools of another toolset.
+
+    Attributes:
+        mounted: The mounted servers, in order.
+        lifespans: What runs as long as the server.
+    """
+
+    def __init__(self, outer: MountableServer, use_tools: Callable[[Toolset], None]) -> None:
+        self.mounted: list[MountedServer] = []
+        self.lifespans = Lifespans()
+        self._outer = outer
+        self._use_tools = use_tools
+        self._namespaces: set[str] = set()
+
+    def add(self, server: MountableServer | Toolset, namespace: str) -> None:
+        """Mount a server, or the tools of a toolset; see `McpServer.mount`."""
+        if not _NAMESPACE.fullmatch(namespace):
+            raise ValueError(
+                f"{namespace!r} is no namespace: a letter and at most 62 letters, digits, '_' and '-' are expected"
+            )
+        if namespace in self._namespaces:
+            raise ValueError(f"namespace {namespace!r} of server {self._outer.name!r} is taken")
+        if isinstance(server, Toolset):
+            self._add_tools(prefixed(server, namespace))
+        elif isinstance(server, type(self._outer)):
+            self._add_server(server, namespace)
+        else:
+            raise TypeError(
+                f"mount() takes a server of create_mcp_server or a Toolset, not {type(server).__name__}; many servers "
+                "are put together by a gateway"
+            )
+        self.lifespans.add(server)
+        self._namespaces.add(namespace)
+
+    def _add_server(self, server: MountableServer, namespace: str) -> None:
+        outer = self._outer
+        if _holds(server, outer):
+            raise ValueError(f"server {outer.name!r} cannot be mounted in itself")
+        for option, given in (("auth", server.auth is not None), ("tasks", server.has_task_rules)):
+            if given:
+                raise ValueError(
+                    f"server {server.name!r} has {option}= of its own, which holds only where it is served itself: "
+                    f"give {option}= to {outer.name!r}"
+                )
+        mount = MountedServer(server, namespace)
+        self._add_tools(prefixed(mount.tools, namespace))
+        outer.prompts.add(MountedPrompts(mount))
+        outer.resources.add(MountedResources(mount, outer.resources.sources))
+        outer.completions.sources.append(MountedCompletions(mount))
+        server.changes.passed_on.append(outer.changes)
+        if not self.mounted:
+            outer.endpoint.use((*outer.endpoint.middleware, MountsView(self.mounted)), outer)
+        self.mounted.append(mount)
+
+    def _add_tools(self, toolset: Toolset) -> None:
+        tools = self._outer.tools
+        if not isinstance(tools, GrowingToolset):
+            tools = GrowingToolset(tools)
+            self._use_tools(tools)
+        tools.add(toolset)
+
+
+def _holds(server: MountableServer, other: MountableServer) -> bool:
+    """Whether a server is another one, or has it mounted, at any depth."""
+    return server is other or any(_holds(one.server, other) for one in server.mounted)

@@ -1,0 +1,78 @@
+"""The regular files below a directory, and nothing outside it, whatever a path or a symbolic link says."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+__all__ = ["Folder", "in_thread"]
+
+T = TypeVar("T")
+
+
+class Folder:
+    """A directory whose files are offered.
+
+    Args:
+        root: The directory, resolved.
+        hidden: Whether files and directories whose names begin with a dot are offered, too.
+    """
+
+    def __init__(self, root: Path, *, hidden: bool = False) -> None:
+        self.root = root
+        self._hidden = hidden
+
+    def files(self, below: Path | None = None) -> Iterator[tuple[Path, os.stat_result]]:
+        """Return the readable files that have a URI; those that vanish or are forbidden meanwhile are left out."""
+        for path, about in self.children(self.root if below is None else below):
+            if about is None:
+                yield from self.files(path)
+            else:
+                yield path, about
+
+    def children(self, folder: Path) -> Iterator[tuple[Path, os.stat_result | None]]:
+        """Return the direct children of a directory in the order of their names; a directory has no `stat_result`."""
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            return
+        for entry in entries:
+            if not self._shown(entry.name) or not entry.name.isprintable():  # also a name that is no Unicode
+                continue
+            path = Path(entry.path)
+            if entry.is_dir(follow_symlinks=False):
+                yield path, None
+            elif (about := self._regular(path)) is not None:
+                yield path, about[1]
+
+    def find(self, path: str) -> Path | None:
+        """Return the real path of the file at a relative path, behind symbolic links; None if none is offered."""
+        if not all(map(self._shown, path.split("/"))) or (os.name == "nt" and ":" in path):  # a stream of NTFS
+            return None
+        found = self._regular(self.root / path)
+        return None if found is None else found[0]
+
+    def _shown(self, name: str) -> bool:
+        return self._hidden or not name.startswith(".")
+
+    def _regular(self, path: Path) -> tuple[Path, os.stat_result] | None:
+        """Return the real path of a regular file below the directory, behind symbolic links; else None."""
+        try:
+            real = path.resolve(strict=True)
+            about = real.stat()
+        except (OSError, ValueError, RuntimeError):  # no such file, a name no system takes, a circle of links
+            return None
+        if not real.is_relative_to(self.root) or not stat.S_ISREG(about.st_mode):
+            return None
+        shown = all(map(self._shown, real.relative_to(self.root).parts))  # a link does not show what is hidden
+        return (real, about) if shown else None
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    """Run a function that reads files in a worker thread."""
+    from anyio import to_thread  # 15 ms; a server is often made where it is not run
+
+    return await to_thread.run_sync(function, abandon_on_cancel=True)

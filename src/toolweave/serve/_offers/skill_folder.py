@@ -1,0 +1,292 @@
+"""The skills below a directory: each folder with a `SKILL.md` is one, wherever it is (SEP-2640).
+
+A file can be read exactly when it is in the entry of a skill that is served: nothing else of the directory can.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from toolweave.config._frontmatter import split_frontmatter
+from toolweave.errors import ToolError
+from toolweave.protocol.server_features import Resource, ResourceTemplate, definition
+from toolweave.protocol.skills import (
+    DIRECTORY_TYPE,
+    MARKDOWN_TYPE,
+    MOST_BYTES,
+    MOST_FILES,
+    SKILL_MANIFEST,
+    Skill,
+    SkillFile,
+    content_digest,
+    read_skill,
+)
+from toolweave.serve._offers.conversion import resource_contents
+from toolweave.serve._offers.folder import Folder, in_thread
+from toolweave.serve._offers.resources import ResourcesChanged
+from toolweave.serve._request import Json
+from toolweave.tools._call import CallContext
+from toolweave.tools._media import File, named_type
+from toolweave.tools._toolset import Unsubscribe
+
+__all__ = ["SkillFolder", "skills"]
+
+_log = logging.getLogger("toolweave.serve")
+_SCHEME = "skill://"
+_LARGEST_MANIFEST = 1024 * 1024
+
+
+def skills(path: str | os.PathLike[str], *, prefix: str = "", hidden: bool = False) -> SkillFolder:
+    """Return the skills below a directory; give them to `resources=`.
+
+    The directory is a skill itself, or holds skills at any depth. `billing/refunds/SKILL.md` has the URI
+    `skill://billing/refunds/SKILL.md`; the name in its frontmatter must be that of its folder, `refunds`. A skill
+    inside the folder of another is a skill of its own, and its files are files of the other, too. Files are read when
+    they are asked for, so changes show at once. A skill with a fault is left out, and the log says why.
+
+    Nothing but the files of skills is read: no `..` in any encoding, no symbolic link to somewhere else.
+
+    Args:
+        path: The directory.
+        prefix: Segments before each path, such as `"acme/billing"`.
+        hidden: Offers files and folders whose names begin with a dot, too.
+
+    Raises:
+        NotADirectoryError: The path is no directory.
+        ValueError: There is no skill below it, or each has a fault; says which.
+    """
+    root = Path(path).resolve()
+    if not root.is_dir():
+        raise NotADirectoryError(f"{str(path)!r} is no directory, so it has no skills to be offered")
+    made = SkillFolder(root, prefix=prefix, hidden=hidden)
+    if not made.found():
+        faults = "".join(f"\n- {one}" for one in made.problems)
+        raise ValueError(
+            f"there is no skill below {str(path)!r}, no folder with a {SKILL_MANIFEST} that is one{faults}"
+        )
+    return made
+
+
+class _Stamp(NamedTuple):
+    """Values of a file that change when its content does."""
+
+    modified_ns: int
+    changed_ns: int
+    size: int
+
+
+class SkillFolder:
+    """The skills of a directory, as made by `skills`; a `SkillSource`.
+
+    Attributes:
+        problems: The skills that are left out now, with the reasons.
+    """
+
+    def __init__(self, root: Path, *, prefix: str, hidden: bool) -> None:
+        self.problems: tuple[str, ...] = ()
+        self._folder = Folder(root, hidden=hidden)
+        self._prefix = tuple(part for part in prefix.split("/") if part)
+        if (root / SKILL_MANIFEST).is_file():
+            self._prefix += (root.name,)
+        self._files: dict[Path, tuple[_Stamp, SkillFile]] = {}
+        self._frontmatters: dict[Path, tuple[str, Json]] = {}  # by the digest of the text
+
+    # a `SkillSource`
+
+    async def skills(self) -> Sequence[Json]:
+        """Return the entry of each skill, in the order of their paths."""
+        return await in_thread(lambda: [skill.json() for skill in self.found()])
+
+    async def skill(self, uri: str) -> Json | None:
+        """Return the entry of the skill at a URI, or None."""
+        found = await in_thread(partial(self._skill, uri))
+        return None if found is None else found.json()
+
+    async def children(self, uri: str) -> Sequence[Json] | None:
+        """Return the definitions of the direct children of a folder, or None where no skill is there."""
+        return await in_thread(partial(self._children, uri))
+
+    async def resources(self) -> Sequence[Json]:
+        """Return the definition of the `SKILL.md` of each skill."""
+        return await in_thread(lambda: [self._manifest(skill) for skill in self.found()])
+
+    async def templates(self) -> Sequence[Json]:
+        """Return the template that stands for all files of skills."""
+        path = "".join(f"{quote(part, safe='')}/" for part in self._prefix)
+        about = "The files of skills; the manifest of each is listed."
+        return (
+            definition(ResourceTemplate(uri_template=f"{_SCHEME}{path}{{+path}}", name="skills", description=about)),
+        )
+
+    async def read(self, uri: str, ctx: CallContext) -> Json | None:
+        """Return the content of a file of a skill; None for any other URI."""
+        return await in_thread(partial(self._read, uri))
+
+    def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Unsubscribe:
+        """Do nothing: files are not watched."""
+        return lambda: None
+
+    # URIs
+
+    def _uri(self, path: Path) -> str:
+        """Return the URI of a file or folder below the directory."""
+        parts = (*self._prefix, *path.relative_to(self._folder.root).parts)
+        return _SCHEME + "/".join(quote(part, safe="") for part in parts)
+
+    def _path(self, uri: str) -> Path | None:
+        """Return the path of a URI in the one form that is served, or None."""
+        parts = tuple(unquote(part) for part in uri.removeprefix(_SCHEME).split("/"))
+        below, count = self._folder.root, len(self._prefix)
+        if parts[:count] != self._prefix or any(part in ("", ".", "..") or "/" in part for part in parts):
+            return None
+        path = below.joinpath(*parts[count:])
+        inside = path.is_relative_to(below)  # a drive or a backslash leads elsewhere on Windows
+        return path if inside and self._uri(path) == uri else None
+
+    # the skills on disk
+
+    def found(self) -> list[Skill]:
+        """Return the skills that are served now; what is wrong with the others is in `problems`."""
+        served, problems = list[Skill](), list[str]()
+        for folder in self._candidates():
+            try:
+                served.append(self._entry(folder))
+            except (ValueError, OSError) as exc:
+                reason = exc.strerror if isinstance(exc, OSError) else exc
+                problems.append(f"skill {self._uri(folder / SKILL_MANIFEST)!r} is left out: {reason}")
+        for problem in problems:
+            if problem not in self.problems:
+                _log.warning("%s", problem)
+        self.problems = tuple(problems)
+        return served
+
+    def _candidates(self) -> Iterator[Path]:
+        """Return the folders with a manifest."""
+        for path, _ in self._folder.files():
+            if path.name == SKILL_MANIFEST:
+                yield path.parent
+
+    def _skill(self, uri: str) -> Skill | None:
+        """Return the skill whose manifest has this URI, if it is served."""
+        path = self._path(uri)
+        if path is None or path.name != SKILL_MANIFEST:
+            return None
+        try:
+            return self._entry(path.parent)
+        except (ValueError, OSError):
+            return None
+
+    def _entry(self, folder: Path) -> Skill:
+        """Return the entry of the skill in a folder.
+
+        Raises:
+            ValueError: It is none, or cannot be served.
+            OSError: A file cannot be read.
+        """
+        files: list[SkillFile] = []
+        size = 0
+        for path, about in self._folder.files(folder):
+            size += about.st_size
+            if len(files) == MOST_FILES or size > MOST_BYTES:
+                limits = f"{MOST_FILES} files and {MOST_BYTES // 2**20} MiB"
+                raise ValueError(f"it has more than {limits}, which hosts need not accept")
+            files.append(self._file(path, about))
+        uri = self._uri(folder / SKILL_MANIFEST)
+        digest = next((file.digest for file in files if file.uri == uri), None)
+        if digest is None:
+            raise ValueError(f"it has no {SKILL_MANIFEST}")
+        entry = {"uri": uri, "frontmatter": self._frontmatter(folder / SKILL_MANIFEST, digest), "resources": "dynamic"}
+        return read_skill(entry).replace(files=tuple(files), raw={})
+
+    def _file(self, path: Path, about: os.stat_result) -> SkillFile:
+        """Return a file with the digest of its content, from memory while it has not changed."""
+        stamp = _Stamp(about.st_mtime_ns, about.st_ctime_ns, about.st_size)
+        known = self._files.get(path)
+        if known is None or known[0] != stamp:
+            content = path.read_bytes()  # which may have changed since
+            file = SkillFile(uri=self._uri(path), digest=content_digest(content), size=len(content))
+            known = self._files[path] = stamp, file
+        return known[1]
+
+    def _frontmatter(self, path: Path, digest: str) -> Json:
+        known = self._frontmatters.get(path)
+        if known is None or known[0] != digest:
+            if path.stat().st_size > _LARGEST_MANIFEST:
+                raise ValueError(f"its {SKILL_MANIFEST} is larger than {_LARGEST_MANIFEST // 2**20} MiB")
+            try:
+                text = path.read_bytes().decode()
+            except UnicodeDecodeError:
+                raise ValueError(f"its {SKILL_MANIFEST} is no UTF-8") from None
+            known = self._frontmatters[path] = digest, split_frontmatter(text)[0]
+        return known[1]
+
+    def _of(self, path: Path) -> Iterator[Skill]:
+        """Return the skills that a path is in, the innermost first."""
+        for folder in (path, *path.parents):
+            if not folder.is_relative_to(self._folder.root):
+                return
+            if (folder / SKILL_MANIFEST).is_file():
+                found = self._skill(self._uri(folder / SKILL_MANIFEST))
+                if found is not None:
+                    yield found
+
+    # answers
+
+    def _manifest(self, skill: Skill) -> Json:
+        path = self._path(skill.uri)
+        about = None if path is None else path.stat()
+        annotations = None if about is None else {"lastModified": _time(about)}
+        size = None if about is None else about.st_size
+        return definition(
+            Resource(
+                uri=skill.uri,
+                name=skill.name,
+                description=skill.description,
+                mime_type=MARKDOWN_TYPE,
+                size=size,
+                annotations=annotations,
+            )
+        )
+
+    def _children(self, uri: str) -> list[Json] | None:
+        folder = self._path(uri)
+        if folder is None or not folder.is_dir():
+            return None
+        skills = list(self._of(folder))
+        served = {file.uri: file for skill in skills or self.found() for file in skill.files or ()}
+        root = f"{uri}/"
+        if not any(one.startswith(root) for one in served):
+            return None
+        made: list[Json] = []
+        for path, about in self._folder.children(folder):
+            own = self._uri(path)
+            if about is None and any(one.startswith(f"{own}/") for one in served):
+                made.append({"uri": own, "name": path.name, "mimeType": DIRECTORY_TYPE})
+            elif about is not None and own in served:
+                entry = Resource(uri=own, name=path.name, mime_type=named_type(path), size=about.st_size)
+                made.append(definition(entry))
+        return made
+
+    def _read(self, uri: str) -> Json | None:
+        path = self._path(uri) if uri.startswith(_SCHEME) else None
+        if path is None or not any(skill.file(uri) for skill in self._of(path.parent)):
+            return None
+        real = self._folder.find(path.relative_to(self._folder.root).as_posix())
+        if real is None:
+            return None
+        kind = MARKDOWN_TYPE if path.name == SKILL_MANIFEST else None
+        try:
+            return {"contents": resource_contents(File(real, mime_type=kind), uri=uri, mime_type=None)}
+        except OSError as exc:  # without the path, which is nobody's business
+            raise ToolError(f"it cannot be read: {exc.strerror}") from None
+
+
+def _time(about: os.stat_result) -> str:
+    return datetime.fromtimestamp(about.st_mtime, UTC).isoformat(timespec="seconds")

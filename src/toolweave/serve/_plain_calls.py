@@ -1,0 +1,69 @@
+"""The port between a carrier's fast path and who sends plain calls of tools: values and protocols, no behaviour."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+import msgspec
+
+from toolweave.protocol.jsonrpc import RequestId
+from toolweave.serve._request import Client, Json
+
+__all__ = ["PlainToolCall", "SendsCalls", "SentCall"]
+
+
+class PlainToolCall(msgspec.Struct, frozen=True):
+    """A call of a tool that has nothing beside its arguments.
+
+    Attributes:
+        id: The JSON-RPC id.
+        name: The name of the tool.
+        arguments: Its arguments; None where it has none.
+        client: The client, where the call itself says which: in the modern era.
+    """
+
+    id: RequestId
+    name: str
+    arguments: Json | None = None
+    client: Client | None = None
+
+
+class SentCall(Protocol):
+    """A call that was sent, and whose answer is waited for."""
+
+    @property
+    def answer(self) -> asyncio.Future[Any]:
+        """The answer to come, which may be an error; its result is None when `renew` was called meanwhile."""
+        ...
+
+    def text(self, request_id: RequestId, answer: Any) -> bytes | None:
+        """Return the whole JSON-RPC answer for the client, or None where the long way has to make it."""
+        ...
+
+    def renew(self) -> None:
+        """End the wait for `answer`, which another one replaces."""
+        ...
+
+    def end(self) -> None:
+        """Forget the call: it was answered, or nobody waits any more."""
+        ...
+
+    async def give_up(self) -> None:
+        """Cancel the call where it was sent; bounded."""
+        ...
+
+
+class SendsCalls(Protocol):
+    """Sends plain calls of tools."""
+
+    @property
+    def open(self) -> bool:
+        """Whether any call may come here: not while there is middleware that has to see it."""
+        ...
+
+    def send(
+        self, call: PlainToolCall, client: Client, principal: str | None, loop: asyncio.AbstractEventLoop
+    ) -> SentCall | None:
+        """Send a call at once, for an authorized principal; None, and nothing was sent, where it takes the long way."""
+        ...

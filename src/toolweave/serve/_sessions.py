@@ -1,0 +1,235 @@
+"""Sessions of callers in a store: values that handlers keep between calls, and the caller's own visibility rules.
+
+A session is that of a conversation where the protocol has one, and of the authorized principal where it has none
+(2026-07-28): there no connection may hold it. One document for each, changed by compare and set, so that replicas that
+share the store see the same. Knows no transport.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Protocol
+
+from toolweave.errors import ToolError
+from toolweave.serve._request import Client, Json
+from toolweave.state import Document, MemoryStore, Store
+from toolweave.state._store import to_json
+from toolweave.tools._session import CallerSession
+
+__all__ = ["ClientSessions", "SessionRules", "Sessions", "StoredSession", "session_key"]
+
+_ATTEMPTS = 20
+"""Times that a change is tried again because somebody else changed the same session meanwhile."""
+_VALUES, _RULES, _USED = "values", "rules", "used"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRules:
+    """The bounds of the sessions of a server.
+
+    Attributes:
+        ttl_seconds: How long an unused session is kept.
+        most_bytes: How large one may be, as JSON.
+
+    Raises:
+        ValueError: One of them is not more than 0.
+    """
+
+    ttl_seconds: float = 86_400
+    most_bytes: int = 64 * 1024
+
+    def __post_init__(self) -> None:
+        if not self.ttl_seconds > 0 or self.most_bytes < 1:
+            raise ValueError("SessionRules: ttl_seconds and most_bytes must be more than 0")
+
+
+class ChangesVisibility(Protocol):
+    """Changes what a session sees: the part of the visibility that sessions use."""
+
+    def changed(self, rules: list[Any], enabled: bool, names: Iterable[str], tags: Iterable[str]) -> list[Any]:
+        """Return a session's rules with another one.
+
+        Raises:
+            ToolError: The server enables and disables nothing.
+        """
+        ...
+
+    def tell(self, client: Client) -> None:
+        """Tell the client, and no other, that its lists changed."""
+        ...
+
+
+class Sessions:
+    """The sessions of a server.
+
+    Args:
+        server: The name of the server, which its sessions are kept under.
+        store: Keeps them; by default in this process.
+        rules: Their bounds.
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        store: Store | None = None,
+        rules: SessionRules | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.collection = f"sessions:{server}"
+        self.store = MemoryStore() if store is None else store
+        self.rules = rules or SessionRules()
+        self._clock = clock
+        self.visibility: ChangesVisibility | None = None
+
+    async def visible(self, client: Client) -> list[Any]:
+        """Return the visibility rules of a client's session, as they are kept; none where it has no session.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        key = session_key(client)
+        return [] if key is None else (await self.read(_named(key))).get(_RULES, [])
+
+    async def read(self, key: str) -> Json:
+        """Return a session; it is kept on from now."""
+        found = await self.store.get(self.collection, key)
+        if found is None:
+            return {}
+        held: Json = found.value
+        if self._clock() - held[_USED] > self.rules.ttl_seconds / 2:
+            await self._write(key, held, found)  # if somebody else did, it is kept on as well
+        return held
+
+    async def change(self, key: str, change: Callable[[Json], None]) -> None:
+        """Change a session, read anew for each attempt.
+
+        Raises:
+            ToolError: It would become too large, or too many change it at once.
+            StoreError: A value is no JSON, or the store is full.
+        """
+        for _ in range(_ATTEMPTS):
+            found = await self.store.get(self.collection, key)
+            held: Json = {} if found is None else found.value
+            change(held)
+            if len(to_json(self.collection, key, held)) > self.rules.most_bytes:
+                raise ToolError(f"a session holds at most {self.rules.most_bytes} bytes of JSON; delete something")
+            if await self._write(key, held, found) is not None:
+                return
+        raise ToolError("the session is changed by too many calls at once; try again", retryable=True)
+
+    async def _write(self, key: str, held: Json, found: Document | None) -> int | None:
+        held[_USED] = self._clock()
+        expect = 0 if found is None else found.revision
+        return await self.store.put(self.collection, key, held, ttl=self.rules.ttl_seconds, expect=expect)
+
+
+def session_key(client: Client) -> str | None:
+    """Return what a client's session is kept under; None where it has none.
+
+    A request of 2026-07-28 stands for itself: it has nothing from the connection that it came on (SEP-2575).
+    """
+    if not client.modern:
+        return client.key
+    return None if client.principal is None else f"{client.principal}|"
+
+
+class ClientSessions:
+    """The sessions that one client reaches; a `SessionPort`."""
+
+    __slots__ = ("_client", "_sessions")
+
+    def __init__(self, sessions: Sessions | None, client: Client) -> None:
+        self._sessions = sessions
+        self._client = client
+
+    def own(self) -> CallerSession:
+        """Return the session of the client; one that it has not fails when it is used."""
+        key = session_key(self._client)
+        return StoredSession(self._sessions, None if key is None else _named(key))
+
+    def under(self, key: str) -> CallerSession:
+        """Return the session of a key."""
+        return StoredSession(self._sessions, _named(f"{self._client.principal or ''}|key:{key}"))
+
+    async def change(self, enabled: bool, names: Iterable[str], tags: Iterable[str]) -> None:
+        """Enable or disable offers for the client's session, and tell it.
+
+        Raises:
+            ToolError: The client has no session, or the server enables and disables nothing.
+        """
+        sessions, key = _kept(self._sessions, session_key(self._client))
+        visibility = sessions.visibility
+        if visibility is None:
+            raise ToolError(
+                "nothing is enabled or disabled at this server: call server.disable(...) or server.enable(...) where "
+                "it is made, then also for one session"
+            )
+
+        def changed(held: Json) -> None:
+            held[_RULES] = visibility.changed(held.get(_RULES, []), enabled, names, tags)
+
+        await sessions.change(_named(key), changed)
+        visibility.tell(self._client)
+
+
+class StoredSession:
+    """The values of one session; a `CallerSession`.
+
+    Args:
+        sessions: The sessions of the server; None where it keeps none.
+        key: The document of the session; None where the caller has none.
+    """
+
+    __slots__ = ("_key", "_sessions")
+
+    def __init__(self, sessions: Sessions | None, key: str | None) -> None:
+        self._sessions = sessions
+        self._key = key
+
+    async def get(self, name: str, default: Any = None) -> Any:
+        """Return a value, or `default`."""
+        sessions, key = _kept(self._sessions, self._key)
+        return (await sessions.read(key)).get(_VALUES, {}).get(name, default)
+
+    async def set(self, name: str, value: Any) -> None:
+        """Keep a value."""
+        sessions, key = _kept(self._sessions, self._key)
+
+        def put(held: Json) -> None:
+            held.setdefault(_VALUES, {})[name] = value
+
+        await sessions.change(key, put)
+
+    async def delete(self, name: str) -> bool:
+        """Delete a value; return whether there was one."""
+        sessions, key = _kept(self._sessions, self._key)
+        if name not in (await sessions.read(key)).get(_VALUES, {}):
+            return False
+        await sessions.change(key, lambda held: held.get(_VALUES, {}).pop(name, None))
+        return True
+
+
+def _kept(sessions: Sessions | None, key: str | None) -> tuple[Sessions, str]:
+    """Return the sessions and the key.
+
+    Raises:
+        ToolError: There is no session.
+    """
+    if sessions is None:
+        raise ToolError("this server keeps no sessions")
+    if key is None:
+        raise ToolError(
+            "this caller has no session: a request of 2026-07-28, or to a stateless server, stands for itself, and "
+            "nobody authorized this one; give the server auth=, or keep values under a key that the caller passes on, "
+            "ctx.session_under(key)"
+        )
+    return sessions, key
+
+
+def _named(key: str) -> str:
+    return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,208 @@
+"""Offers that are enabled and disabled while a server runs, for everybody or for the session of one caller.
+
+The innermost middleware of a server, there only when something was ever enabled or disabled: what a caller does not see
+is in none of its lists, and a request for it is answered as for something that there never was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol, cast
+
+from toolweave.errors import RequestError, StoreError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.component_meta import asked_version
+from toolweave.protocol.server_features import read_reference
+from toolweave.protocol.subscriptions import RESOURCE_SUBSCRIPTIONS
+from toolweave.serve._auth.scopes import fits, fits_uri
+from toolweave.serve._changes import PROMPTS, RESOURCES, TOOLS, Changes, Topic
+from toolweave.serve._request import CallNext, Client, Json, MayUse, OfferKind, Request
+from toolweave.serve._sessions import Sessions, session_key
+from toolweave.serve._unknown import not_offered, unknown_reference
+
+__all__ = ["OfferFacts", "Visibility", "VisibilityRule", "VisibleOffers"]
+
+_BY_URI = frozenset({methods.RESOURCES_READ, methods.RESOURCES_SUBSCRIBE})
+_LISTS = frozenset(
+    {
+        methods.TOOLS_LIST,
+        methods.PROMPTS_LIST,
+        methods.RESOURCES_LIST,
+        methods.RESOURCES_TEMPLATES_LIST,
+        methods.SUBSCRIPTIONS_LISTEN,
+        methods.COMPLETION_COMPLETE,
+    }
+)
+_ABOUT_OFFERS = _BY_URI | _LISTS | {methods.TOOLS_CALL, methods.PROMPTS_GET}
+_TOPICS = (TOOLS, PROMPTS, RESOURCES)
+_MOST_RULES = 200
+"""Rules of one session; older ones that the newest repeat are dropped."""
+
+
+class OfferFacts(NamedTuple):
+    """The facts about an offer that rules go by.
+
+    Attributes:
+        kind: Its kind.
+        names: Its name; of a resource the URI, the template that has it and its name.
+        tags: Its tags.
+    """
+
+    kind: OfferKind
+    names: tuple[str, ...]
+    tags: frozenset[str]
+
+
+class VisibleOffers(Protocol):
+    """Finds the facts about an offer, as a request for it finds the offer."""
+
+    def __call__(self, kind: OfferKind, name: str, version: str | None = None) -> OfferFacts:
+        """Return the facts about an offer by its name, URI or template."""
+        ...
+
+
+class VisibilityRule(NamedTuple):
+    """One rule: it enables or disables what has one of its names or one of its tags.
+
+    Attributes:
+        enabled: Whether it enables.
+        names: Names, URIs and templates, or the beginning of some with a `*` at its end.
+        tags: Tags.
+    """
+
+    enabled: bool
+    names: Sequence[str]
+    tags: Sequence[str]
+
+    def selects(self, facts: OfferFacts) -> bool:
+        """Whether the rule is about an offer."""
+        if not facts.tags.isdisjoint(self.tags):
+            return True
+        if facts.kind == "resources":  # a URI that might name anything is disabled, and never enabled
+            return any(fits_uri(key, name, odd=not self.enabled) for key in self.names for name in facts.names)
+        return any(fits(key, name) for key in self.names for name in facts.names)
+
+
+def _rule(enabled: bool, names: Iterable[str], tags: Iterable[str]) -> VisibilityRule:
+    """Return a rule.
+
+    Raises:
+        ValueError: It names nothing, or something that is no text.
+    """
+    given = [[one] if isinstance(one, str) else sorted(one) for one in (names, tags)]
+    if not any(given):
+        raise ValueError("name what is meant: names, as in enable('drop_table'), or tags, as in enable(tags={'admin'})")
+    return VisibilityRule(enabled, *given)
+
+
+class Visibility:
+    """Middleware that hides what is disabled; of the rules that are about an offer the last one holds.
+
+    The rules of a session come after those of the server, so that a session may be given what others have not.
+
+    Args:
+        facts: Finds the facts about offers.
+        sessions: The sessions of callers.
+        changes: Tells clients that their lists changed.
+    """
+
+    reads_results = False
+
+    def __init__(self, facts: VisibleOffers, sessions: Sessions, changes: Changes) -> None:
+        self._facts = facts
+        self._sessions = sessions
+        self._changes = changes
+        self.rules: tuple[VisibilityRule, ...] = ()
+
+    def add(self, enabled: bool, names: Iterable[str], tags: Iterable[str]) -> None:
+        """Enable or disable for everybody, and tell all clients.
+
+        Raises:
+            ValueError: The rule names nothing.
+        """
+        self.rules = (*self.rules, _rule(enabled, names, tags))
+        for topic in _TOPICS:
+            self._changes.tell(topic)
+
+    def changed(self, rules: list[Any], enabled: bool, names: Iterable[str], tags: Iterable[str]) -> list[Any]:
+        """Return a session's rules with another one; what it repeats is dropped.
+
+        Raises:
+            ValueError: The rule names nothing.
+        """
+        added = _rule(enabled, names, tags)
+        kept = [one for one in rules if one[1:] != [added.names, added.tags]]
+        return [*kept[-_MOST_RULES + 1 :], list(added)]
+
+    def tell(self, client: Client) -> None:
+        """Tell a client, and no other, that its lists changed: its conversation, or the streams of its principal."""
+        for topic in _TOPICS:
+            if client.modern:
+                self._changes.tell(Topic(topic.method, session_key(client) or ""))
+            else:
+                self._changes.tell_one(client.conversation or "", topic, {})
+
+    async def __call__(self, request: Request, call_next: CallNext) -> Json:
+        """Answer a request as if there were nothing else than what its caller sees."""
+        if request.method not in _ABOUT_OFFERS:
+            return await call_next(request)
+        try:
+            own = await self._sessions.visible(request.client)
+        except StoreError as exc:  # a rule that cannot be read might be one that disables
+            raise RequestError(f"the session cannot be read: {exc}", code=INTERNAL_ERROR) from exc
+        rules = (*self.rules, *(VisibilityRule(*one) for one in own))
+        self._check(request, rules)
+        if request.method in _LISTS:
+            request = request.replace(client=replace(request.client, may=self._view(request.client.may, rules)))
+        if request.method == methods.SUBSCRIPTIONS_LISTEN:
+            request = self._without_hidden(request, rules)
+        return await call_next(request)
+
+    def _shows(self, rules: Sequence[VisibilityRule], kind: OfferKind, name: str, version: str | None = None) -> bool:
+        facts = self._facts(kind, name, version)
+        return next((rule.enabled for rule in reversed(rules) if rule.selects(facts)), True)
+
+    def _check(self, request: Request, rules: Sequence[VisibilityRule]) -> None:
+        """Refuse a request about something hidden.
+
+        Raises:
+            RequestError: The answer for what there is not.
+        """
+        method, params, version = request.method, request.params, asked_version(request.params)
+        if method == methods.COMPLETION_COMPLETE:
+            self._check_completion(request, rules)
+            return
+        kind: OfferKind = "prompts" if method == methods.PROMPTS_GET else "resources" if method in _BY_URI else "tools"
+        if method in _LISTS:
+            return
+        name = params.get("uri" if method in _BY_URI else "name")
+        if isinstance(name, str) and not self._shows(rules, kind, name, version):
+            raise not_offered(kind, name, modern=request.modern)
+
+    def _check_completion(self, request: Request, rules: Sequence[VisibilityRule]) -> None:
+        try:
+            kind, name = read_reference(request.object("ref"))
+        except ValueError:
+            return  # which the feature refuses
+        if not self._shows(rules, "prompts" if kind == "prompt" else "resources", name):
+            raise unknown_reference(kind, name)
+
+    def _view(self, before: MayUse | None, rules: Sequence[VisibilityRule]) -> MayUse:
+        def may(kind: OfferKind, name: str, scopes: Iterable[str] = (), server: str | None = None, /) -> bool:
+            scopes = tuple(scopes)
+            return self._shows(rules, kind, name) and (before is None or before(kind, name, scopes, server))
+
+        return may
+
+    def _without_hidden(self, request: Request, rules: Sequence[VisibilityRule]) -> Request:
+        """Return a request to listen without the resources that its caller does not see."""
+        wanted: Any = request.params.get("notifications")
+        uris: Any = cast("Json", wanted).get(RESOURCE_SUBSCRIPTIONS) if isinstance(wanted, dict) else None
+        if not isinstance(uris, list):
+            return request
+        listed = cast("list[Any]", uris)
+        kept = [one for one in listed if not isinstance(one, str) or self._shows(rules, "resources", one)]
+        notifications = {**cast("Json", wanted), RESOURCE_SUBSCRIPTIONS: kept}
+        return request.replace(params={**request.params, "notifications": notifications})

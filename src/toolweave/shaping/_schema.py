@@ -1,0 +1,310 @@
+"""The schema of shaped arguments, made of the schema of the original ones. Pure; knows no tool.
+
+Names of arguments stand in `properties` and `required`, but also in what applies to the same object: `allOf`, `if`,
+`dependentRequired` and the like. All of these are rewritten, and references into `properties` are kept working.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias, cast
+
+import msgspec
+
+from toolweave._value import Value
+from toolweave.errors import SchemaError
+from toolweave.schema import Validator
+from toolweave.schema._limits import local_target
+from toolweave.schema._normalize import DEFINITIONS
+
+__all__ = ["ArgumentChange", "declared_arguments", "reshaped"]
+
+_Json: TypeAlias = dict[str, Any]
+_MOST_SUBSCHEMAS = 10_000
+"""Subschemas of the same object that are rewritten, those counted again that stand in several places."""
+_MOST_REFS = 32
+"""References that are followed one after the other on the way to the arguments."""
+_LISTS = ("allOf", "anyOf", "oneOf")
+_SINGLE = ("not", "if", "then", "else")
+_EXAMPLES = ("default", "examples", "example")
+"""Members at the root that show whole objects, with names that are not right any more."""
+
+
+class ArgumentChange(Value, frozen=True, kw_only=True):
+    """The effect of a rule on the schema of one argument.
+
+    Attributes:
+        name: Its new name; None where models do not see it.
+        sent: Whether it is sent as models give it, always, where models give none, or never.
+        description: Its new description, or None.
+        value: The constant that is sent, or the default; `UNSET` where none is known before a call.
+    """
+
+    name: str | None
+    sent: Literal["given", "always", "default", "never"] = "given"
+    description: str | None = None
+    value: Any = msgspec.UNSET
+
+
+def declared_arguments(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments that a schema of an object declares, with their schemas."""
+    root = dict(schema)
+    found: dict[str, Any] = {}
+    for node in _same_object(root, root):
+        for name, argument in _object(node.get("properties")).items():
+            found.setdefault(name, argument)
+    return found
+
+
+def reshaped(schema: Mapping[str, Any], changes: Mapping[str, ArgumentChange]) -> _Json:
+    """Return the schema of the arguments as models give them.
+
+    Names that are taken out are not accepted any more: a schema that is open without saying what else it takes is
+    closed.
+
+    Raises:
+        SchemaError: It requires what is never sent, or refuses the constant that is; or it is nested too deeply.
+    """
+    try:
+        root = _with_own_definitions(dict(schema), [name for name, change in changes.items() if change.name != name])
+        made = _Rewriting(root, changes).rewritten(root, refs=_MOST_REFS)
+    except RecursionError:
+        raise SchemaError("is nested too deeply to be shaped") from None
+    if not isinstance(made, dict):
+        raise SchemaError("takes no arguments at all after the rule: it requires what is not sent or refuses what is")
+    out = cast("_Json", made)
+    for key in _EXAMPLES:
+        out.pop(key, None)
+    if any(change.name != name for name, change in changes.items()):
+        _close(out)
+    return out
+
+
+def _close(schema: _Json) -> None:
+    if schema.get("additionalProperties", True) is not True or "patternProperties" in schema:
+        return
+    if any(key in schema for key in (*_LISTS, *_SINGLE, "$ref", "dependentSchemas")):
+        schema.pop("additionalProperties", None)
+        schema.setdefault("unevaluatedProperties", False)
+    else:
+        schema["additionalProperties"] = False
+
+
+class _Rewriting:
+    """The changes to one schema, applied to every subschema that speaks of the same object."""
+
+    def __init__(self, root: _Json, changes: Mapping[str, ArgumentChange]) -> None:
+        self._root = root
+        self._changes = changes
+        self._touching: dict[int, bool] = {}
+        self._rewritten = 0
+
+    def rewritten(self, node: Any, *, refs: int) -> Any:  # a schema is an object or a boolean
+        """Return a subschema with the changes; False where no arguments can fit it any more."""
+        if not isinstance(node, dict):
+            return node
+        self._rewritten += 1
+        if self._rewritten > _MOST_SUBSCHEMAS:
+            raise SchemaError(f"combines more than {_MOST_SUBSCHEMAS:,} subschemas")
+        out: _Json = dict(cast("_Json", node))
+        target = local_target(self._root, out.get("$ref")) if refs else None
+        if isinstance(target, dict) and self._touches(cast("_Json", target)):
+            del out["$ref"]
+            part, rest = self.rewritten(target, refs=refs - 1), self.rewritten(out, refs=refs)
+            if part is False or rest is False:
+                return False
+            together = _disjoint(part, rest)
+            return {**part, **rest} if together else {**rest, "allOf": [*_list(rest.get("allOf")), part]}
+        if not self._properties(out) or not self._required(out):
+            return False
+        self._counts(out)
+        always = self._dependencies(out, refs)
+        return self._applied(out, refs, always)
+
+    def _touches(self, target: _Json) -> bool:
+        """Whether a subschema of the same object names an argument that changes."""
+        key = id(target)
+        if key not in self._touching:
+            self._touching[key] = not _named_in(self._root, target).isdisjoint(self._changes)
+        return self._touching[key]
+
+    def _each(self, nodes: Any, refs: int) -> list[Any]:
+        return [self.rewritten(node, refs=refs) for node in _list(nodes)]
+
+    def _properties(self, out: _Json) -> bool:
+        properties = out.get("properties")
+        if not isinstance(properties, dict):
+            return True
+        made: _Json = {}
+        for name, argument in cast("_Json", properties).items():
+            change = self._changes.get(name)
+            if change is None:
+                made[name] = argument
+            elif change.name is None:
+                if not self._takes(argument, change):
+                    return False
+            else:
+                made[change.name] = _described(argument, change)
+        out["properties"] = made
+        return True
+
+    def _takes(self, argument: Any, change: ArgumentChange) -> bool:
+        """Whether the constant of a change fits the argument's schema; what is not known before a call does."""
+        if change.value is msgspec.UNSET or argument is True:
+            return True
+        definitions = {key: self._root[key] for key in DEFINITIONS if key in self._root}
+        try:
+            return Validator({**definitions, "allOf": [argument]}).is_valid(change.value)
+        except SchemaError:  # the schema as a whole cannot be used either, and nothing is checked
+            return True
+
+    def _required(self, out: _Json) -> bool:
+        required = out.get("required")
+        if not isinstance(required, list):
+            return True
+        made = self._wanted(cast("list[Any]", required))
+        if made is None:
+            return False
+        if made:
+            out["required"] = made
+        else:
+            del out["required"]
+        return True
+
+    def _wanted(self, names: Iterable[Any]) -> list[Any] | None:
+        """Return the names that models have to give of those that are required; None if one is never sent."""
+        made: list[Any] = []
+        for name in names:
+            change = self._changes.get(name) if isinstance(name, str) else None
+            if change is None:
+                made.append(name)
+            elif change.sent == "never":
+                return None
+            elif change.sent == "given":
+                made.append(change.name)
+        return made
+
+    def _counts(self, out: _Json) -> None:
+        always = sum(change.name is None and change.sent == "always" for change in self._changes.values())
+        sent = always + sum(change.sent == "default" for change in self._changes.values())
+        for key, fewer in (("minProperties", sent), ("maxProperties", always)):
+            if isinstance(out.get(key), int) and fewer:
+                out[key] = max(0, out[key] - fewer)
+
+    def _dependencies(self, out: _Json, refs: int) -> list[Any]:
+        """Rewrite what depends on single arguments; return what depends on those that are always sent."""
+        always: list[Any] = []
+        kept: dict[str, _Json] = {"dependencies": {}, "dependentSchemas": {}}
+        for key in ("dependentRequired", "dependentSchemas", "dependencies"):
+            place = kept["dependencies" if key == "dependencies" else "dependentSchemas"]
+            for name, wanted in _object(out.pop(key, None)).items():
+                demand, change = self._demand(wanted, refs), self._changes.get(name)
+                if change is None or change.sent == "given":
+                    own = name if change is None or change.name is None else change.name
+                    place[own] = {"allOf": [place[own], demand]} if own in place else demand
+                elif change.sent != "never":
+                    always.append(demand)
+        out.update({key: place for key, place in kept.items() if place})
+        return always
+
+    def _demand(self, wanted: Any, refs: int) -> Any:
+        """Return what depends on an argument, a list of names or a schema, as a schema."""
+        if not isinstance(wanted, list):
+            return self.rewritten(wanted, refs=refs)
+        names = self._wanted(cast("list[Any]", wanted))
+        return False if names is None else {"required": names} if names else True
+
+    def _applied(self, out: _Json, refs: int, always: list[Any]) -> Any:
+        for key in _LISTS:
+            if isinstance(out.get(key), list):
+                out[key] = self._each(out[key], refs)
+        if always:
+            out["allOf"] = [*_list(out.get("allOf")), *always]
+        for key in ("anyOf", "oneOf"):
+            if False in _list(out.get(key)):
+                out[key] = [part for part in out[key] if part is not False]
+        if False in _list(out.get("allOf")) or any(out.get(key) == [] for key in ("anyOf", "oneOf")):
+            return False
+        for key in _SINGLE:
+            if key in out:
+                out[key] = self.rewritten(out[key], refs=refs)
+        return out
+
+
+def _described(argument: Any, change: ArgumentChange) -> Any:
+    extra: _Json = {} if change.description is None else {"description": change.description}
+    if change.sent == "default":
+        extra["default"] = change.value
+    if not extra or not isinstance(argument, dict):
+        return extra if extra and argument is True else argument
+    return {**cast("_Json", argument), **extra}
+
+
+def _same_object(root: _Json, node: Any) -> Iterable[_Json]:
+    """Yield the subschemas that apply to the same object as a schema, each once, itself first."""
+    waiting, seen = [node], set[int]()
+    for here in waiting:  # which grows meanwhile
+        if not isinstance(here, dict) or id(cast("object", here)) in seen:
+            continue
+        one = cast("_Json", here)
+        seen.add(id(one))
+        yield one
+        waiting += [local_target(root, one.get("$ref"))] if isinstance(one.get("$ref"), str) else []
+        waiting += [part for key in _LISTS for part in _list(one.get(key))]
+        waiting += [one.get(key) for key in _SINGLE]
+        waiting += [part for key in ("dependentSchemas", "dependencies") for part in _object(one.get(key)).values()]
+
+
+def _named_in(root: _Json, target: _Json) -> set[Any]:
+    """Return the arguments that a subschema of the same object names."""
+    named: list[Any] = []
+    for node in _same_object(root, target):
+        named += [*_object(node.get("properties")), *_list(node.get("required"))]
+        for key in ("dependentRequired", "dependentSchemas", "dependencies"):
+            named += _object(node.get(key))
+            named += [name for names in _object(node.get(key)).values() for name in _list(names)]
+    return {name for name in named if isinstance(name, str)}
+
+
+def _with_own_definitions(root: _Json, gone: list[str]) -> _Json:
+    """Return a schema in which no reference leads to `properties` that lose their names: these become definitions."""
+    heads = {f"#/properties/{name.replace('~', '~0').replace('/', '~1')}": name for name in gone}
+    text = msgspec.json.encode(root)
+    led = [head for head in heads if msgspec.json.encode(head)[:-1] in text]
+    if not led:
+        return root
+    definitions = dict(_object(root.get("$defs")))
+    places: dict[str, str] = {}
+    for head in led:
+        key = heads[head]
+        while key in definitions:
+            key += "_"
+        definitions[key] = _object(root.get("properties")).get(heads[head], True)
+        places[head] = f"#/$defs/{key.replace('~', '~0').replace('/', '~1')}"
+    return cast("_Json", _led({**root, "$defs": definitions}, places))
+
+
+def _led(node: Any, places: Mapping[str, str]) -> Any:
+    if isinstance(node, list):
+        return [_led(item, places) for item in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    out: _Json = {key: _led(item, places) for key, item in cast("_Json", node).items()}
+    ref = out.get("$ref")
+    if isinstance(ref, str):
+        for head, place in places.items():
+            if ref == head or ref.startswith(f"{head}/"):
+                out["$ref"] = place + ref[len(head) :]
+    return out
+
+
+def _disjoint(part: _Json, out: _Json) -> bool:
+    return not (part.keys() & out.keys()) - {"description", "title", "$comment"}
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _object(value: Any) -> _Json:
+    return cast("_Json", value) if isinstance(value, dict) else {}

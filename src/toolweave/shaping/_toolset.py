@@ -1,0 +1,98 @@
+"""The rules around any toolset: functions, a connection, a hub, what a gateway offers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from toolweave.config._shaping import ShapeRule
+from toolweave.errors import ErrorKind, ToolError, as_tool_error, printable
+from toolweave.shaping._arguments import ShapedCalls
+from toolweave.shaping._rules import ShapedTools, Shaper
+from toolweave.tools._call import CallContext, ToolCall
+from toolweave.tools._names import unknown_tool
+from toolweave.tools._result import ToolResult
+from toolweave.tools._toolset import Toolset, ToolSnapshot
+from toolweave.tools._wrappers import WrapperToolset
+
+__all__ = ["ShapedToolset", "shaped"]
+
+_log = logging.getLogger("toolweave.shaping")
+
+
+class ShapedToolset(WrapperToolset):
+    """A toolset whose definitions are shaped by rules; see `shaped`."""
+
+    __slots__ = ("_calls", "_inner", "_offered", "_seen", "_shaper", "_told", "_tools")
+
+    def __init__(self, toolset: Toolset, rules: Iterable[ShapeRule], *, where: str = "shape") -> None:
+        super().__init__(toolset)
+        self._shaper = Shaper(tuple(rules), where=where)
+        self._calls = ShapedCalls()
+        self._seen: ToolSnapshot | None = None
+        self._tools = ShapedTools()
+        self._offered = ToolSnapshot()
+        self._inner: dict[str, str] = {}
+        self._told: set[str] = set()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The rules, and parts of them, that could not be applied or fit nothing, for people."""
+        self.snapshot()
+        return (*self._tools.problems, *self._tools.unused)
+
+    @property
+    def hidden(self) -> Mapping[str, str]:
+        """The reasons why tools are not offered, by their names in the toolset."""
+        self.snapshot()
+        return self._tools.hidden
+
+    def snapshot(self) -> ToolSnapshot:
+        """Return the shaped tools; see `Toolset.snapshot`."""
+        inner = self._toolsets[0].snapshot()
+        if inner is not self._seen:
+            self._tools = self._shaper.shape(inner)
+            self._warn(self._tools.problems)
+            self._inner = {made.name: spec.name for spec, made in self._tools.offered}
+            self._offered = ToolSnapshot((made for _, made in self._tools.offered), version=inner.version)
+            self._seen = inner
+        return self._offered
+
+    def _warn(self, problems: Iterable[str]) -> None:
+        """Log each problem once, and again when it recurs; a rule that fits nothing may wait for tools to come."""
+        texts = set(problems)
+        for text in sorted(texts - self._told):
+            _log.warning("%s", printable(text))
+        self._told = texts
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        """Run one tool with the arguments that its producer takes; see `Toolset.call`."""
+        spec = self.snapshot().find(call.name)
+        if spec is None:
+            return ToolResult.failure(unknown_tool(call.name, self._offered.by_name), kind=ErrorKind.NOT_FOUND)
+        toolset, name = self._toolsets[0], self._inner[spec.name]
+        try:
+            arguments = call.arguments
+            if spec.shape is not None:
+                until = None if self._seen is None else self._seen.by_name.get(name)
+                if spec is not until:
+                    arguments = self._calls.arguments(spec, arguments, ctx, until=until)
+            return await toolset.call(call.replace(name=name, arguments=arguments), ctx)
+        except ToolError as error:
+            return ToolResult.failure(error)
+        except Exception as exc:  # boundary: user code, and third-party toolsets that raise
+            return ToolResult.failure(as_tool_error(exc))
+
+
+def shaped(toolset: Toolset, rules: Iterable[ShapeRule]) -> ShapedToolset:
+    """Return the toolset with other definitions: tools and arguments renamed, described, hidden, bound, injected.
+
+    Rules apply in their order, each to what those before it made. Calls are checked against the shaped schema, and
+    arrive with the arguments that the toolset takes; what a rule sends cannot be given by a model. Rules without an
+    effect are in `problems`. Tools that are hidden cannot be called either.
+
+    Args:
+        toolset: The toolset.
+        rules: The rules.
+    """
+    return ShapedToolset(toolset, rules)

@@ -1,0 +1,87 @@
+"""Selection of tools by their definitions: globs and regular expressions of names, annotations, tags.
+
+The one matcher of the package: rules for callers, views of a gateway and rules that shape definitions all use it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import translate
+from functools import lru_cache
+from typing import Any, cast
+
+from toolweave.protocol.json_types import as_array, as_object
+from toolweave.tools._names import aliases
+from toolweave.tools._spec import ToolSpec
+
+__all__ = ["fits", "glob_pattern", "hinted", "member_of", "names_of", "own_names", "tags_of"]
+
+_HINTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
+"""The meaning of a missing hint (MCP specification, `ToolAnnotations`)."""
+_TAGS = "tags"
+
+
+def fits(globs: Iterable[str], text: str | None) -> bool:
+    """Whether a text fits one of the globs; None fits none."""
+    return text is not None and any(glob_pattern(glob).match(text) for glob in globs)
+
+
+@lru_cache(maxsize=4096)
+def glob_pattern(glob: str) -> re.Pattern[str]:
+    """Return the pattern of a glob (`*`, `?`, `[...]`), which a whole text fits; case counts."""
+    return re.compile(translate(glob))
+
+
+def names_of(spec: ToolSpec) -> tuple[str, ...]:
+    """Return the names by which a config may mean a tool: the exposed one, the tool's own, `server:tool`."""
+    if spec.server is None:
+        return (spec.name, spec.original_name)
+    return (spec.name, spec.original_name, *aliases(spec.server, spec.original_name))
+
+
+def own_names(spec: ToolSpec) -> frozenset[str]:
+    """Return a tool's names at its server: its own, and the one that a rule gave it."""
+    tails = (alias.partition(":") for alias in spec.aliases)
+    return frozenset((spec.original_name, *(name for _, mark, name in tails if mark)))
+
+
+def hinted(wanted: Mapping[str, bool], spec: ToolSpec) -> bool:
+    """Whether a tool has all these hints; a missing one counts as the specification says."""
+    return all(_hint(spec, name) is value for name, value in wanted.items())
+
+
+def _hint(spec: ToolSpec, name: str) -> bool | None:
+    """Return the effective value of a hint: a tool that only reads destroys nothing."""
+    if name == "destructiveHint" and spec.hint("readOnlyHint") is True:
+        return False
+    said = spec.hint(name)
+    return _HINTS.get(name) if said is None else said
+
+
+def tags_of(spec: ToolSpec) -> frozenset[str]:
+    """Return a tool's tags: the lists `tags` in its `_meta`, and those in objects there.
+
+    MCP has no member for tags. Servers put them below a key of their own: `_meta["example.com/tags"]`, or `tags` of an
+    object as in `_meta["fastmcp"]`.
+    """
+    found: set[str] = set()
+    for key, value in spec.meta.items():
+        lists: Any = (as_object(value) or {}).get(_TAGS)
+        if key == _TAGS or key.endswith(f"/{_TAGS}"):
+            lists = value
+        found.update(tag for tag in as_array(lists) or () if isinstance(tag, str))
+    return frozenset(found)
+
+
+def member_of(values: Any, name: str) -> Any:  # a claim, or what a state holds
+    """Return a member by its name, or by the path of one inside an object; None if there is none."""
+    if isinstance(values, Mapping) and name in values:
+        return cast("Mapping[str, Any]", values)[name]
+    value: Any = cast("Any", values)
+    for part in name.split("."):
+        if isinstance(value, Mapping):
+            value = cast("Mapping[str, Any]", value).get(part)
+        else:
+            value = None if part.startswith("_") else getattr(value, part, None)
+    return value

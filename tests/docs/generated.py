@@ -1,0 +1,87 @@
+"""Parts of pages that are made of the code: between `<!-- generated: NAME -->` and `<!-- /generated -->`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, cast
+
+from griffe import Docstring
+
+from tests.docs.side_by_side import FOLDER, TASKS, code_lines
+from toolweave import errors
+from toolweave.agent import Limits
+from toolweave.config import ServerConfig, Timeouts
+from toolweave.errors import ErrorKind
+from toolweave.serve import HttpLimits
+
+__all__ = ["generated"]
+
+PART = re.compile(r"(?<=<!-- generated: )(?P<name>[a-z ]+) -->\n.*?(?=<!-- /generated -->)", re.DOTALL)
+
+
+def generated(page: str) -> str:
+    """Return a page with its generated parts made anew."""
+    return PART.sub(lambda match: f"{match['name']} -->\n{''.join(PARTS[match['name']]())}", page)
+
+
+def _lines() -> Iterator[str]:
+    """Yield the table of the lines of each task."""
+    yield "| task | theirs | ours |\n|---|---:|---:|\n"
+    for task in TASKS:
+        theirs, ours = (code_lines((FOLDER / f"{task}_{side}.py").read_text("utf-8")) for side in ("theirs", "ours"))
+        yield f"| {task.replace('_', ' ')} | {theirs} | {ours} |\n"
+
+
+def _error_tree() -> Iterator[str]:
+    """Yield the tree of `toolweave.errors`, as its docstring has it."""
+    tree = inspect.cleandoc(errors.__doc__ or "").split("::\n\n")[1].split("\n\n")[0]
+    yield f"```text\n{textwrap.dedent(tree)}\n```\n"
+
+
+def _error_kinds() -> Iterator[str]:
+    """Yield the table of the kinds, each with the text below its name."""
+    yield "| kind | |\n|---|---|\n"
+    (kinds,) = cast("list[ast.ClassDef]", ast.parse(inspect.getsource(ErrorKind)).body)
+    texts = [
+        node.value.value for node in kinds.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    ]
+    for kind, text in zip(ErrorKind, texts[1:], strict=True):
+        yield f"| `{kind}` | {text} |\n"
+
+
+def _settings(settings: type[Any], leave_out: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the table of a class of settings: each with its default and what its docstring says."""
+    yield "| setting | default | |\n|---|---|---|\n"
+    sections = Docstring(inspect.getdoc(settings) or "", parser="google").parse()
+    texts = {
+        one.name: one.description for section in sections if section.kind.value == "attributes" for one in section.value
+    }
+    for name, parameter in inspect.signature(settings).parameters.items():
+        if name not in leave_out:
+            text = " ".join(texts[name].split()).replace("|", "\\|")
+            yield f"| `{name}` | {_default(parameter.default)} | {text} |\n"
+
+
+def _default(value: object) -> str:
+    if value is None or value in ("", ()) or "<factory>" in repr(value):
+        return ""
+    return (
+        f"`{value:g}`" if isinstance(value, float) else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    )
+
+
+FROM_CODE_ONLY = ("name", "server", "source", "sensitive", "options")
+PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
+    "lines of tasks": _lines,
+    "error tree": _error_tree,
+    "error kinds": _error_kinds,
+    "server settings": partial(_settings, ServerConfig, FROM_CODE_ONLY),
+    "timeouts": partial(_settings, Timeouts),
+    "run limits": partial(_settings, Limits),
+    "http limits": partial(_settings, HttpLimits),
+}

@@ -1,0 +1,339 @@
+"""Upstreams that are called as each caller: by a sign-in of its own, or by a token that is got for its own."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.connect.scripted import Exchange, listening
+from tests.connect.targets import eventually
+from tests.gateway.caller_world import (
+    CallerWorld,
+    crossed,
+    key_of,
+    names,
+    upstream_at,
+    upstream_server,
+    world,
+)
+from tests.oauth.world import form_of
+from tests.serve.carriers import EACH_ERA
+from tests.serve.serving import served_http
+from toolweave import ProtocolError, connect_mcp
+from toolweave.config import OAuth
+from toolweave.errors import ConfigError
+from toolweave.gateway import GatewayManager, GatewayOptions, Replicas, create_gateway
+from toolweave.oauth import MachineTokenStore, SharedTokenStore
+from toolweave.serve import ApiKey, ApiKeyAuth, BearerAuth, Identity
+from toolweave.state import MemoryStore
+
+pytestmark = pytest.mark.anyio
+
+BOUND = 60
+
+# signed in
+
+
+@EACH_ERA
+async def test_each_caller_is_itself_at_the_upstream_and_lists_what_is_its_own(era: str) -> None:
+    with anyio.fail_after(BOUND):
+        async with world() as made:
+            for user in ("ann", "bob"):
+                await made.grant(user)
+            for user in ("ann", "bob"):
+                async with connect_mcp(made.caller(user, protocol=era)) as caller:
+                    assert await names(caller) == ["notes_find", "mail_whoami"]
+                    assert (await caller.call_tool("mail_whoami")).text == user
+                    assert (await caller.call_tool("notes_find", {"text": "it"})).text == "found it"
+                    assert [one.name for one in await caller.list_prompts()] == ["mail_greet"]
+                    assert "Hello from mail" in str(await caller.get_prompt("mail_greet"))
+                    assert [one.uri for one in await caller.list_resources()] == ["mail://inbox"]
+                    assert f"the mail of {user}" in str(await caller.read_resource("mail://inbox"))
+
+
+async def test_a_list_says_how_the_servers_of_the_caller_are_and_is_nobody_elses() -> None:
+    with anyio.fail_after(BOUND):
+        async with world() as made:
+            await made.grant("ann")
+            status: dict[str, Any] = {}
+            for user in ("ann", "bob"):
+                async with connect_mcp(made.caller(user)) as caller:
+                    page = await caller.request("tools/list")
+                    assert (page["ttlMs"], page["cacheScope"]) == (0, "private")
+                    status[user] = page["_meta"]["io.toolweave/upstreams"]
+
+    assert status["ann"] == {"mail": {"status": "ready"}, "notes": {"status": "ready"}}
+    assert status["bob"]["mail"]["status"] == "auth_required"
+
+
+async def test_the_key_of_the_caller_never_goes_up() -> None:
+    with anyio.fail_after(BOUND):
+        async with world() as made:
+            await made.grant("ann")
+            async with connect_mcp(made.caller("ann")) as caller:
+                await caller.call_tool("mail_whoami")
+                await caller.call_tool("notes_find", {"text": "x"})
+            sent = made.seen + [str(one.headers) + one.body.decode() for one in made.host.requests]
+
+    assert "access-of-ann" in made.seen
+    assert key_of("ann") not in str(sent)
+
+
+async def test_a_caller_without_a_name_is_called_as_nobody() -> None:
+    made = CallerWorld()
+    gateway = create_gateway(
+        {"mail": {"url": "http://127.0.0.1:1/mcp", "auth": {"type": "oauth", "identity": "caller"}}}
+    )
+    with anyio.fail_after(BOUND):
+        async with served_http(gateway) as url, connect_mcp(url) as caller:
+            page = await caller.request("tools/list")
+            assert page["tools"] == []
+            assert page["_meta"]["io.toolweave/upstreams"]["mail"]["status"] == "auth_required"
+            with pytest.raises(ProtocolError):
+                await caller.call_tool("mail_whoami")
+    assert not made.seen
+
+
+async def test_rules_hold_for_what_the_callers_servers_offer() -> None:
+    rules = [{"effect": "deny", "servers": ["mail"], "names": ["mail_*"]}, {"effect": "allow"}]
+    with anyio.fail_after(BOUND):
+        async with world(middleware=[{"name": "access_rules", "rules": rules}]) as made:
+            await made.grant("ann")
+            for user in ("ann", "bob"):
+                async with connect_mcp(made.caller(user)) as caller:
+                    assert await names(caller) == ["notes_find"]
+                    for hidden in ("mail_whoami", "mail:whoami", "mail_sign_in"):
+                        with pytest.raises(ProtocolError) as caught:
+                            await caller.request("tools/call", {"name": hidden, "arguments": {}})
+                        assert caught.value.code == -32602
+
+
+async def test_a_virtual_server_shows_its_part_of_the_callers_servers() -> None:
+    virtual = {"mine": {"servers": ["mail"], "rename": {"mail:whoami": "me"}}, "notes": {"servers": ["notes"]}}
+    with anyio.fail_after(BOUND):
+        async with world(virtual=virtual) as made:
+            await made.grant("ann")
+            for user, path, expected in (
+                ("ann", "mine", ["me"]),
+                ("bob", "mine", ["mail_sign_in"]),
+                ("ann", "notes", ["notes_find"]),
+                ("bob", "notes", ["notes_find"]),
+            ):
+                async with connect_mcp(made.caller(user) | {"url": f"{made.url}/{path}"}) as caller:
+                    assert await names(caller) == expected
+                    if expected == ["me"]:
+                        assert (await caller.call_tool("me")).text == "ann"
+
+
+# by the token of the caller
+
+
+async def exchanged(exchange: Exchange, made: CallerWorld, asked: list[dict[str, str]]) -> None:
+    """Answer a token exchange as an authorization server that knows the callers' tokens."""
+    form = form_of(exchange)
+    asked.append(form)
+    user = form["subject_token"].removeprefix("key-of-").removesuffix("-0123456789").partition("-")[0]
+    token = f"exchanged-{len(asked)}-{user}"
+    made.host.tokens[token] = ""
+    made.users[token] = user
+    kind = "urn:ietf:params:oauth:token-type:access_token"
+    await exchange.respond_json(
+        200, {"access_token": token, "token_type": "Bearer", "expires_in": 600, "issued_token_type": kind}
+    )
+
+
+@asynccontextmanager
+async def exchange_world() -> AsyncGenerator[tuple[CallerWorld, list[dict[str, str]]]]:
+    """Serve a gateway that exchanges the tokens of its callers."""
+    made, asked = CallerWorld(), list[dict[str, str]]()
+    async with AsyncExitStack() as stack:
+        url, _ = await stack.enter_async_context(listening(made.host.handle))
+        made.host.url = url.removesuffix("/mcp")
+        made.host.answer["/token"] = lambda exchange: exchanged(exchange, made, asked)
+        made.upstream = await stack.enter_async_context(upstream_at(upstream_server(), made))
+        oauth = {
+            "type": "oauth",
+            "grant": "token_exchange",
+            "issuer": made.host.url,
+            "client_id": "gateway",
+            "client_secret": "secret-of-the-gateway",
+        }
+
+        def verify(token: str) -> Identity | None:
+            user = token.removeprefix("key-of-").partition("-")[0]
+            until = int(time.time()) + 2 if "short" in token else None
+            return Identity(client_id="app", subject=user, issuer="https://idp.example", expires_at=until)
+
+        gateway = create_gateway({"mail": {"url": made.upstream, "auth": oauth}}, auth=BearerAuth(verify))
+        made.gateways = lambda: len(gateway.callers)
+        made.base = (await stack.enter_async_context(served_http(gateway))).removesuffix("/mcp")
+        yield made, asked
+
+
+@EACH_ERA
+async def test_the_token_of_a_caller_is_given_for_one_that_the_upstream_gets(era: str) -> None:
+    with anyio.fail_after(BOUND):
+        async with exchange_world() as (made, asked):
+            for user in ("ann", "bob"):
+                async with connect_mcp(made.caller(user, protocol=era)) as caller:
+                    assert await names(caller) == ["mail_whoami"]
+                    assert (await caller.call_tool("mail_whoami")).text == user
+            assert [one["subject_token"] for one in asked] == [key_of("ann"), key_of("bob")]
+            assert {one["resource"] for one in asked} == {made.upstream}
+            assert {one["grant_type"] for one in asked} == {"urn:ietf:params:oauth:grant-type:token-exchange"}
+            assert not [token for token in made.seen if token.startswith("key-of-")]
+
+
+async def test_what_was_got_for_one_token_is_not_used_with_another_of_the_same_caller() -> None:
+    with anyio.fail_after(BOUND):
+        async with exchange_world() as (made, asked):
+            for token in (key_of("ann"), key_of("ann"), "key-of-ann-another-0123456789"):
+                async with connect_mcp({"url": made.url, "auth": token}) as caller:
+                    assert (await caller.call_tool("mail_whoami")).text == "ann"
+            assert [one["subject_token"] for one in asked] == [key_of("ann"), "key-of-ann-another-0123456789"]
+
+
+async def test_a_token_that_is_refused_is_dropped_and_another_one_is_got() -> None:
+    with anyio.fail_after(BOUND):
+        async with exchange_world() as (made, asked):
+            async with connect_mcp(made.caller("ann")) as caller:
+                assert (await caller.call_tool("mail_whoami")).text == "ann"
+                made.host.tokens.clear()
+                assert (await caller.call_tool("mail_whoami")).text == "ann"
+            assert len(asked) == 2
+
+
+async def test_an_exchange_that_is_refused_is_the_error_of_the_call_and_offers_no_link() -> None:
+    with anyio.fail_after(BOUND):
+        async with exchange_world() as (made, _):
+
+            async def refuse(exchange: Exchange) -> None:
+                await exchange.respond_json(400, {"error": "invalid_grant", "error_description": "not for you"})
+
+            async with connect_mcp(made.caller("ann")) as caller:
+                await caller.call_tool("mail_whoami")
+                made.host.answer["/token"] = refuse
+                made.host.tokens.clear()
+                result = await caller.call_tool("mail_whoami")
+            assert result.is_error
+            assert "not for you" in result.text
+            assert "/auth/sign-in" not in result.text
+            async with connect_mcp(made.caller("bob")) as caller:
+                page = await caller.request("tools/list")
+                assert page["tools"] == []
+                assert page["_meta"]["io.toolweave/upstreams"]["mail"]["status"] == "auth_required"
+
+
+def test_a_token_is_exchanged_where_the_config_says_and_nowhere_else() -> None:
+    with pytest.raises(ConfigError, match="needs 'issuer'"):
+        OAuth(grant="token_exchange", client_id="gateway")
+
+
+async def test_an_api_key_cannot_be_exchanged() -> None:
+    with anyio.fail_after(BOUND):
+        async with exchange_world() as (made, asked):
+            oauth = {"type": "oauth", "grant": "token_exchange", "issuer": made.host.url, "client_id": "g"}
+            auth = ApiKeyAuth([ApiKey(name="ci", key=key_of("ci"))])
+            gateway = create_gateway({"mail": {"url": made.upstream, "auth": oauth}}, auth=auth)
+            async with served_http(gateway) as url, connect_mcp({"url": url, "auth": key_of("ci")}) as caller:
+                assert await names(caller) == []
+            assert [one["subject_token"] for one in asked] == []
+
+
+# the settings
+
+
+@pytest.mark.parametrize(
+    ("oauth", "said"),
+    [
+        ({"identity": "caller", "principal": "ann"}, "names one user"),
+        (
+            {"identity": "caller", "grant": "client_credentials", "client_id": "c", "client_secret": "s"},
+            "program itself",
+        ),
+        ({"identity": "someone"}, "oauth.identity"),
+    ],
+)
+def test_a_server_is_called_as_its_callers_or_as_somebody(oauth: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        OAuth(**oauth)
+
+
+async def test_a_disabled_server_is_offered_to_no_caller() -> None:
+    entry = {"url": "http://127.0.0.1:1/mcp", "auth": {"type": "oauth", "identity": "caller"}, "disabled": True}
+    gateway = create_gateway({"mail": entry}, auth=ApiKeyAuth([ApiKey(name="ann", key=key_of("ann"))]))
+    with anyio.fail_after(BOUND):
+        async with served_http(gateway) as url, connect_mcp({"url": url, "auth": key_of("ann")}) as caller:
+            assert await names(caller) == []
+
+
+async def test_a_reading_of_the_config_that_changes_nothing_keeps_the_connections_of_callers() -> None:
+    with anyio.fail_after(BOUND):
+        async with world() as made:
+            assert made.manager is not None
+            await made.grant("ann")
+            async with connect_mcp(made.caller("ann")) as caller:
+                assert (await caller.call_tool("mail_whoami")).text == "ann"
+                before = made.manager.hub.of_callers.generation
+                assert (await made.manager.reload()).error is None
+                assert made.manager.hub.of_callers.generation == before
+                assert (await caller.call_tool("mail_whoami")).text == "ann"
+
+
+async def test_a_server_that_comes_and_goes_is_there_for_callers_as_long_as_it_is_in_the_config() -> None:
+    with anyio.fail_after(BOUND):
+        async with world() as made:
+            assert made.manager is not None
+            await made.grant("ann")
+            async with connect_mcp(made.caller("ann")) as caller:
+                assert await names(caller) == ["notes_find", "mail_whoami"]
+                await made.manager.add("post", {**made.entry(), "tool_prefix": "post_"})
+                assert await names(caller) == ["notes_find", "mail_whoami", "post_whoami"]
+                assert (await caller.call_tool("post_whoami")).text == "ann"
+                await made.manager.remove("post")
+                assert await names(caller) == ["notes_find", "mail_whoami"]
+
+
+async def test_one_caller_with_many_tokens_takes_the_place_of_no_other() -> None:
+    with anyio.fail_after(BOUND):
+        async with exchange_world() as (made, asked):
+            for number in range(18):
+                async with connect_mcp({"url": made.url, "auth": f"key-of-ann-{number}-0123456789"}) as caller:
+                    assert (await caller.call_tool("mail_whoami")).text == "ann"
+            assert len(asked) == 18
+            await eventually(lambda: made.gateways() == 16)
+
+
+def test_replicas_keep_the_tokens_of_callers_in_their_store_where_there_is_a_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys = ("a key of replicas, of 32 bytes or more",)
+
+    def kept() -> object:
+        options = GatewayOptions(replicas=Replicas(MemoryStore(), keys), state_keys=keys)
+        return GatewayManager({"mcpServers": {}}, options).server.callers.hubs.store
+
+    monkeypatch.delenv("TOOLWEAVE_TOKEN_KEY", raising=False)
+    assert isinstance(kept(), MachineTokenStore)
+    monkeypatch.setenv("TOOLWEAVE_TOKEN_KEY", base64.b64encode(bytes(32)).decode())
+    assert isinstance(kept(), SharedTokenStore)
+    monkeypatch.setenv("TOOLWEAVE_TOKEN_KEY", "no key")
+    with pytest.raises(ConfigError, match="TOOLWEAVE_TOKEN_KEY"):
+        kept()
+
+
+# many
+
+
+@EACH_ERA
+async def test_of_many_calls_of_many_users_none_is_made_as_another(era: str) -> None:
+    users = tuple(f"user-{number}" for number in range(16))
+    with anyio.fail_after(120):
+        async with world(users=users) as made:
+            assert await crossed(made, 16, 25, era) == []

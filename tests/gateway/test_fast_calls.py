@@ -1,0 +1,522 @@
+"""Plain calls go a shorter way through a gateway over HTTP, and nobody can tell by the answers."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from tests.gateway.relayed import MODERN, Json, upstream
+from tests.gateway.running import write_gateway_config
+from tests.gateway.upstreams import strange
+from tests.serve.serving import STOPPING, served_app, served_http
+from toolweave import Callbacks, connect_mcp
+from toolweave.gateway import AnsweredCall, GatewayManager, GatewayOptions, create_gateway
+from toolweave.serve import BearerAuth, HttpLimits
+
+pytestmark = pytest.mark.anyio
+
+SECONDS = 60.0
+META: Json = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": {"name": "caller", "version": "0"},
+}
+PAIRS = [(upstream, caller) for upstream in ("modern", "legacy") for caller in (MODERN, "2025-11-25", "2025-03-26")]
+TOKEN = "a token of thirty-two characters, or more"
+AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
+Probe = tuple[bytes, Json, Sequence[tuple[str, str]]]
+"""Body, headers and further headers of a request."""
+
+
+class Ways:
+    """Middleware that only watches, and says which way calls took."""
+
+    def __init__(self) -> None:
+        self.fast: list[str] = []
+        self.long: list[str] = []
+
+    async def __call__(self, request: Any, call_next: Any) -> Any:
+        """Note a call that came all the way."""
+        if request.method == "tools/call":
+            self.long.append(request.params.get("name"))
+        return await call_next(request)
+
+    def note_call(self, call: Any) -> None:
+        """Note a call that did not."""
+        self.fast.append(call.name)
+
+
+async def only_long(request: Any, call_next: Any) -> Any:
+    """Pass on every request: middleware that has to see it."""
+    return await call_next(request)
+
+
+class Plain:
+    """A client that sends what it is given, over one connection.
+
+    Attributes:
+        session: Headers of its session, if it has one.
+    """
+
+    def __init__(self, url: str, version: str) -> None:
+        parts = urlsplit(url)
+        self.path = parts.path
+        self.modern = version == MODERN
+        self.version = version
+        self.session: dict[str, str] = {}
+        self._connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=SECONDS)
+
+    def close(self) -> None:
+        """Leave."""
+        self._connection.close()
+
+    def send(self, body: bytes, headers: Mapping[str, str | None], twice: Sequence[tuple[str, str]] = ()) -> None:
+        """Send a request; a header that is None is left out."""
+        connection = self._connection
+        connection.putrequest("POST", self.path, skip_host="Host" in headers, skip_accept_encoding=True)
+        usual = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **self.session}
+        given = {**usual, "Content-Length": str(len(body)), **headers}
+        for name, value in (*((name, value) for name, value in given.items() if value is not None), *twice):
+            connection.putheader(name, value)
+        connection.endheaders(body)
+
+    def answer(self) -> tuple[int, str | None, Any]:
+        """Return status, type and JSON of the answer, or its text."""
+        answer = self._connection.getresponse()
+        text = answer.read()
+        try:
+            said: Any = json.loads(text)
+        except ValueError:
+            said = text
+        return answer.status, answer.headers.get("content-type"), said
+
+    def talk(
+        self, body: bytes, headers: Mapping[str, str | None], twice: Sequence[tuple[str, str]] = ()
+    ) -> tuple[int, str | None, Any]:
+        """Send a request and return its answer, in a thread: the gateway is served in the test's event loop."""
+        self.send(body, headers, twice)
+        return self.answer()
+
+    async def ask(
+        self, body: bytes, headers: Mapping[str, str | None], twice: Sequence[tuple[str, str]] = ()
+    ) -> tuple[int, str | None, Any]:
+        """Send a request and return its answer."""
+        return await anyio.to_thread.run_sync(self.talk, body, headers, twice)
+
+    def call(self, name: str, arguments: Any = ..., *, key: Any = 1, **members: Any) -> tuple[bytes, Json]:
+        """Return body and headers of a call."""
+        params: Json = {"name": name, **members}
+        if arguments is not ...:
+            params["arguments"] = arguments
+        headers: Json = {}
+        if self.modern:
+            params.setdefault("_meta", META)
+            headers = {"Mcp-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": name}
+        return json.dumps({"jsonrpc": "2.0", "id": key, "method": "tools/call", "params": params}).encode(), headers
+
+    def begin(self, **capabilities: Any) -> None:
+        """Make the handshake of its era."""
+        if self.modern:
+            return
+        client = {
+            "protocolVersion": self.version,
+            "capabilities": capabilities,
+            "clientInfo": {"name": "c", "version": "0"},
+        }
+        message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client}
+        self.send(json.dumps(message).encode(), {})
+        answer = self._connection.getresponse()
+        answer.read()
+        self.session = {"Mcp-Session-Id": answer.headers["mcp-session-id"], "Mcp-Protocol-Version": self.version}
+        self.talk(b'{"jsonrpc":"2.0","method":"notifications/initialized"}', {})
+
+    async def tell(self, method: str, **params: Any) -> None:
+        """Send a notification."""
+        message = {"jsonrpc": "2.0", "method": method, "params": params}
+        await self.ask(json.dumps(message).encode(), {})
+
+
+@asynccontextmanager
+async def plain(url: str, version: str, **capabilities: Any) -> AsyncGenerator[Plain]:
+    """Speak to a gateway in a revision."""
+    client = Plain(url, version)
+    await anyio.to_thread.run_sync(partial(client.begin, **capabilities))
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def probes(client: Plain) -> dict[str, Probe]:
+    """Return requests that gateways have to answer alike, by what they are."""
+    deep: Any = 1
+    for _ in range(300):
+        deep = [deep]
+    results = ("blocks", "numbers", "failed", "empty", "many", "app", "params", "internal", "own", "full", "headers")
+    made = {f"the tool {name}": client.call(name, {}) for name in results}
+    made |= {
+        "arguments": client.call("echo", {"a": [1, 2.5, -0.0, 2**70, "ü\n\x00\u2028"], "b": None, "": {"": [[]]}}),
+        "no arguments": client.call("echo"),
+        "null for arguments": client.call("echo", None),
+        "arguments that are no object": client.call("echo", [1]),
+        "deep arguments": client.call("echo", {"deep": deep}),
+        "an id that is a text": client.call("echo", {}, key="é\n"),
+        "an id that is a fraction": client.call("echo", {}, key=1.5),
+        "an id that is null": client.call("echo", {}, key=None),
+        "an unknown tool": client.call("none", {}),
+        "a name that is no text": (client.call("echo", {})[0].replace(b'"name": "echo"', b'"name": 7'), {}),
+        "an unknown member": client.call("echo", {}, future={"a": [1]}),
+        "a token of progress": client.call("echo", {}, _meta={**META, "progressToken": 1}),
+        "metadata": client.call("echo", {}, _meta={**META, "vendor.example/k": [None]}),
+        "no metadata": client.call("echo", {}, _meta={}),
+        "a task": client.call("echo", {}, task={"ttl": 1000}),
+        "state": client.call("echo", {}, requestState="none of ours", inputResponses={}),
+        "a batch": (b"[" + client.call("echo", {})[0] + b"]", client.call("echo", {})[1]),
+        "no JSON": (b"{", client.call("echo", {})[1]),
+        "no UTF-8": (client.call("echo", {"a": "X"})[0].replace(b"X", b"\xff"), client.call("echo", {})[1]),
+        "an indented text": (
+            json.dumps(json.loads(client.call("echo", {"a": {"b": 1}})[0]), indent=2).encode(),
+            client.call("echo", {})[1],
+        ),
+    }
+    body, headers = client.call("echo", {"a": 1})
+    for name, changed in {
+        "a foreign host": {"Host": "evil.example"},
+        "a foreign origin": {"Origin": "http://evil.example"},
+        "an origin of this machine": {"Origin": "http://localhost:1"},
+        "another type": {"Content-Type": "text/plain"},
+        "a charset": {"Content-Type": "application/json; charset=utf-8"},
+        "nothing accepted": {"Accept": "text/html"},
+        "one type accepted": {"Accept": "application/json"},
+        "anything accepted": {"Accept": "*/*"},
+        "a compressed body": {"Content-Encoding": "gzip"},
+        "another tool in the header": {"Mcp-Name": "empty"},
+        "an encoded name": {"Mcp-Name": "=?base64?ZWNobw==?="},
+        "no name in a header": {"Mcp-Name": None},
+        "another method in the header": {"Mcp-Method": "tools/list"},
+        "an unknown revision": {"Mcp-Protocol-Version": "2031-01-01"},
+        "no revision": {"Mcp-Protocol-Version": None},
+        "an unknown session": {"Mcp-Session-Id": "none"},
+        "a large header": {"X-Large": "x" * 40_000},
+        "a header of some size": {"X-Large": "x" * 20_000},
+        "a length that is none": {"Content-Length": "5, 5"},
+    }.items():
+        made[name] = body, {**headers, **changed}
+    found: dict[str, Probe] = {name: (*one, ()) for name, one in made.items()}
+    for header in ("Mcp-Name", "Accept", "Content-Type", "Authorization", "Mcp-Session-Id", "Mcp-Protocol-Version"):
+        found[f"{header} twice"] = body, headers, [(header, "echo"), (header, "echo")][:1]
+    return found
+
+
+@pytest.mark.parametrize(("era", "version"), PAIRS)
+async def test_the_short_way_answers_as_the_long_one(era: str, version: str) -> None:
+    ways = Ways()
+    answers: list[Json] = []
+    with anyio.fail_after(SECONDS):
+        async with strange(era, "stdio") as config:
+            for middleware in (ways, only_long):
+                gateway = create_gateway({"up": config}, middleware=[middleware])
+                found: Json = {}
+                async with served_http(gateway) as url, plain(url, version) as first:
+                    for name, (body, headers, twice) in probes(first).items():
+                        async with again(first, url) as client:
+                            found[name] = await client.ask(body, headers, twice)
+                answers.append(found)
+
+    short, long = answers
+    assert short == long
+    assert {"echo", "empty", "numbers", "failed", "many"} <= set(ways.fast)
+    assert {"headers", "full"}.isdisjoint(ways.fast)
+    assert short["arguments"][0] == 200
+    assert short["arguments"][2]["result"]["structuredContent"]["arguments"]["a"][3] == 2**70
+
+
+@asynccontextmanager
+async def again(client: Plain, url: str) -> AsyncGenerator[Plain]:
+    """Speak in the session of a client, over a connection of its own: some answers end it."""
+    one = Plain(url, client.version)
+    one.session = client.session
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+@pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+async def test_a_caller_gets_its_own_answer_among_many(version: str) -> None:
+    ways = Ways()
+    wrong: list[Any] = []
+
+    async def calls(url: str, number: int) -> None:
+        async with plain(url, version) as client:
+            for turn in range(60):
+                said = {"caller": number, "turn": turn}
+                status, _, answer = await client.ask(*client.call("echo", said, key=turn))
+                echoed = answer["result"]["structuredContent"]["arguments"]
+                if (status, answer["id"], echoed) != (200, turn, said):
+                    wrong.append(answer)
+
+    with anyio.fail_after(SECONDS):
+        async with strange("modern", "stdio") as config:
+            gateway = create_gateway({"up": config}, middleware=[ways])
+            async with served_http(gateway) as url, anyio.create_task_group() as tasks:
+                for number in range(16):
+                    tasks.start_soon(calls, url, number)
+                while len(ways.fast) + len(ways.long) < 16 * 60:
+                    await anyio.sleep(0.05)
+
+    assert wrong == []
+    assert len(ways.fast) > 16 * 60 / 2  # more may take longer than a moment, on a machine that is busy
+
+
+async def seen_upstream(client: Plain) -> Json:
+    """Return what an upstream says of the requests it got."""
+    _, _, answer = await client.ask(*client.call("state", {}, key="state"))
+    result: Json = answer["result"]
+    return result.get("structuredContent") or json.loads(result["content"][0]["text"])
+
+
+@pytest.mark.parametrize("kind", ["stdio-legacy", "stdio-modern"])
+async def test_a_modern_caller_that_leaves_cancels_its_call_at_the_upstream_and_nobody_elses(kind: str) -> None:
+    with anyio.fail_after(SECONDS), upstream(kind) as config:
+        gateway = create_gateway({"up": config})
+        async with served_http(gateway) as url, plain(url, MODERN) as other:
+            async with plain(url, MODERN) as leaving:
+                leaving.send(*leaving.call("hang", {}))
+                await anyio.sleep(0.02)
+                assert (await other.ask(*other.call("echo", {"text": "here"})))[0] == 200
+            seen = await seen_upstream(other)
+            while not seen.get("cancelled"):
+                await anyio.sleep(0.05)
+                seen = await seen_upstream(other)
+
+    assert len(seen["cancelled"]) == 1
+
+
+@pytest.mark.parametrize("pause", [0.0, 1.0])
+async def test_a_call_in_a_session_is_cancelled_by_its_client(pause: float) -> None:
+    with anyio.fail_after(SECONDS), upstream("stdio-modern") as config:
+        gateway = create_gateway({"up": config})
+        async with served_http(gateway) as url, plain(url, "2025-11-25") as client:
+            await anyio.to_thread.run_sync(lambda: client.send(*client.call("hang", {}, key=7)))
+            async with again(client, url) as second:
+                await anyio.sleep(pause)
+                seen: Json = {}
+                while not seen.get("cancelled"):
+                    await second.tell("notifications/cancelled", requestId=7)
+                    seen = await seen_upstream(second)
+            status, _, answer = await anyio.to_thread.run_sync(client.answer)
+
+    assert (status, answer["id"]) == (200, 7)
+    assert "cancelled" in answer["error"]["message"]
+    assert len(seen["cancelled"]) == 1
+
+
+@pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+async def test_a_call_that_takes_too_long_is_answered_and_cancelled(version: str) -> None:
+    answers: list[Any] = []
+    for middleware in ([], [only_long]):
+        with anyio.fail_after(SECONDS), upstream("stdio-modern") as config:
+            gateway = create_gateway({"up": {**config, "timeout": {"call": 1.0}}}, middleware=middleware)
+            async with served_http(gateway) as url, plain(url, version) as client:
+                answers.append(await client.ask(*client.call("hang", {})))
+                seen = await seen_upstream(client)
+        assert len(seen["cancelled"]) == 1
+
+    assert answers[0] == answers[1]
+    assert answers[0][2]["result"]["isError"]
+    assert "within 1 s" in answers[0][2]["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+async def test_an_upstream_that_dies_is_the_same_error_and_the_next_call_finds_the_new_one(version: str) -> None:
+    answers: list[Any] = []
+    for middleware in ([Ways()], [only_long]):
+        with anyio.fail_after(SECONDS), upstream("stdio-legacy") as config:
+            gateway = create_gateway({"up": config}, middleware=middleware)
+            async with served_http(gateway) as url, plain(url, version) as client:
+                crashed = await client.ask(*client.call("crash", {}))
+                after = await client.ask(*client.call("echo", {"text": "back"}))
+                answers.append((crashed, after))
+
+    assert answers[0] == answers[1]
+    assert answers[0][0][2]["result"]["isError"]
+    assert not answers[0][1][2]["result"].get("isError")
+
+
+@pytest.mark.parametrize("kind", ["stdio-legacy", "stdio-modern"])
+@pytest.mark.parametrize("version", ["2025-06-18", MODERN])
+async def test_a_caller_that_can_be_asked_is_asked_over_http_too(kind: str, version: str) -> None:
+    answered = Callbacks(elicitation=lambda request: {"name": "Ada"})
+    with anyio.fail_after(SECONDS), upstream(kind) as config:
+        gateway = create_gateway({"up": config})
+        target: Json = {"protocol": version}
+        async with (
+            served_http(gateway) as url,
+            connect_mcp({"url": url, **target}, callbacks=answered) as caller,
+        ):
+            results = [await caller.call_tool("elicit", {}) for _ in range(2)]
+
+    assert ["Ada" in result.text for result in results] == [True, True]
+
+
+async def test_middleware_that_has_to_see_every_request_sees_every_call() -> None:
+    ways, seen = Ways(), list[str]()
+
+    async def counting(request: Any, call_next: Any) -> Any:
+        seen.append(request.method)
+        return await call_next(request)
+
+    with anyio.fail_after(SECONDS):
+        async with strange("modern", "stdio") as config:
+            gateway = create_gateway({"up": config}, middleware=[ways])
+            async with served_http(gateway) as url, plain(url, MODERN) as client:
+                await client.ask(*client.call("echo", {}))
+                gateway.endpoint.use([ways, counting], gateway)  # as a reload of the config does
+                await client.ask(*client.call("echo", {}))
+                gateway.endpoint.use([ways], gateway)
+                await client.ask(*client.call("echo", {}))
+
+    assert (ways.fast, ways.long) == (["echo", "echo"], ["echo"])
+    assert seen == ["tools/call"]
+
+
+@pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+async def test_middleware_that_only_watches_is_told_who_called_what_and_what_came_of_it(version: str) -> None:
+    told: list[AnsweredCall] = []
+
+    class Watching(Ways):
+        def note_call(self, call: AnsweredCall) -> None:
+            told.append(call)
+
+    with anyio.fail_after(SECONDS):
+        async with strange("modern", "stdio") as config:
+            gateway = create_gateway({"up": config}, middleware=[Watching()])
+            async with served_http(gateway) as url, plain(url, version) as client:
+                await client.ask(*client.call("echo", {"a": 1}))
+                await client.ask(*client.call("failed", {}))
+
+    assert [(one.server, one.tool, one.arguments, one.outcome) for one in told] == [
+        ("up", "echo", {"a": 1}, "ok"),
+        ("up", "failed", {}, "tool_error"),
+    ]
+    assert [bool(one.error) for one in told] == [False, True]
+    assert all(0 < one.seconds < SECONDS and one.client.version == version for one in told)
+
+
+async def test_authorization_is_asked_on_the_short_way_too() -> None:
+    ways = Ways()
+    with anyio.fail_after(SECONDS):
+        async with strange("modern", "stdio") as config:
+            gateway = create_gateway({"up": config}, middleware=[ways])
+            auth = BearerAuth(tokens=[TOKEN])
+            async with served_http(gateway, auth=auth) as url, plain(url, MODERN) as client:
+                body, headers = client.call("echo", {"a": 1})
+                statuses = [
+                    (await client.ask(body, {**headers, **given}))[0]
+                    for given in (
+                        {},
+                        AUTHORIZED,
+                        {"Authorization": "Bearer wrong"},
+                        AUTHORIZED,
+                    )
+                ]
+
+    assert statuses == [401, 200, 401, 200]
+    assert (ways.fast, ways.long) == (["echo", "echo"], [])
+
+
+async def test_a_virtual_server_asks_for_its_authorization_before_the_short_way_and_each_time(tmp_path: Path) -> None:
+    ways = Ways()
+    with anyio.fail_after(SECONDS):
+        async with strange("modern", "stdio") as config:
+
+            def write(*keys: str) -> Path:
+                auth = {"api_keys": {f"key{number}": key for number, key in enumerate(keys)}}
+                return write_gateway_config(tmp_path, {"up": config}, {"auth": auth, "virtual": {"v": {}}})
+
+            manager = GatewayManager(write(TOKEN, "another " + TOKEN), GatewayOptions(watch=False, middleware=(ways,)))
+            async with served_app(manager.asgi_app()) as base, plain(f"{base}/mcp/v", MODERN) as client:
+                body, headers = client.call("echo", {"a": 1})
+                statuses = [(await client.ask(body, {**headers, **given}))[0] for given in ({}, AUTHORIZED, AUTHORIZED)]
+                write("another " + TOKEN)
+                assert (await manager.reload()).error is None
+                statuses.append((await client.ask(body, {**headers, **AUTHORIZED}))[0])
+
+    assert statuses == [401, 200, 200, 401]
+    assert (ways.fast, ways.long) == (["echo", "echo"], [])
+
+
+async def test_a_revision_that_a_gateway_does_not_speak_is_not_spoken_on_the_short_way() -> None:
+    answers: list[Any] = []
+    for middleware in ([Ways()], [only_long]):
+        with anyio.fail_after(SECONDS):
+            async with strange("modern", "stdio") as config:
+                gateway = create_gateway({"up": config}, middleware=middleware)
+                gateway.speak("legacy")
+                async with served_http(gateway) as url, plain(url, MODERN) as client:
+                    answers.append(await client.ask(*client.call("echo", {})))
+
+    assert answers[0] == answers[1]
+    assert answers[0][0] != 200
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    limits = HttpLimits(body_seconds=0.3, shutdown_seconds=STOPPING.shutdown_seconds)
+    with anyio.fail_after(SECONDS):
+        async with strange("modern", "stdio") as config:
+            gateway = create_gateway({"up": config})
+            async with served_http(gateway, limits=limits) as url, plain(url, MODERN) as client:
+                body, headers = client.call("echo", {})
+
+                def slow() -> tuple[int, str | None, Any]:
+                    client.send(body[:-5], {**headers, "Content-Length": str(len(body))})
+                    return client.answer()
+
+                def late() -> tuple[int, str | None, Any]:
+                    client.close()
+                    client.send(b"", {**headers, "Content-Length": str(len(body))})
+                    return client.answer()
+
+                found = [await anyio.to_thread.run_sync(one) for one in (slow, late)]
+
+    assert [status for status, _, _ in found] == [408, 408]
+
+
+@pytest.mark.parametrize("hidden", ["".join(chr(0xE0000 + ord(letter)) for letter in "obey"), "\b", "\f", "\x7f"])
+async def test_a_result_with_hidden_characters_is_noted_on_the_short_way_too(hidden: str) -> None:
+    hidden = f"plain{hidden}"
+    script = (
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    m = json.loads(line)\n"
+        "    if 'id' not in m: continue\n"
+        "    r = {'tools/list': {'tools': [{'name': 'f', 'inputSchema': {'type': 'object'}}]},\n"
+        f"         'tools/call': {{'content': [{{'type': 'text', 'text': {hidden!r}}}]}},\n"
+        "         'initialize': {'protocolVersion': '2025-11-25', 'capabilities': {'tools': {}},\n"
+        "                        'serverInfo': {'name': 'x', 'version': '1'}}}.get(m['method'])\n"
+        "    e = {'error': {'code': -32601, 'message': 'no'}} if r is None else {'result': r}\n"
+        "    print(json.dumps({'jsonrpc': '2.0', 'id': m['id'], **e}), flush=True)\n"
+    )
+    config = {"command": sys.executable, "args": ["-c", script], "tool_prefix": ""}
+    ways = Ways()
+    with anyio.fail_after(SECONDS):
+        gateway = create_gateway({"up": config}, middleware=[ways])
+        async with served_http(gateway) as url, plain(url, MODERN) as client:
+            _, _, answer = await client.ask(*client.call("f", {}))
+            problems = gateway.hub.clients["up"].problems
+
+    assert ways.fast == ["f"]
+    assert answer["result"]["content"][0]["text"] == hidden
+    assert problems

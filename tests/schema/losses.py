@@ -1,0 +1,122 @@
+"""The tables of docs/schemas.md: what becomes of real definitions under each profile. `scripts/schemas` runs it.
+
+The definitions of the repository are measured wherever this runs; those of the shared data are not part of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+from toolweave.errors import SchemaError
+from toolweave.schema import LoweredSchema, SchemaProfile, lower
+
+__all__ = ["PAGE", "Losses", "block", "measured", "published", "schemas_in", "table"]
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+PAGE = CHECKOUT / "docs" / "schemas.md"
+OURS = CHECKOUT / "tests" / "data" / "definitions.jsonl"
+SHOWN = 4
+PROFILES: tuple[SchemaProfile, ...] = get_args(SchemaProfile)
+
+
+class Losses(NamedTuple):
+    """What becomes of definitions under one profile: how many stay, change, lose, are refused; and what is lost."""
+
+    profile: SchemaProfile
+    kept: int
+    changed: int
+    lossy: int
+    refused: int
+    keywords: tuple[tuple[str, int], ...]
+
+
+Each = Callable[[int, SchemaProfile, LoweredSchema | SchemaError], None]
+"""Is given each outcome with the number of its schema."""
+
+
+def measured(schemas: Sequence[dict[str, Any]], each: Each | None = None) -> list[Losses]:
+    """Return the losses of schemas of arguments under every profile."""
+    return [_under(profile, schemas, each) for profile in PROFILES]
+
+
+def _under(profile: SchemaProfile, schemas: Iterable[dict[str, Any]], each: Each | None) -> Losses:
+    counts: Counter[str] = Counter()
+    keywords: Counter[str] = Counter()
+    for number, schema in enumerate(schemas):
+        try:
+            lowered = lower(schema, profile)
+        except SchemaError as exc:
+            lowered = exc
+            counts["refused"] += 1
+        else:
+            counts["lossy" if lowered.losses else "changed" if lowered.changes else "kept"] += 1
+            keywords.update({keyword(loss) for loss in lowered.losses})
+        if each is not None:
+            each(number, profile, lowered)
+    most = sorted(keywords.items(), key=lambda one: (-one[1], one[0]))
+    return Losses(profile, counts["kept"], counts["changed"], counts["lossy"], counts["refused"], tuple(most[:SHOWN]))
+
+
+def keyword(loss: str) -> str:
+    """Return the keyword of a loss."""
+    return re.split(r"[ ,]", loss.partition(": ")[2], maxsplit=1)[0]
+
+
+def table(rows: Iterable[Losses]) -> str:
+    """Return the losses as a table in Markdown."""
+    lines = [
+        "| profile | as they are | in other words | less enforced | refused | what is not enforced, of how many |",
+        "|---|---:|---:|---:|---:|---|",
+    ]
+    for row in rows:
+        lost = ", ".join(f"`{name}` {count:,}" for name, count in row.keywords)
+        cells = f"{row.kept:,} | {row.changed:,} | {row.lossy:,} | {row.refused:,}"
+        lines.append(f"| `{row.profile}` | {cells} | {lost or '-'} |")
+    return "\n".join(lines)
+
+
+def published(name: str) -> str:
+    """Return one table as the page has it."""
+    found = re.search(block(name, "(.*?)"), PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None, f"{PAGE} has no table {name!r}"
+    return found[1]
+
+
+def block(name: str, text: str) -> str:
+    """Return a table between the marks that name it."""
+    return f"<!-- {name} -->\n{text}\n<!-- end of {name} -->"
+
+
+def schemas_in(lines: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the schemas of arguments of definitions, those that are none at all left out."""
+    found = [json.loads(line)["inputSchema"] for line in lines]
+    return [schema for schema in found if isinstance(schema, dict)]
+
+
+def main() -> None:
+    """Measure, and write the tables of the page."""
+    parser = argparse.ArgumentParser(prog="scripts/schemas", description=__doc__)
+    parser.add_argument(
+        "--data", type=Path, default=CHECKOUT.parent / "shared" / "data", help="folder of the shared data"
+    )
+    shared: Path = parser.parse_args().data / "tools-dev.jsonl.gz"
+    text = PAGE.read_text(encoding="utf-8")
+    sources = {"our definitions": OURS.read_text(encoding="utf-8")}
+    if shared.is_file():
+        sources["public servers"] = gzip.decompress(shared.read_bytes()).decode()
+    for name, lines in sources.items():
+        rows = table(measured(schemas_in(lines.splitlines())))
+        before, after = text.split(block(name, published(name)))
+        text = before + block(name, rows) + after
+    PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
