@@ -129,5 +129,6 @@ async def test_calls_at_the_same_time_wait_for_the_disk_together(tmp_path: Path,
     async with SqliteStore(path) as store:
         agent = Agent(ScriptedModel(answer), name="a", tools=[note], store=store)
         assert (await agent.send("go")).text == "done"
-    # the turn that asks, all calls begun, all calls done; one more where they do not come at quite the same time
-    assert at[-1] - at[0] <= 4
+    # the turn that asks, all calls begun, all calls done; a busy machine runs the calls in groups, but never each
+    # alone, which would be two commits for each of them
+    assert at[-1] - at[0] <= 4 + calls // 2

@@ -28,6 +28,7 @@ from toolweave.export import (
     langchain_tools,
     plain_functions,
 )
+from toolweave.models import ScriptedModel, ToolMessage, tool_call
 from toolweave.tools import ContentBlock, EmbeddedResource, ResourceLink, UnknownContent
 
 pytestmark = pytest.mark.anyio
@@ -190,6 +191,14 @@ async def test_no_wire_carries_what_is_for_the_user_and_events_do(wire: Wire) ->
 
     assert_for_the_model(bodies[1])
     assert "a fine table" in seen.for_person().text
+
+
+async def test_an_agent_keeps_a_result_whole_for_its_user_when_the_rest_is_short() -> None:
+    agent = Agent(ScriptedModel([tool_call("report"), "done"]), tools=[report])
+    result = await agent.send("go")
+    (message,) = [one for one in result.messages if isinstance(one, ToolMessage)]
+    assert "a fine table" in message.outcomes[0].result.for_person().text
+    assert "a fine table" not in message.outcomes[0].result.for_model().text
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -358,7 +358,7 @@ def _message_of(message: Message) -> dict[str, Any]:
             return {"role": "assistant", "parts": list(_parts_of(message))}
         case ToolMessage():
             parts = [
-                {"type": "tool_call_response", "id": one.call_id, "response": one.result.text}
+                {"type": "tool_call_response", "id": one.call_id, "response": one.result.for_model().text}
                 for one in message.outcomes
             ]
             return {"role": "tool", "parts": parts}

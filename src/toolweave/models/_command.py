@@ -60,7 +60,8 @@ class CommandModel:
 def _answer(request: ModelRequest) -> str | ToolCallPart:
     match request.messages[-1] if request.messages else None:
         case ToolMessage(outcomes=outcomes):
-            return "\n".join(_told(one.name, one.result.text, is_error=one.result.is_error) for one in outcomes)
+            results = [(one.name, one.result.for_model()) for one in outcomes]
+            return "\n".join(_told(name, result.text, is_error=result.is_error) for name, result in results)
         case UserMessage() as message:
             text = message.text.strip()
         case _:

@@ -44,7 +44,9 @@ def _answers(asked: AssistantMessage | None, outcomes: Iterable[ToolOutcome]) ->
     if asked is not None and asked.tool_calls:
         kept = (found.get(call.id) or _missing(call.id, call.name) for call in asked.tool_calls)
         answers.append(ToolMessage(outcomes=tuple(kept)))
-    answers += [UserMessage.of(f"[result of an earlier call of {one.name!r}] {one.result.text}") for one in strays]
+    answers += [
+        UserMessage.of(f"[result of an earlier call of {one.name!r}] {one.result.for_model().text}") for one in strays
+    ]
     return answers
 
 

@@ -165,7 +165,10 @@ class ResultCache(BaseToolset):
             self._offer()
 
     def cut(self, result: ToolResult, ctx: CallContext, *, result_id: str | None = None) -> ToolResult:
-        """Return a result as a model reads it, and keep the whole of it if some was left out.
+        """Return a result whose form for a model has the right size, and keep the whole text if some was left out.
+
+        A result that fits is returned as it is: `ToolResult.for_model` and `for_person` are for its readers. Blocks for
+        the user alone follow what is left of the others.
 
         Args:
             result: The result of the tool.
@@ -174,10 +177,14 @@ class ResultCache(BaseToolset):
         """
         if result_id is None or len(result_id) > _LONGEST_ID:
             result_id = secrets.token_urlsafe(16)
-        read, whole = fitted(result, self.policy, result_id=result_id)
+        model = result.for_model()
+        read, whole = fitted(model, self.policy, result_id=result_id)
         if whole is not None and len(whole) <= self.policy.keep_chars:
             self._keep(self._owner(ctx), result_id, whole)
-        return read
+        if read is model:
+            return result
+        shown = (_for_user(one, self.policy) for one in result.content if "assistant" not in one.audience)
+        return read.replace_content((*read.content, *shown))
 
     def _owner(self, ctx: CallContext) -> str | None:
         return ctx.principal if self._by_principal else None
@@ -347,12 +354,7 @@ class BudgetedToolset(WrapperToolset, RoutingToolset):
             result = ToolResult.failure(as_tool_error(exc))
         if self._drops:
             result = self._without_structured(result)
-        model = result.for_model()
-        read = self._cache.cut(model, ctx)
-        if read is model:
-            return result
-        shown = (_for_user(one, self._cache.policy) for one in result.content if "assistant" not in one.audience)
-        return read.replace_content((*read.content, *shown))
+        return self._cache.cut(result, ctx)
 
     async def read(self, ctx: CallContext, id: str, offset: int = 0, length: int = 20_000) -> str:  # noqa: A002
         """Return a part of a kept result, for those who offer them otherwise than as a tool.
