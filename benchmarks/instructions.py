@@ -50,7 +50,7 @@ def _command(program: Sequence[str]) -> list[str]:
 
 
 def _environment(tree: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": f"{tree / 'src'}:{tree}"}
+    return {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": f"{tree / 'src'}:{ROOT}"}
 
 
 def _collected(told: str) -> int:
