@@ -35,6 +35,11 @@ def list_notes() -> str:
     "List."
     return "none"
 
+@server.tool(meta={"ui": {"resourceUri": "ui://board", "visibility": ["app"]}})
+def strike_out() -> str:
+    "Strike out."
+    return "struck"
+
 @server.tool
 def clear_notes() -> str:
     "Clear."
@@ -146,6 +151,16 @@ def test_people_read_the_rules_and_what_one_api_gets(cli: Cli, config: Path) -> 
         assert text in done.out, text
     assert "lost: the arguments: additionalProperties is left out" in done.out
     assert '"words"' in done.out
+
+
+def test_a_tool_for_its_page_alone_is_seen_by_no_model(cli: Cli, config: Path) -> None:
+    (one,) = cli("explain", "strike_out", "--config", config, "-s", "notes", "--json").json["tools"]
+
+    assert one["offered"]
+    assert {seen["refused"] for seen in one["providers"].values()} == {
+        "only its page may call it (MCP Apps), no model sees it"
+    }
+    assert set(one["providers"]) == set(get_args(SchemaProfile))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tests.console.browsing import Browser, signed_in
 from tests.gateway.running import RunningGateway, gateway, write_gateway_config
 
 SERVED = str(Path(__file__).with_name("served.py"))
+PAGED = str(Path(__file__).with_name("paged.py"))
 SECRET = "hunter2-is-a-secret"
 
 

@@ -17,6 +17,7 @@ from toolweave import Callbacks, McpServer, connect_mcp, create_mcp_server
 from toolweave.errors import ConfigError, RequestError
 from toolweave.gateway import Gateway, GatewayManager, create_gateway, load_gateway_config
 from toolweave.middleware import AccessRule, AccessRules
+from toolweave.serve import app
 
 pytestmark = pytest.mark.anyio
 EACH_ERA = pytest.mark.parametrize("version", [LEGACY, MODERN])
@@ -233,3 +234,46 @@ async def test_a_config_says_how_the_gateway_and_each_virtual_server_show_their_
     assert len(found["/mcp/whole"]) == 7
     with pytest.raises(ConfigError, match=r"'gateway\.disclosure' is 'some'; known: all, auto, search, groups"):
         load_gateway_config({"mcpServers": {}, "gateway": {"disclosure": "some"}})
+
+
+def board() -> McpServer:
+    """Return a server with a tool for everybody, and one that its page alone calls."""
+    page = app("ui://board", "<title>Board</title>")
+    server = create_mcp_server(name="c", version="1", resources=[page])
+
+    @server.tool(meta=page.tool_meta())
+    def show_board() -> str:  # pyright: ignore[reportUnusedFunction]
+        """Show the board with all notes."""
+        return "the board"
+
+    @server.tool(meta=page.tool_meta("app"))
+    def wipe_board() -> str:  # pyright: ignore[reportUnusedFunction]
+        """Wipe the board with all notes."""
+        return "wiped"
+
+    return server
+
+
+@EACH_ERA
+@pytest.mark.parametrize(
+    ("mode", "finder", "arguments"),
+    [("search", "search_tools", {"query": "board with notes"}), ("groups", "list_tools", {"server": "c"})],
+)
+async def test_a_tool_for_its_page_alone_is_neither_found_nor_called_by_a_model(
+    version: str, mode: Any, finder: str, arguments: Json
+) -> None:
+    gateway, peer = create_gateway({"c": {"server": board()}}, disclosure=mode), Peer(version=version)
+    async with gateway.running():
+        page = await asked(gateway, peer, "tools/list")
+        found = await called(gateway, peer, finder, **arguments)
+        through = await called(gateway, peer, "call_tool", name="c_show_board")
+        for name in ("c_wipe_board", "c:wipe_board"):
+            with pytest.raises(RequestError, match=f"Unknown tool: {name}") as refused:
+                await called(gateway, peer, "call_tool", name=name)
+            assert refused.value.code == -32602
+        of_the_page = await called(gateway, peer, "c_wipe_board")
+
+    assert names(found) == ["c_show_board"]
+    assert "c (1)" in page["tools"][0]["description"]
+    assert through["content"][0]["text"] == "the board"
+    assert of_the_page["content"][0]["text"] == "wiped"

@@ -17,6 +17,7 @@ from toolweave.protocol.content import TextContent
 from toolweave.protocol.json_types import as_object
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.serve._request import CallNext, Json, Request
+from toolweave.serve._unknown import not_offered
 from toolweave.tools import ToolResult, Toolset, ToolSnapshot, ToolSpec
 from toolweave.tools._mcp import call_result, read_definition, tool_definition
 from toolweave.tools._result import invalid_input
@@ -57,7 +58,13 @@ _CALL = ToolSpec(
 
 
 class _VisibleTools(NamedTuple):
-    """The tools that one caller is listed: the first page as it is, each definition by name, and the tools."""
+    """The tools that one caller is listed, but for those of pages alone, which no model may see or call.
+
+    Attributes:
+        page: The first page as it is.
+        definitions: Each definition by name.
+        specs: The tools.
+    """
 
     page: Json
     definitions: Mapping[str, Json]
@@ -78,6 +85,7 @@ class Disclosure:
     def __init__(self, tools: Toolset, mode: DisclosureMode) -> None:
         self._tools = tools
         self.mode: DisclosureMode = mode
+        self._shown: tuple[ToolSnapshot, ToolSnapshot] | None = None
         if mode not in DISCLOSURES:
             raise ValueError(f"disclosure must be one of {', '.join(DISCLOSURES)}, not {mode!r}")
         self._own: Mapping[str, Callable[[_VisibleTools, Mapping[str, Any]], ToolResult]] = (
@@ -104,12 +112,26 @@ class Disclosure:
             return await call_next(request)
         name = request.params.get("name")
         if name == _CALL_NAME:
-            return await call_next(request.replace(params=self.plain(request.method, request.params)))
+            return await self._call(request, call_next)
         answer = self._own.get(name) if isinstance(name, str) else None
         if answer is None:
             return await call_next(request)
         visible = await self._visible(request, call_next)
         return call_result(answer(visible, request.object("arguments")), modern=request.modern)
+
+    async def _call(self, request: Request, call_next: CallNext) -> Json:
+        """Call a tool for a model, to which a tool of pages alone is as unknown as one that is not there."""
+        params = self.plain(request.method, request.params)
+        name = params.get("name")
+        if isinstance(name, str) and not await self._is_for_models(name, request, call_next):
+            raise not_offered("tools", name, modern=request.modern)
+        return await call_next(request.replace(params=params))
+
+    async def _is_for_models(self, name: str, request: Request, call_next: CallNext) -> bool:
+        spec = self._tools.snapshot().find(name)
+        if spec is not None:
+            return spec.for_models
+        return name in (await self._visible(request, call_next)).definitions  # the caller's own, or none
 
     async def _list(self, request: Request, call_next: CallNext) -> Json:
         visible = await self._visible(request, call_next)
@@ -135,14 +157,23 @@ class Disclosure:
                 break
             params = {**params, "cursor": page["nextCursor"]}
         by_name = self._tools.snapshot().by_name
-        specs = [by_name.get(name) or _own_tool(definition) for name, definition in definitions.items()]
-        return _VisibleTools(first, definitions, specs)
+        specs = {name: by_name.get(name) or _own_tool(definition) for name, definition in definitions.items()}
+        shown = {name: spec for name, spec in specs.items() if spec.for_models}
+        return _VisibleTools(first, {name: definitions[name] for name in shown}, list(shown.values()))
+
+    def _for_models(self) -> ToolSnapshot:
+        """Return the tools that models may use; the same object while nothing has changed."""
+        whole = self._tools.snapshot()
+        if self._shown is None or self._shown[0] is not whole:
+            found = [spec for spec in whole if spec.for_models]
+            self._shown = whole, whole if len(found) == len(whole) else ToolSnapshot(found)
+        return self._shown[1]
 
     def _found(self, visible: _VisibleTools, arguments: Mapping[str, Any]) -> ToolResult:
         problems = search_problems(arguments)
         if problems:
             return invalid_input(SEARCH_NAME, problems)
-        snapshot = self._tools.snapshot()
+        snapshot = self._for_models()
         whole = visible.definitions.keys() == snapshot.by_name.keys()
         index = index_of(snapshot) if whole else ToolIndex(ToolSnapshot(visible.specs))
         found = index.search(arguments["query"], int(arguments.get("limit", 5)))

@@ -8,7 +8,7 @@ that is wrong in any part is refused as a whole, and the one before stays.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -48,6 +48,7 @@ from toolweave.serve._request import Middleware
 from toolweave.tools import Toolset
 
 if TYPE_CHECKING:
+    from toolweave.gateway._console.app import ConsoleApp
     from toolweave.gateway._metrics import MetricsPage
     from toolweave.serve import HttpOptions
     from toolweave.serve._http.app import HttpApp
@@ -128,7 +129,7 @@ class GatewayManager:
         self._tasks: anyio.abc.TaskGroup | None = None
         self._app: HttpApp | None = None
         self._page: MetricsPage | None = None
-        self._link: Callable[[], str] | None = None
+        self._console: ConsoleApp | None = None
         self._wanted_reload = anyio.Event()
         self._reading = anyio.Lock()
         for warning in self.config.warnings[len(self.config.servers.warnings) :]:
@@ -235,7 +236,7 @@ class GatewayManager:
         wanted, hosts = self.config.ui if self._options.ui is None else self._options.ui, options.get("allowed_hosts")
         if wants_console(wanted, host=host, token=admin_token, hosts=hosts) and admin_token is not None:
             self.recent_calls = RecentCalls()
-            self._link = add_console(self, app, admin_token, self.recent_calls)
+            self._console = add_console(self, app, admin_token, self.recent_calls)
             self._put_rules(self.server, None)
         if self._metrics is not None:
             from toolweave.gateway._metrics import MetricsPage
@@ -247,11 +248,11 @@ class GatewayManager:
     @property
     def has_console(self) -> bool:
         """Whether a console is served."""
-        return self._link is not None
+        return self._console is not None
 
     def console_link(self) -> str | None:
         """Return the path of a link that signs in to the console once, within an hour; None without a console."""
-        return None if self._link is None else self._link()
+        return None if self._console is None else self._console.link()
 
     @asynccontextmanager
     async def running(self, app: HttpApp | None = None) -> AsyncGenerator[anyio.abc.TaskGroup]:
@@ -265,6 +266,8 @@ class GatewayManager:
             tasks.start_soon(self._reload_when_asked)
             if self._page is not None:
                 tasks.start_soon(self._page.keep_fresh)
+            if self._console is not None:
+                tasks.start_soon(self._console.run)
             unheard = None if self._workers is None else self._workers.listen()
             if self._workers is not None:
                 tasks.start_soon(self._workers.catch_up)

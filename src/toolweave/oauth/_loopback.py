@@ -16,17 +16,16 @@ from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 import anyio.abc
-import httptools
 import msgspec
 
 from toolweave.errors import AuthRequiredError
+from toolweave.http._incoming_head import IncomingHead, read_head
 from toolweave.oauth._user_agent import AuthorizationResponse
 
 __all__ = ["LoopbackListener", "loopback_listener"]
 
 _HOST = "127.0.0.1"
 _PATH = "/callback"
-_MAX_HEAD_BYTES = 16 * 1024
 _MAX_PARAMETERS = 20
 _MAX_STRANGERS = 16
 _REQUEST_SECONDS = 10.0
@@ -148,7 +147,7 @@ class LoopbackListener:
             status = 0
             try:
                 with anyio.move_on_after(_REQUEST_SECONDS):
-                    status, text = self._judged(await _read_head(stream))
+                    status, text = self._judged(await read_head(stream))
                     await stream.send(_page(status, text))
             except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 pass  # it went away: if it was the browser, its redirect counts all the same
@@ -157,7 +156,7 @@ class LoopbackListener:
                 if status == 200:
                     self._arrived.set()
 
-    def _judged(self, head: _RequestHead) -> tuple[int, str]:
+    def _judged(self, head: IncomingHead) -> tuple[int, str]:
         """Return the status and the text for a request, which may be the one that is waited for."""
         if not head.complete:
             return (431 if head.too_long else 400), "This is no request that a browser sends."
@@ -188,45 +187,6 @@ async def loopback_listener(
         found: int = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610 - not Django
         deadline = anyio.current_time() + seconds
         yield LoopbackListener(listener, found, deadline=deadline, server=server, present=present)
-
-
-class _RequestHead:
-    """The head of a request, as httptools reads it."""
-
-    def __init__(self) -> None:
-        self.method = b""
-        self.target = b""
-        self.hosts: list[bytes] = []
-        self.complete = False
-        self.too_long = False
-
-    def on_url(self, url: bytes) -> None:
-        self.target += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if name.lower() == b"host":
-            self.hosts.append(value)
-
-    def on_headers_complete(self) -> None:
-        self.complete = True
-
-
-async def _read_head(stream: anyio.abc.ByteStream) -> _RequestHead:
-    head = _RequestHead()
-    parser = httptools.HttpRequestParser(head)
-    size = 0
-    try:
-        while not head.complete:
-            data = await stream.receive()
-            size += len(data)
-            if size > _MAX_HEAD_BYTES:
-                head.too_long = True
-                return head
-            parser.feed_data(data)
-            head.method = parser.get_method()
-    except httptools.HttpParserError:  # and its upgrades, which no browser asks for here
-        head.complete = False
-    return head
 
 
 def _response_of(query: str) -> AuthorizationResponse | None:

@@ -21,6 +21,8 @@ __all__ = [
     "AppVisibility",
     "apps_capability",
     "is_for_models",
+    "is_for_pages",
+    "is_origin",
     "page_meta",
     "page_uri",
     "tool_meta",
@@ -40,6 +42,7 @@ AppPermission: TypeAlias = Literal["camera", "microphone", "geolocation", "clipb
 
 _UI = "ui"
 _MODEL = "model"
+_APP = "app"
 _SOURCE = re.compile(r"[a-z][a-z0-9+.-]*://(\*\.)?[A-Za-z0-9.-]+(:([0-9]+|\*))?")
 
 
@@ -61,7 +64,7 @@ class AppCsp(Value, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             for origin in getattr(self, name):
-                if not isinstance(origin, str) or not _SOURCE.fullmatch(origin):  # it becomes part of a policy
+                if not is_origin(origin):  # it becomes part of a policy
                     raise ValueError(f"{name}: {origin!r} is no origin such as 'https://api.example'")
 
     def json(self) -> _Json:
@@ -73,6 +76,11 @@ class AppCsp(Value, frozen=True, kw_only=True):
             "baseUriDomains": self.base_uri_domains,
         }
         return {name: list(origins) for name, origins in members.items() if origins}
+
+
+def is_origin(value: object) -> bool:
+    """Whether a value is an origin as policies of content name them, such as `https://*.example`."""
+    return isinstance(value, str) and _SOURCE.fullmatch(value) is not None
 
 
 def page_meta(
@@ -102,9 +110,19 @@ def page_uri(meta: Mapping[str, Any]) -> str | None:
 
 def is_for_models(meta: Mapping[str, Any]) -> bool:
     """Whether a model may see and call a tool with this `_meta`: no server says that only its page may."""
-    ui = as_object(meta.get(_UI)) if _UI in meta else None
-    visibility = None if ui is None else as_array(ui.get("visibility"))
+    visibility = _visibility(meta)
     return visibility is None or _MODEL in visibility
+
+
+def is_for_pages(meta: Mapping[str, Any]) -> bool:
+    """Whether a page of its server may call a tool with this `_meta`: unless it is said otherwise, it may."""
+    visibility = _visibility(meta)
+    return visibility is None or _APP in visibility
+
+
+def _visibility(meta: Mapping[str, Any]) -> list[Any] | None:
+    ui = as_object(meta.get(_UI)) if _UI in meta else None
+    return None if ui is None else as_array(ui.get("visibility"))
 
 
 def apps_capability() -> _Json:

@@ -158,6 +158,8 @@ def _seen_by(fleet: OpenServers, spec: ToolSpec, profile: SchemaProfile) -> dict
     from toolweave.tools import NameMap
 
     name = NameMap(fleet.specs).wire(spec.name)
+    if not spec.for_models:
+        return {"name": name, "refused": "only its page may call it (MCP Apps), no model sees it"}
     try:
         lowered = lower(spec.input_schema, profile)
     except SchemaError as error:

@@ -5,7 +5,6 @@ Imports no page: that is done where there is one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from toolweave.gateway._managed import ManagedGateway
 from toolweave.gateway._recent_calls import RecentCalls
 
 if TYPE_CHECKING:
+    from toolweave.gateway._console.app import ConsoleApp
     from toolweave.serve._http.app import HttpApp
 
 __all__ = ["add_console", "wants_console"]
@@ -48,10 +48,10 @@ def wants_console(wanted: bool | None, *, host: str, token: str | None, hosts: o
     return wanted
 
 
-def add_console(gateway: ManagedGateway, app: HttpApp, token: str, calls: RecentCalls) -> Callable[[], str]:
-    """Serve the console below an app; return what makes links that sign in to it."""
+def add_console(gateway: ManagedGateway, app: HttpApp, token: str, calls: RecentCalls) -> ConsoleApp:
+    """Serve the console below an app; return it, to be run while the app is."""
     from toolweave.gateway._console.app import ConsoleApp  # an extra
 
     console = ConsoleApp(gateway, token, calls, path=PATH)
     app.route(PATH, console, forms=True)
-    return console.link
+    return console

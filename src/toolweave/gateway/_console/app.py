@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 
 from toolweave.errors import ToolweaveError
+from toolweave.gateway._console.app_pages import AppHost
 from toolweave.gateway._console.rendering import ConsolePages, static_file
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest, read_request
 from toolweave.gateway._console.server_pages import ServerPages
@@ -40,14 +41,21 @@ class ConsoleApp:
         self._path = path
         self._sessions = ConsoleSessions(token)
         self._pages = pages = ConsolePages(gateway.name)
-        servers, tools = ServerPages(gateway, pages), OfferPages(gateway, pages, calls)
-        trust = TrustPages(gateway, pages)
-        self._shown: Mapping[str, ConsolePage] = {**servers.shown, **tools.shown, **trust.shown}
-        self._changing: Mapping[str, ConsolePage] = {**servers.changing, **tools.changing, **trust.changing}
+        self._apps = apps = AppHost(gateway)
+        servers, tools = ServerPages(gateway, pages), OfferPages(gateway, pages, calls, apps)
+        parts = (servers, tools, TrustPages(gateway, pages), apps)
+        self._shown: Mapping[str, ConsolePage] = {where: page for one in parts for where, page in one.shown.items()}
+        self._changing: Mapping[str, ConsolePage] = {
+            where: page for one in parts for where, page in one.changing.items()
+        }
 
     def link(self) -> str:
         """Return the path of a new link that signs in whoever opens it first, within an hour."""
         return f"{self._path}/?token={self._sessions.new_link()}"
+
+    async def run(self) -> None:
+        """Serve what the console needs beside its own address, until cancelled."""
+        await self._apps.sandbox.run()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""

@@ -12,7 +12,7 @@ from toolweave.config import is_loopback
 from toolweave.gateway._console.sessions import ConsoleSession, host_of
 from toolweave.serve._http.asgi import Headers, Receive, Scope, Send, path_of, read_body
 
-__all__ = ["ConsolePage", "ConsoleRefusal", "ConsoleReply", "ConsoleRequest", "read_request"]
+__all__ = ["ConsolePage", "ConsoleRefusal", "ConsoleReply", "ConsoleRequest", "policy", "read_request"]
 
 _MOST_BYTES = 4 * 1024 * 1024
 _MOST_FIELDS = 2_000
@@ -116,6 +116,11 @@ class ConsoleReply(NamedTuple):
     def see(cls, url: str) -> ConsoleReply:
         """Return the reply that leads to another page, after a form that changed something."""
         return cls(303, headers=[(b"location", url.encode("ascii", "replace"))])
+
+
+def policy(*, frames: str) -> tuple[bytes, bytes]:
+    """Return the header with the policy of a page that may frame what is below an address, and nothing else."""
+    return b"content-security-policy", b"%s; frame-src %s" % (_POLICY, frames.encode())
 
 
 ConsolePage: TypeAlias = Callable[[ConsoleRequest, Receive], Awaitable[ConsoleReply]]

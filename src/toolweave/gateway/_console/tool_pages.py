@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from toolweave.gateway._console.app_pages import AppHost, ShownApp, app_uri
 from toolweave.gateway._console.forms import FormField, fields_of, read_fields, read_json
 from toolweave.gateway._console.rendering import ConsolePages, counted
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
@@ -35,12 +36,14 @@ class OfferPages:
         gateway: The gateway.
         pages: Renders them.
         calls: Keeps the last calls.
+        apps: Shows the pages of tools.
     """
 
-    def __init__(self, gateway: ManagedGateway, pages: ConsolePages, calls: RecentCalls) -> None:
+    def __init__(self, gateway: ManagedGateway, pages: ConsolePages, calls: RecentCalls, apps: AppHost) -> None:
         self._gateway = gateway
         self._pages = pages
         self._calls = calls
+        self._apps = apps
         self.shown: Mapping[str, ConsolePage] = {
             "/tools": self.tools,
             "/tool": self.tool,
@@ -62,14 +65,14 @@ class OfferPages:
 
     async def tool(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Show a tool, and a form to try it."""
-        return self._tool_page(asked, self._spec(asked), {}, {}, None)
+        return await self._tool_page(asked, self._spec(asked), {}, {}, None)
 
     async def call(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Call a tool with what a form says."""
         spec = self._spec(asked)
         if asked.form.get("seen") != tool_hash(spec.input_schema):
             wrong = {"": "The definition of this tool has changed. Look at its form again."}
-            return self._tool_page(asked, spec, {}, wrong, None)
+            return await self._tool_page(asked, spec, {}, wrong, None)
         fields, wrong = fields_of(spec.input_schema), dict[str, str]()
         if fields is None or "json" in asked.form:
             try:
@@ -79,9 +82,10 @@ class OfferPages:
         else:
             arguments, wrong = read_fields(fields, asked.form)
         if wrong:
-            return self._tool_page(asked, spec, asked.form, wrong, None)
+            return await self._tool_page(asked, spec, asked.form, wrong, None)
         outcome = await try_tool(self._gateway, spec.name, arguments, receive)
-        return self._tool_page(asked, spec, asked.form, {}, outcome)
+        app = await self._apps.show(asked, spec, arguments, outcome.result, receive)
+        return await self._tool_page(asked, spec, asked.form, {}, outcome, app)
 
     async def offers(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Show the prompts and resources that are known."""
@@ -124,17 +128,18 @@ class OfferPages:
             raise ConsoleRefusal(404, f"There is no tool {asked.query.get('name', '')!r}, or its server is away.")
         return spec
 
-    def _tool_page(
+    async def _tool_page(
         self,
         asked: ConsoleRequest,
         spec: ToolSpec,
         sent: Mapping[str, str],
         wrong: Mapping[str, str],
         outcome: TrialOutcome | None,
+        app: ShownApp | None = None,
     ) -> ConsoleReply:
         fields = fields_of(spec.input_schema)
         values = _values(fields or (), sent)
-        return self._pages.page(
+        page = self._pages.page(
             asked,
             "tool.html",
             status=422 if wrong else 200,
@@ -146,9 +151,12 @@ class OfferPages:
             wrong=wrong,
             labels={one.key: one.name for one in fields or ()} | {"json": "Arguments as JSON"},
             outcome=outcome,
+            app=app,
             at=time.time(),
             seen=tool_hash(spec.input_schema),
+            has_app=app_uri(spec) is not None,
         )
+        return await self._apps.framing(asked, spec, page)
 
 
 def _values(fields: Sequence[FormField], sent: Mapping[str, str]) -> dict[str, str]:
@@ -165,7 +173,8 @@ def _has(spec: ToolSpec, words: Sequence[str]) -> bool:
 
 
 def _hints(spec: ToolSpec) -> list[str]:
-    return [words[not said] for name, words in _HINTS.items() if (said := spec.hint(name)) is not None]
+    found = [words[not said] for name, words in _HINTS.items() if (said := spec.hint(name)) is not None]
+    return found if spec.for_models else [*found, "only its page may call it"]
 
 
 def _failed(call: RecentCall) -> bool:

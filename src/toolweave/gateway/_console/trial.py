@@ -27,7 +27,7 @@ from toolweave.serve._request import Client, Identity, Json, Request
 from toolweave.tools._mcp import tool_result
 from toolweave.version import VERSION
 
-__all__ = ["ShownBlock", "TrialOutcome", "try_tool"]
+__all__ = ["ShownBlock", "TrialLine", "TrialOutcome", "ask_gateway", "try_tool"]
 
 CALL_SECONDS = 300.0
 _MOST_NOTES = 200
@@ -61,6 +61,7 @@ class TrialOutcome(NamedTuple):
         blocks: The content of the result.
         structured: The structured content or the data of an error, as JSON; "" for none.
         notes: The notifications that came before.
+        result: The result as it came; None where there is none.
     """
 
     seconds: float
@@ -69,10 +70,15 @@ class TrialOutcome(NamedTuple):
     blocks: Sequence[ShownBlock] = ()
     structured: str = ""
     notes: Sequence[str] = ()
+    result: Json | None = None
 
 
-class _TrialLine:
-    """The reply channel of such a call: notifications are kept, questions refused."""
+class TrialLine:
+    """The reply channel of such a request: notifications are kept, questions refused.
+
+    Attributes:
+        notes: The notifications, as texts.
+    """
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -104,6 +110,33 @@ async def try_tool(gateway: ManagedGateway, name: str, arguments: Json, receive:
         arguments: The arguments.
         receive: ASGI's, after the body of the request: it tells when the browser is gone.
     """
+    line, begun = TrialLine(), time.perf_counter()
+    params: Json = {"name": name, "arguments": arguments}
+    try:
+        result = await ask_gateway(gateway, methods.TOOLS_CALL, params, receive, line)
+        late = f"no result within {CALL_SECONDS:g} s: the call was cancelled"
+        outcome = TrialOutcome(0, late, True) if result is None else _shown(result)
+    except RequestError as error:
+        text, data = f"error {error.code}: {error.message}", error.data
+        outcome = TrialOutcome(0, text, True, structured="" if data is None else as_json(data))
+    return outcome._replace(seconds=time.perf_counter() - begun, notes=tuple(line.notes))
+
+
+async def ask_gateway(
+    gateway: ManagedGateway, method: str, params: Json, receive: Receive, line: TrialLine | None = None
+) -> Json | None:
+    """Make a request as the console; return its result, or None after five minutes or when the browser is gone.
+
+    Args:
+        gateway: The gateway.
+        method: The method.
+        params: The parameters, without `_meta`.
+        receive: As for `try_tool`.
+        line: Keeps the notifications before the result.
+
+    Raises:
+        RequestError: The answer is an error.
+    """
     client = Client(
         version=MODERN_VERSION, capabilities={}, info=_INFO, principal=_IDENTITY.principal, identity=_IDENTITY
     )
@@ -113,21 +146,21 @@ async def try_tool(gateway: ManagedGateway, name: str, arguments: Json, receive:
         CLIENT_INFO: _INFO,
         "progressToken": "console",
     }
-    line = _TrialLine()
-    params: Json = {"name": name, "arguments": arguments, "_meta": meta}
-    request = Request(method=methods.TOOLS_CALL, params=params, client=client, line=line, id="console")
-    begun = time.perf_counter()
-    outcome = TrialOutcome(0, f"no result within {CALL_SECONDS:g} s: the call was cancelled", True)
+    asked: Json = {**params, "_meta": meta}
+    request = Request(method=method, params=asked, client=client, line=line or TrialLine(), id="console")
+    result: Json | None = None
+    refused: RequestError | None = None
     with anyio.move_on_after(CALL_SECONDS):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope)
             try:
-                outcome = _shown(await gateway.server.endpoint.answer(request))
+                result = await gateway.server.endpoint.answer(request)
             except RequestError as error:
-                text, data = f"error {error.code}: {error.message}", error.data
-                outcome = TrialOutcome(0, text, True, structured="" if data is None else as_json(data))
+                refused = error  # raised below, a task group would wrap it
             tasks.cancel_scope.cancel()
-    return outcome._replace(seconds=time.perf_counter() - begun, notes=tuple(line.notes))
+    if refused is not None:
+        raise refused
+    return result
 
 
 async def _cancel_when_gone(receive: Receive, call: anyio.CancelScope) -> None:
@@ -150,6 +183,7 @@ def _shown(result: Json) -> TrialOutcome:
         failed=found.is_error,
         blocks=tuple(map(_block, found.content)),
         structured="" if found.structured_content is None else as_json(found.structured_content),
+        result=result,
     )
 
 

@@ -1,0 +1,226 @@
+"""The sandbox around pages of tools: frames of another origin than the console's, on a port of this machine alone.
+
+A page that a server wrote runs in a frame of this origin, under the policy that came with it. Nothing else is served
+here: each frame has an address that nobody can guess, which answers once. The name of the host differs from the
+console's too (`localhost` or `127.0.0.1`), so that no cookie is shared, as cookies know no ports.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import anyio
+import anyio.abc
+from anyio.streams.stapled import MultiListener
+
+from toolweave.http._incoming_head import IncomingHead, read_head
+
+__all__ = ["FRAME_PATH", "AppSandbox", "FrameOrigin"]
+
+_log = logging.getLogger("toolweave.gateway")
+
+FRAME_PATH = "/frame/"
+"""The path below which frames are."""
+
+_NAME, _ADDRESS, _ADDRESS_6 = "localhost", "127.0.0.1", "::1"
+_START_SECONDS = 10.0
+_REQUEST_SECONDS = 10.0
+_MOST_FRAMES = 50
+_MOST_CONNECTIONS = 32
+_PORTS_TRIED = 5
+
+_STATUS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    421: "Misdirected Request",
+    431: "Request Header Fields Too Large",
+}
+_HEADERS = (
+    "Cache-Control: no-store",
+    "Origin-Agent-Cluster: ?1",
+    "Permissions-Policy: camera=(), clipboard-read=(), clipboard-write=(), geolocation=(), microphone=()",
+    "Referrer-Policy: no-referrer",
+    "X-Content-Type-Options: nosniff",
+    "X-DNS-Prefetch-Control: off",
+    "Connection: close",
+)
+
+
+class FrameOrigin(NamedTuple):
+    """The origin of the frames that a console shows.
+
+    Attributes:
+        name: The name of the host, which is not the console's.
+        port: The port.
+    """
+
+    name: str
+    port: int
+
+    @property
+    def authority(self) -> str:
+        """The name and the port."""
+        return f"{self.name}:{self.port}"
+
+    @property
+    def frames(self) -> str:
+        """The address below which all frames are."""
+        return f"http://{self.authority}{FRAME_PATH}"
+
+
+class _Frame(NamedTuple):
+    """A frame that nobody has opened yet.
+
+    Attributes:
+        authority: The name and the port at which it is asked for.
+        policy: Its Content-Security-Policy.
+        host: The origin of the page that shows it.
+    """
+
+    authority: str
+    policy: str
+    host: str
+
+
+class AppSandbox:
+    """Serves the frames around pages of tools.
+
+    It listens from the first time that one is wanted: a gateway without such tools opens no port.
+    """
+
+    def __init__(self) -> None:
+        self._wanted = anyio.Event()
+        self._settled = anyio.Event()
+        self._port: int | None = None
+        self._frames: dict[str, _Frame] = {}
+        self._connections = 0
+
+    async def run(self) -> None:
+        """Serve, once it is wanted, until cancelled."""
+        try:
+            await self._wanted.wait()
+            try:
+                listener, port = await _listen()
+            except OSError as error:
+                _log.error("the console shows no pages of tools: no port of this machine can be opened: %s", error)
+                self._settled.set()
+                await anyio.sleep_forever()
+                return
+            async with listener:
+                self._port = port
+                self._settled.set()
+                await listener.serve(self._answer)
+        finally:  # it may run again
+            self._port = None
+            self._frames.clear()
+            self._wanted, self._settled = anyio.Event(), anyio.Event()
+
+    async def origin(self, console: str) -> FrameOrigin | None:
+        """Return the origin of frames for a console, or None where there can be none.
+
+        Args:
+            console: The name of the host that the console is seen at, of this machine.
+        """
+        self._wanted.set()
+        with anyio.move_on_after(_START_SECONDS):
+            await self._settled.wait()
+        if self._port is None:
+            return None
+        return FrameOrigin(_ADDRESS if console == _NAME else _NAME, self._port)
+
+    def add(self, origin: FrameOrigin, policy: str, host: str) -> str:
+        """Return the address of a new frame, which answers once.
+
+        Args:
+            origin: The origin.
+            policy: The Content-Security-Policy of what it shows.
+            host: The origin of the page that may show it, and exchanges messages with it.
+        """
+        while len(self._frames) >= _MOST_FRAMES:
+            del self._frames[next(iter(self._frames))]
+        name = secrets.token_urlsafe(32)
+        self._frames[name] = _Frame(origin.authority, policy, host)
+        return origin.frames + name
+
+    async def _answer(self, stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            if self._connections >= _MOST_CONNECTIONS:
+                return
+            self._connections += 1
+            try:
+                with anyio.move_on_after(_REQUEST_SECONDS):
+                    await stream.send(self._judged(await read_head(stream)))
+            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                pass  # it went away
+            except Exception:  # boundary: a frame that fails must not end the gateway
+                _log.exception("the sandbox of the console failed")
+            finally:
+                self._connections -= 1
+
+    def _judged(self, head: IncomingHead) -> bytes:
+        """Return the answer to a request."""
+        if not head.complete:
+            return _reply(431 if head.too_long else 400)
+        if head.method != b"GET":
+            return _reply(405)
+        path, name = head.target[: len(FRAME_PATH)], head.target[len(FRAME_PATH) :].decode("ascii", "replace")
+        frame = self._frames.get(name)
+        if frame is None or path != FRAME_PATH.encode():
+            return _reply(404)
+        if head.hosts != [frame.authority.encode()]:
+            return _reply(421)
+        del self._frames[name]
+        return _reply(200, _proxy().replace("HOST", escape(frame.host), 1), frame.policy)
+
+
+@cache
+def _proxy() -> str:
+    return Path(__file__).with_name("sandbox.html").read_text(encoding="utf-8")
+
+
+async def _listen() -> tuple[anyio.abc.Listener[Any], int]:
+    """Open a port that is free at both addresses of this machine: browsers may take either for its name.
+
+    Raises:
+        OSError: There is none.
+    """
+    for _ in range(_PORTS_TRIED):
+        listener = await anyio.create_tcp_listener(local_host=_ADDRESS)
+        port: int = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610  # not Django
+        try:
+            other = await anyio.create_tcp_listener(local_host=_ADDRESS_6, local_port=port)
+        except OSError:
+            if await _has_six():
+                await listener.aclose()  # somebody else has it there
+                continue
+            return listener, port
+        return MultiListener([listener, other]), port
+    raise OSError(f"none of {_PORTS_TRIED} ports is free at both {_ADDRESS} and {_ADDRESS_6}")
+
+
+async def _has_six() -> bool:
+    """Whether this machine has the address of IPv6; without it nobody can listen there."""
+    try:
+        async with await anyio.create_tcp_listener(local_host=_ADDRESS_6):
+            return True
+    except OSError:
+        return False
+
+
+def _reply(status: int, body: str = "", policy: str = "default-src 'none'; frame-ancestors 'none'") -> bytes:
+    data = body.encode()
+    head = (
+        f"HTTP/1.1 {status} {_STATUS[status]}",
+        "Content-Type: text/html; charset=utf-8",
+        f"Content-Security-Policy: {policy}",
+        *_HEADERS,
+        f"Content-Length: {len(data)}",
+    )
+    return "\r\n".join(head).encode("ascii") + b"\r\n\r\n" + data

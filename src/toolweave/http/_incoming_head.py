@@ -1,0 +1,65 @@
+"""The head of a request that a browser sends to a small listener of ours on this machine. Reads no body."""
+
+from __future__ import annotations
+
+import anyio.abc
+import httptools
+
+__all__ = ["IncomingHead", "read_head"]
+
+_MOST_BYTES = 16 * 1024
+
+
+class IncomingHead:
+    """The head of a request, as httptools reads it.
+
+    Attributes:
+        method: Its method.
+        target: Its path and query.
+        hosts: The values of its `Host` headers.
+        complete: Whether it came whole, and is the head of a request.
+        too_long: Whether it was longer than 16 KiB.
+    """
+
+    def __init__(self) -> None:
+        self.method = b""
+        self.target = b""
+        self.hosts: list[bytes] = []
+        self.complete = False
+        self.too_long = False
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the target; called by the parser."""
+        self.target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; called by the parser."""
+        if name.lower() == b"host":
+            self.hosts.append(value)
+
+    def on_headers_complete(self) -> None:
+        """Take the end of the head; called by the parser."""
+        self.complete = True
+
+
+async def read_head(stream: anyio.abc.ByteStream) -> IncomingHead:
+    """Read the head of a request, which may be incomplete or no head at all.
+
+    Raises:
+        anyio.EndOfStream: The other side went away.
+    """
+    head = IncomingHead()
+    parser = httptools.HttpRequestParser(head)
+    size = 0
+    try:
+        while not head.complete:
+            data = await stream.receive()
+            size += len(data)
+            if size > _MOST_BYTES:
+                head.too_long = True
+                return head
+            parser.feed_data(data)
+            head.method = parser.get_method()
+    except httptools.HttpParserError:  # and its upgrades, which no browser asks for here
+        head.complete = False
+    return head

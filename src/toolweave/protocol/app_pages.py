@@ -1,0 +1,145 @@
+"""Pages of MCP Apps as a host shows them (SEP-1865): what was read of a page, and the policy of its content. Pure.
+
+All of it is the word of a server. An origin that cannot be one is left out and named, so that nothing else becomes part
+of a policy.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from toolweave._value import Value
+from toolweave.protocol.apps import APP_TYPE, AppCsp, is_origin
+from toolweave.protocol.json_types import as_array, as_object, as_text
+
+__all__ = ["AppDocument", "page_policy", "read_document", "without_result_type"]
+
+_Json = dict[str, Any]
+
+_SCHEMES = ("https://", "http://", "wss://", "ws://")
+_MOST_SOURCES = 100
+_MEMBERS: Mapping[str, str] = {
+    "connect_domains": "connectDomains",
+    "resource_domains": "resourceDomains",
+    "frame_domains": "frameDomains",
+    "base_uri_domains": "baseUriDomains",
+}
+
+
+class AppDocument(Value, frozen=True, kw_only=True):
+    """A page that was read.
+
+    Attributes:
+        html: The document.
+        csp: The origins that it may use.
+        refused: What it names beside them that is no origin, as texts.
+        permissions: The abilities of the browser that it asks for.
+        prefers_border: Whether it wants a border; None leaves that to the host.
+    """
+
+    html: str
+    csp: AppCsp = AppCsp()
+    refused: Sequence[str] = ()
+    permissions: Sequence[str] = ()
+    prefers_border: bool | None = None
+
+
+def read_document(uri: str, result: Mapping[str, Any], listed: Mapping[str, Any] | None = None) -> AppDocument:
+    """Return the page in the result of reading its resource.
+
+    Args:
+        uri: The URI that was read.
+        result: The result of `resources/read`.
+        listed: The `_meta` of the resource where it was listed, which counts where the content itself says nothing.
+
+    Raises:
+        ValueError: There is no such page in it; the text says what there is.
+    """
+    contents = [found for one in as_array(result.get("contents")) or [] if (found := as_object(one)) is not None]
+    content = next((one for one in contents if one.get("uri") == uri), contents[0] if contents else None)
+    if content is None:
+        raise ValueError(f"{uri!r} has no content")
+    kind = as_text(content.get("mimeType")) or "none"
+    if kind.replace(" ", "").lower() != APP_TYPE:
+        raise ValueError(f"{uri!r} is of the type {kind!r}; a page is {APP_TYPE!r}")
+    ui = as_object((as_object(content.get("_meta")) or {}).get("ui"))
+    if ui is None:
+        ui = as_object((listed or {}).get("ui")) or {}
+    csp, refused = _csp(as_object(ui.get("csp")) or {})
+    border = ui.get("prefersBorder")
+    return AppDocument(
+        html=_html(uri, content),
+        csp=csp,
+        refused=refused,
+        permissions=tuple(map(str, as_object(ui.get("permissions")) or ())),
+        prefers_border=border if isinstance(border, bool) else None,
+    )
+
+
+def page_policy(csp: AppCsp, *, host: str) -> str:
+    """Return the Content-Security-Policy of a page: the default of the extension, with the origins that it names.
+
+    Scripts and styles of the document itself run; what is not named is not loaded. `'self'`, which the extension allows
+    as well, is left out: the origin of a sandbox has nothing to load.
+
+    Args:
+        csp: The origins.
+        host: The origin of the page that may frame it.
+    """
+    resources = tuple(csp.resource_domains)
+    directives: Mapping[str, Sequence[str]] = {
+        "default-src": (),
+        "script-src": ("'unsafe-inline'", *resources),
+        "style-src": ("'unsafe-inline'", *resources),
+        "img-src": ("data:", *resources),
+        "media-src": ("data:", *resources),
+        "font-src": resources,
+        "connect-src": tuple(csp.connect_domains),
+        "frame-src": tuple(csp.frame_domains),
+        "object-src": (),
+        "base-uri": tuple(csp.base_uri_domains) or ("'self'",),
+        "form-action": (),
+        "frame-ancestors": (host,),
+    }
+    return "; ".join(f"{name} {' '.join(sources) or _NONE}" for name, sources in directives.items())
+
+
+_NONE = "'none'"
+
+
+def without_result_type(result: Mapping[str, Any]) -> _Json:
+    """Return a complete result as the revisions know it that pages speak: without the word for what kind it is.
+
+    Raises:
+        ValueError: It is not complete, such as one that asks for input.
+    """
+    if result.get("resultType", "complete") != "complete":
+        raise ValueError("the answer is no result yet")
+    return {name: value for name, value in result.items() if name != "resultType"}
+
+
+def _html(uri: str, content: Mapping[str, Any]) -> str:
+    text, blob = as_text(content.get("text")), as_text(content.get("blob"))
+    if text is not None:
+        return text
+    if blob is None:
+        raise ValueError(f"{uri!r} has neither a text nor a blob")
+    try:
+        return base64.b64decode(blob, validate=True).decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise ValueError(f"{uri!r} has a blob that is no UTF-8 in base64: {error}") from None
+
+
+def _csp(given: Mapping[str, Any]) -> tuple[AppCsp, tuple[str, ...]]:
+    """Return the origins that a page names, and what it names that is none."""
+    found: dict[str, Sequence[str]] = {}
+    refused: list[str] = []
+    for member, name in _MEMBERS.items():
+        named = as_array(given.get(name)) or []
+        good = [one for one in named[:_MOST_SOURCES] if is_origin(one) and one.startswith(_SCHEMES)]
+        refused += [f"{name}: {one!r}" for one in named if one not in good]
+        found[member] = tuple(good)
+    return AppCsp(**found), tuple(refused[:_MOST_SOURCES])
