@@ -98,8 +98,10 @@ def test_a_page_shows_the_result_and_calls_a_tool_of_its_server(chromium: Any, t
         until(lambda: heard.text_content() == expected, expected)
         inside.get_by_role("button", name="Strike out the first").click()
         inside.get_by_text("water the plants: struck out by notes").wait_for()
+        (view,) = (one for one in page.frames if one.url == "about:srcdoc")
+        until(lambda: view.evaluate("document.documentElement.scrollHeight <= innerHeight"), "the size of the content")
         if PICTURES and name == "127.0.0.1":
-            page.locator("section:has(> #outcome-title)").screenshot(path=Path(PICTURES) / "console-app-light.png")
+            page.locator("section.app").screenshot(path=Path(PICTURES) / "console-app-light.png")
         inside.get_by_role("button", name="Read all").click()
         inside.get_by_text("notes://all: all notes of notes").wait_for()
         (frame,) = (one for one in page.frames if one.parent_frame == page.main_frame)
@@ -157,7 +159,7 @@ def test_what_a_page_says_is_shown_as_text_and_its_size_is_bounded(chromium: Any
         page.get_by_text('A model would be told: {"open":2}').wait_for()
         press(inside, "Tell the model")
         press(inside, "Grow")
-        until(lambda: round(frame.bounding_box()["height"]) == 333, "the new height")
+        until(lambda: frame.evaluate("one => one.clientHeight") == 333, "the new height")
 
         assert page.get_by_text("A model would be told").count() == 1  # each takes the place of the one before
         assert problems(page) == []

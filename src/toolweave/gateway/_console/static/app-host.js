@@ -204,7 +204,8 @@
     }
 
     resize(height) {
-      this.frame.style.height = `${Math.min(MOST_PIXELS, Math.max(LEAST_PIXELS, Math.ceil(height)))}px`;
+      const border = this.frame.offsetHeight - this.frame.clientHeight;
+      this.frame.style.height = `${Math.min(MOST_PIXELS, Math.max(LEAST_PIXELS, Math.ceil(height))) + border}px`;
     }
 
     // what it asks for
