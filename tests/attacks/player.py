@@ -30,6 +30,8 @@ SECONDS = 20
 INNER = "10."
 """Addresses of a network that is not there: a connection to one comes out on this machine, where it is seen."""
 REDIRECT = "http://127.0.0.1:43117/callback"
+PEAKS: list[int] = []
+"""The most memory of another process in which a library works for its user, in megabytes."""
 
 
 class Played(Protocol):
@@ -298,10 +300,15 @@ class _Toolweave:
         return self._exported.definitions()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> str:
-        asked = {"content": [{"type": "tool_use", "id": "call_1", "name": name, "input": arguments}]}
-        (block,) = await self._exported.dispatch(asked)
-        content = block["content"]
-        return content if isinstance(content, str) else "\n".join(one.get("text", "") for one in content)
+        return await dispatched(self._exported, name, arguments)
+
+
+async def dispatched(exported: Any, name: str, arguments: dict[str, Any]) -> str:
+    """Run a tool as a model asks for it; return what the model reads."""
+    asked = {"content": [{"type": "tool_use", "id": "call_1", "name": name, "input": arguments}]}
+    (block,) = await exported.dispatch(asked)
+    content = block["content"]
+    return content if isinstance(content, str) else "\n".join(one.get("text", "") for one in content)
 
 
 def own_entries(scenario: Scenario, person: Person) -> dict[str, Any]:
@@ -326,14 +333,33 @@ async def toolweave(scenario: Scenario, person: Person) -> AsyncGenerator[Played
         yield _Toolweave(hub, hub)
 
 
+class _Caller:
+    def __init__(self, caller: Any) -> None:
+        self._caller = caller
+        self._exported = import_module("toolweave.export").AnthropicTools(caller.connection)
+
+    async def tools(self) -> list[dict[str, Any]]:
+        await self._caller.look()
+        return self._exported.definitions()
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> str:
+        return await self._caller.call(name, arguments)
+
+
+class _Model(_Caller):
+    async def call(self, name: str, arguments: dict[str, Any]) -> str:
+        return await dispatched(self._exported, self._caller.named(name), arguments)
+
+
 @asynccontextmanager
 async def toolweave_gateway(scenario: Scenario, person: Person) -> AsyncGenerator[Played]:
-    """A caller of a gateway of ours, exported for a model; what the gateway says counts as said."""
-    gateway = import_module("toolweave.gateway").create_gateway(own_entries(scenario, person))
-    async with import_module("toolweave").connect_mcp(gateway) as caller:
-        for error in gateway.hub.errors.values():
-            raise error
-        yield _Toolweave(gateway.hub, caller)
+    """A caller of a gateway of ours, a process of its own; what the gateway says to whoever runs it counts as said."""
+    module = import_module("tests.attacks.through_gateway")
+    given = scenario["sign_in"]
+    async with module.calling(scenario["servers"], given, person, PEAKS) as caller:
+        yield _Model(caller) if given is None else _Caller(caller)
+        for text in caller.said:
+            logging.getLogger("gateway").warning("%s", text)
 
 
 PEERS: dict[str, Opening] = {
@@ -398,7 +424,7 @@ async def play(peer: str, scenario: Scenario) -> dict[str, Any]:
                 await asyncio.sleep(scenario.get("pause", 0))
     except Exception as exc:  # boundary: the same
         steps.append({"error": f"{type(root_of(exc)).__name__}: {root_of(exc)}", "connecting": True})
-    return {"steps": steps, "said": said, "opened": person.opened, "megabytes": most_memory()}
+    return {"steps": steps, "said": said, "opened": person.opened, "megabytes": max(most_memory(), *PEAKS, 0)}
 
 
 def most_memory() -> int:

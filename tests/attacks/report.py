@@ -7,6 +7,7 @@ that a row in which it does no better than `PASSED` is seen, and so is one that 
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ import anyio
 from tests.attacks import guests, servers, sign_ins
 from tests.attacks.playing import CHECKOUT, NONE, Peer
 
-__all__ = ["OWN", "PEERS", "Cells", "as_page", "main", "marks", "table"]
+__all__ = ["OWN", "PEERS", "Cells", "as_page", "main", "marks", "read_table", "table"]
 
 PAGE = CHECKOUT / "docs" / "security.md"
 PACKAGES = {
@@ -31,6 +32,7 @@ PACKAGES = {
 PEERS = tuple(PACKAGES)
 OWN = ("toolweave", "toolweave-gateway")
 """Ours as it is, and behind a gateway of ours: both have to do what the page says."""
+BEHIND = "through a gateway"
 SIGNING_IN = ("sdk", "fastmcp")
 """Peers with a sign-in of their own, and with servers; the others take an object for it, or have none."""
 Cells = dict[str, dict[str, str]]
@@ -97,13 +99,28 @@ def table(name: str, cells: Cells, versions: Mapping[str, str]) -> str:
     """Return a table of the page."""
     ours = ["Toolweave, without any setting", 'with `"pins": "block"`'] if name == "servers" else ["Toolweave"]
     others = [f"{PACKAGES[peer][0]} {versions[peer]}" for peer in PEERS]
-    heads = ["attack", *ours, "through a gateway", *others]
+    heads = ["attack", *ours, BEHIND, *others]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for row in ROWS[name]:
         said = [row.ours, row.pinned] if isinstance(row, servers.ServerAttack) else [row.ours]
         played = [cells[row.attack][peer] for peer in (OWN[1], *PEERS)]
         lines.append(f"| {' | '.join([row.attack, *said, *played])} |")
     return "\n".join(lines) + "\n"
+
+
+def read_table(page: str, name: str) -> tuple[Cells, dict[str, str]]:
+    """Return what a table of the page says of the peers, and their versions."""
+    first, last = marks(name)
+    lines = [line for line in page.partition(first)[2].partition(last)[0].splitlines() if line.startswith("| ")]
+    heads, *rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    places, versions = dict[str, int](), dict[str, str]()
+    for place, head in enumerate(heads):
+        if head == BEHIND:
+            places[OWN[1]] = place
+        for peer, (title, _) in PACKAGES.items():
+            if head.startswith(f"{title} "):
+                places[peer], versions[peer] = place, head.removeprefix(f"{title} ")
+    return {row[0]: {peer: row[place] for peer, place in places.items()} for row in rows}, versions
 
 
 def as_page(page: str, tables: Mapping[str, str]) -> str:
@@ -151,15 +168,22 @@ def main() -> None:
     parser.add_argument("--fastmcp", default=sys.executable, metavar="PYTHON", help="a Python that has fastmcp")
     parser.add_argument("--langchain", default=sys.executable, metavar="PYTHON", help="one with langchain-mcp-adapters")
     parser.add_argument("--only", action="append", choices=list(PLAYS), help="only these tables")
+    parser.add_argument(
+        "--peer", action="append", choices=(*OWN, *PEERS), help="play only this one; the page keeps the others' columns"
+    )
     options = parser.parse_args()
     pythons = {"fastmcp": options.fastmcp, "langchain": options.langchain}
-    peers = [Peer(name, pythons.get(name, sys.executable)) for name in (*OWN, *PEERS)]
+    peers = [Peer(name, pythons.get(name, sys.executable)) for name in options.peer or (*OWN, *PEERS)]
     versions = {peer.name: version(peer.python, PACKAGES[peer.name][1]) for peer in peers if peer.name in PACKAGES}
     wrong: list[str] = []
     tables: dict[str, str] = {}
     for name in options.only or PLAYS:
         cells = anyio.run(played, name, peers)
         wrong += worse(name, cells)
+        if options.peer:
+            kept, older = read_table(PAGE.read_text(encoding="utf-8"), name)
+            cells = {attack: kept.get(attack, {}) | said for attack, said in cells.items()}
+            versions = older | versions
         tables[name] = table(name, cells, versions)
     if wrong:
         raise SystemExit("Toolweave does not do what the page says:\n" + "\n".join(wrong))

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import anyio.to_thread
 
 from tests.attacks.playing import NONE, Outcome, Peer, play
+from tests.gateway.running import gateway, write_gateway_config
 from tests.trust.changing_server import definition, write
 
 __all__ = ["ROWS", "ServerAttack"]
@@ -143,17 +145,22 @@ async def terminal(peer: Peer, folder: Path) -> str:
     """Show a definition with escape sequences by the library's own command."""
     file = write(folder / "tools.json", definition("add", ESCAPES))
     command = [sys.executable, SERVER, str(file)]
-    match peer.name:
-        case "toolweave":
-            asked = [peer.python, "-m", "toolweave", "tools", "--", *command]
-        case "fastmcp":
-            asked = [peer.python, "-m", "fastmcp.cli", "list", "--command", " ".join(command)]
-        case _:
-            return NONE
-    environment = {**os.environ, **peer.environment, "HOME": str(folder), "NO_COLOR": "1", "TERM": "xterm"}
-    done = await anyio.to_thread.run_sync(
-        partial(subprocess.run, asked, capture_output=True, timeout=60, check=False, env=environment)
-    )
+    with ExitStack() as stack:
+        match peer.name:
+            case "toolweave":
+                asked = [peer.python, "-m", "toolweave", "tools", "--", *command]
+            case "toolweave-gateway":
+                config = write_gateway_config(folder, {"calc": {"command": command[0], "args": command[1:]}})
+                running = stack.enter_context(gateway(folder, config, drain=0))
+                asked = [peer.python, "-m", "toolweave", "tools", "--url", f"{running.base}/mcp"]
+            case "fastmcp":
+                asked = [peer.python, "-m", "fastmcp.cli", "list", "--command", " ".join(command)]
+            case _:
+                return NONE
+        environment = {**os.environ, **peer.environment, "HOME": str(folder), "NO_COLOR": "1", "TERM": "xterm"}
+        done = await anyio.to_thread.run_sync(
+            partial(subprocess.run, asked, capture_output=True, timeout=60, check=False, env=environment)
+        )
     if b"Adds." not in done.stdout:
         raise RuntimeError(f"{peer.name}: the list is not shown: {done.stdout!r} {done.stderr!r}")
     return "sent to the terminal" if b"\x1b[8m" in done.stdout else "not sent to the terminal"

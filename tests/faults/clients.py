@@ -1,8 +1,8 @@
 """The clients that the battery can be played against, each reduced to what the judge needs; imported when made.
 
-`toolweave` is ours, `defaults` the same without any setting, `gateway` the same through a gateway; `sdk` and `fastmcp`
-are the peers as they are installed; `naive` is the bare minimum that a program needs to talk to a server, with no
-defence at all; `brittle` has defences that can be taken out one by one.
+`toolweave` is ours, `defaults` the same without any setting, `gateway` the same through a gateway that has none either;
+`sdk` and `fastmcp` are the peers as they are installed; `naive` is the bare minimum that a program needs to talk to a
+server, with no defence at all; `brittle` has defences that can be taken out one by one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import anyio.to_thread
 from tests.faults.brittle import Brittle
 from tests.faults.judge import Client
 
-__all__ = ["CLIENTS", "Careless", "Defaults", "Fastmcp", "Naive", "Ours", "Sdk", "ThroughGateway", "bounds"]
+__all__ = ["CLIENTS", "Careless", "Defaults", "Fastmcp", "InProcessGateway", "Naive", "Ours", "Sdk", "bounds"]
 
 Target = list[str] | str
 Json = dict[str, Any]
@@ -72,8 +72,8 @@ class Defaults(Ours):
         self.connection = await connect_mcp(self.target)
 
 
-class ThroughGateway(Ours):
-    """Our client, without a setting of its own, on a gateway of ours before the server."""
+class InProcessGateway(Ours):
+    """Our client, without a setting of its own, on a gateway in this process; its server has the bounds of the row."""
 
     async def open(self) -> None:
         from toolweave import connect_mcp
@@ -86,6 +86,13 @@ class ThroughGateway(Ours):
         if error is not None:  # which a gateway tells whoever runs it
             await self.close()
             raise error
+
+
+def through_gateway(target: Target, seconds: float) -> Client:
+    """Return our client behind a gateway in a process of its own, without any setting; only the client has a bound."""
+    from tests.faults.through_gateway import GatewayProcess
+
+    return GatewayProcess(target, {"call": seconds})
 
 
 class Peer:
@@ -219,7 +226,7 @@ class Careless(Naive):
 CLIENTS: dict[str, Callable[[Target, float], Client]] = {
     "toolweave": Ours,
     "defaults": Defaults,
-    "gateway": ThroughGateway,
+    "gateway": through_gateway,
     "sdk": Sdk,
     "fastmcp": Fastmcp,
     "naive": Naive,

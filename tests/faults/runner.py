@@ -20,9 +20,9 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import anyio
 
@@ -40,7 +40,7 @@ GRACE = 3.0
 PACKAGES = {
     "toolweave": "toolweave.hub",
     "defaults": "toolweave.hub",
-    "gateway": "toolweave.gateway",
+    "gateway": "tests.faults.through_gateway",
     "sdk": "mcp",
     "fastmcp": "fastmcp",
     "naive": "json",
@@ -54,22 +54,38 @@ Make = Callable[[Target, float], Client]
 """Makes a client of a server that is given a bound for every wait."""
 
 
+class Shared(Protocol):
+    """A client whose server is one of several behind the same connection."""
+
+    def beside(self) -> Sequence[Client]:
+        """Return the healthy ones."""
+        ...
+
+
+def neighbours_of(client: Client, make: Make) -> Sequence[Client]:
+    """Return two healthy neighbours: servers behind the same connection, or connections of their own."""
+    if hasattr(client, "beside"):
+        return cast("Shared", client).beside()
+    return [make(stdio_server_command("--version", "2025-11-25"), 10) for _ in range(2)]
+
+
 async def scenario(make: Make, row: Row, combo: Combo, folder: Path, bound: float) -> list[str]:
     """Play one row with its two healthy neighbours."""
-    neighbours = [make(stdio_server_command("--version", "2025-11-25"), 10) for _ in range(2)]
-    for neighbour in neighbours:
-        await neighbour.open()
     with serving(row, combo, folder) as target:
+        client = make(target, row.seconds)
+        neighbours = neighbours_of(client, make)
+        for neighbour in neighbours:
+            await neighbour.open()
         problems = await judge(
             row,
-            make(target, row.seconds),
+            client,
             again=lambda: make(target, row.seconds),
             neighbours=neighbours,
             bound=bound,
             alone=True,
         )
-    for neighbour in reversed(neighbours):
-        await neighbour.close()
+        for neighbour in reversed(neighbours):
+            await neighbour.close()
     return problems
 
 

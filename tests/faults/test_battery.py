@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from tests.faults.clients import Ours, ThroughGateway, bounds
+from tests.faults.clients import InProcessGateway, Ours, bounds
 from tests.faults.judge import descriptors, judge, serving, zombies
 from tests.faults.rows import COMBOS, ROWS, SPECIAL, Combo, Row, runs
 from tests.servers.fixtures import echo_command
@@ -169,7 +169,7 @@ async def test_a_fault_behind_a_gateway_costs_its_callers_at_most_the_one_call(
     async def play(gateway: Gateway, caller: McpConnection, row: Row, name: str, target: list[str] | str) -> None:
         neighbours = [InGateway(gateway, caller, "before"), InGateway(gateway, caller, "after")]
         odd = InGateway(gateway, caller, name)
-        said = await judge(row, odd, again=lambda: ThroughGateway(target, row.seconds), neighbours=neighbours)
+        said = await judge(row, odd, again=lambda: InProcessGateway(target, row.seconds), neighbours=neighbours)
         problems.extend(f"{row.name} over {group.combo}: {problem}" for problem in said)
 
     with anyio.fail_after(GIVE_UP):

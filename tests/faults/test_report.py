@@ -6,7 +6,7 @@ import pytest
 
 from tests.docs.pages import tables
 from tests.faults.clients import Defaults
-from tests.faults.report import KINDS, PAGE, Outcomes, as_page, introduction, kinds, totals
+from tests.faults.report import KINDS, PAGE, Outcomes, as_page, introduction, kinds, totals, wrong
 from tests.faults.rows import COMBOS, ROWS, Combo, runs
 from toolweave.config import Timeouts
 from toolweave.testing.servers import stdio_server_command
@@ -106,5 +106,28 @@ def test_what_is_played_through_a_gateway_has_a_column_of_its_own() -> None:
     (line,) = [line for line in page.splitlines() if line.startswith("| `bom` ")]
 
     assert "| Toolweave 1 | Toolweave, through a gateway 1 |" in page
-    assert "has a gateway between" in page
+    assert "a process\nof its own with no setting but the server" in page
     assert line.endswith("| hang, process |")
+
+
+def test_a_client_that_is_played_alone_leaves_the_other_columns_as_they_are() -> None:
+    found = outcomes()
+    before = as_page(found, {"toolweave": "1", "sdk": "2"})
+    page = as_page({"gateway": found["sdk"]}, {"gateway": "1"}, before)
+    whole = as_page(
+        {"toolweave": found["toolweave"], "gateway": found["sdk"], "sdk": found["sdk"]},
+        {"toolweave": "1", "gateway": "1", "sdk": "2"},
+    )
+
+    assert page == whole
+    assert as_page({"gateway": found["sdk"]}, {"gateway": "1"}, page) == page
+
+
+def test_what_ours_must_not_do_is_told_from_a_silence_that_is_waited_for() -> None:
+    found = outcomes()
+    silent = {("bom", "stdio-legacy"): ["the call: hang None"]}
+    lost = {("bom", "stdio-legacy"): ["the call: error MCPError: timed out"]}
+
+    assert not wrong({"toolweave": found["toolweave"], "gateway": silent, "sdk": lost})
+    assert wrong({"gateway": lost})
+    assert wrong({"toolweave": silent})

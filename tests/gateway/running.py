@@ -176,16 +176,16 @@ def gateway(
     *args: object,
     env: Mapping[str, str] | None = None,
     address: str = "127.0.0.1:0",
-    drain: float = 0.5,
+    drain: float | None = 0.5,
 ) -> Generator[RunningGateway, None, None]:
-    """Run a gateway over HTTP on a free port."""
+    """Run a gateway over HTTP on a free port; `drain` is None for one without any option."""
     command = [sys.executable, "-m", "toolweave", "gateway", "--config", str(config), *map(str, args)]
     environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), **(env or {})}
     log = folder / f"gateway-{time.monotonic_ns()}.log"
     with (
         log.open("w") as stderr,
         subprocess.Popen(
-            [*command, "--http", address, "--json", "--drain", str(drain)],
+            [*command, "--http", address, "--json", *([] if drain is None else ["--drain", str(drain)])],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,

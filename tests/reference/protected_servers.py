@@ -1,5 +1,5 @@
-"""MCP servers that want a token of an authorization server: ours, a gateway of ours before the same, the SDK's and
-FastMCP's, each run as a script.
+"""MCP servers that want a token of an authorization server: ours, a gateway of ours before the same over pipes, the
+SDK's and FastMCP's, each run as a script.
 
 `python protected_servers.py ours|gateway|sdk|fastmcp ISSUER --port PORT`; the tool `whoami` of each answers with the
 subject of the token, and `crash` fails.
@@ -51,12 +51,24 @@ def ours(port: int, issuer: str, url: str) -> None:
 
 
 def gateway(port: int, issuer: str, url: str) -> None:
-    """Serve a gateway before our server, which itself wants no token."""
-    from toolweave.gateway import create_gateway
+    """Serve our server, which itself wants no token, by the command of a gateway."""
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
 
-    # what an upstream says of an error passes; in one process, as over pipes, a server says it unless it is told not to
-    upstream = {"server": own_server(expose_errors="masked"), "tool_prefix": ""}
-    create_gateway({"ours": upstream}).run("http", port=port, auth=own_auth(issuer, url))
+    from toolweave.cli.main import main
+
+    jwt = {"issuer": issuer, "audience": url, "jwks_url": f"{issuer}/jwks", "leeway_seconds": 0}
+    auth = {"jwt": jwt, "required_scopes": SCOPES, "resource": url, "authorization_servers": [issuer]}
+    server = {"command": sys.executable, "args": [__file__, "piped"], "tool_prefix": ""}
+    with TemporaryDirectory() as folder:
+        config = Path(folder) / "gateway.json"
+        config.write_text(json.dumps({"mcpServers": {"ours": server}, "gateway": {"auth": auth}}))
+        main(["gateway", "--config", str(config), "--http", f"127.0.0.1:{port}", "--drain", "0"])
+
+
+def piped() -> None:
+    """Serve our server over pipes, where it says what is wrong inside unless it is told not to."""
+    own_server(expose_errors="masked").run_stdio()
 
 
 def sdk(port: int, issuer: str, url: str) -> None:
@@ -135,6 +147,9 @@ def fastmcp(port: int, issuer: str, url: str) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["piped"]:
+        piped()
+        sys.exit()
     kind, issuer, _, port = sys.argv[1:]
     {"ours": ours, "gateway": gateway, "sdk": sdk, "fastmcp": fastmcp}[kind](
         int(port), issuer, f"http://localhost:{port}/mcp"
