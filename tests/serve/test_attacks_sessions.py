@@ -105,15 +105,16 @@ async def test_the_events_of_a_session_are_replayed_to_that_session_only() -> No
         _, alice = await handshake(url)
         _, mallory = await handshake(url)
         begun = await first_event_id(url, alice, message("echo", arguments={"value": "for-alice"}))
-        await first_event_id(url, mallory, message("echo", arguments={"value": "for-mallory"}))
+        known = await first_event_id(url, mallory, message("echo", arguments={"value": "for-mallory"}))
 
         stolen = await replayed(url, mallory, begun)
         own = await replayed(url, alice, begun)
         bare = await replayed(url, mallory, begun.rpartition(".")[2])
+        forged = await replayed(url, mallory, f"{known.rpartition('.')[0]}.{begun.rpartition('.')[2]}")
 
     assert b"for-alice" in own
     assert b"for-mallory" not in own, "streams of equal ids are not mixed up"
-    assert b"for-alice" not in stolen + bare
+    assert b"for-alice" not in stolen + bare + forged
 
 
 async def test_open_sessions_are_bounded_and_refused_ones_leave_nothing_behind() -> None:

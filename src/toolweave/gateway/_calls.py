@@ -109,7 +109,7 @@ class Calls:
         sent: SentToolCall | None = request.sent
         direct = None if sent is None else sent.direct
         result = await self._relay.request(request, route, request.method, params, follow_tasks=follow, sent=direct)
-        return self._tasks.shown(request, route.server, self._named(route, result))
+        return await self._tasks.shown(request, route.server, self._named(route, result))
 
     def _shaped(self, request: Request, spec: ToolSpec, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments that the upstream takes of those that a shaped definition asks for.

@@ -319,7 +319,9 @@ class Gateway(ServerRunners):
     def _made_features(self, offers: HubOffers, local: Tools, instructions: str | None) -> list[Feature]:
         parts, hub = self._parts, self.hub
         own = None if parts.slow is None else parts.slow.tasks
-        tasks = UpstreamTasks(hub, self.relay, parts.secrets.tasks, own)
+        tasks = self._tasks = UpstreamTasks(
+            hub, self.relay, parts.secrets.tasks, groups=parts.groups, replicas=parts.replicas, own=own
+        )
         self._lists = Lists(
             hub,
             self.tools,
@@ -473,7 +475,7 @@ class Gateway(ServerRunners):
             self._served += 1
             if self._served == 1 and self.of_caller is None:
                 own = None if self._view is not None else self.sign_ins
-                listening = (self._parts.parked, self._parts.secrets.sessions, own, slow)
+                listening = (self._parts.parked, self._parts.secrets.sessions, own, slow, self._tasks.processes)
                 self._unheard = [one.listen() for one in listening if one is not None]
             stack.push_async_callback(self._left)
             tasks = await stack.enter_async_context(anyio.create_task_group())

@@ -64,14 +64,14 @@ from toolweave.serve._request_context import forwarded_meta
 from toolweave.tools._mcp import call_result
 from toolweave.tools._result import ToolResult
 
-__all__ = ["Relay"]
+__all__ = ["PIPED", "Relay"]
 
 Lease: TypeAlias = Callable[[], AbstractAsyncContextManager[AskingConnection]]
 """Gives a connection to a legacy upstream for one call."""
 
 _HOPS = frozenset({RELATED_TASK, SUBSCRIPTION_ID})
 _COMPLETE = "complete"
-_PIPED = frozenset({"stdio", "inprocess"})
+PIPED = frozenset({"stdio", "inprocess"})
 """The transports on which nothing but answers and progress says which request it belongs to."""
 
 
@@ -285,7 +285,7 @@ class Relay:
 
         Only calls of callers that asked for messages do, at a server that sends some.
         """
-        piped = connection.config.transport in _PIPED and "logging" in connection.capabilities
+        piped = connection.config.transport in PIPED and "logging" in connection.capabilities
         is_call = call.method == methods.TOOLS_CALL and call.follow_tasks  # a task is asked about on the shared one
         return piped and is_call and self._logs.asked(call.request)
 

@@ -27,7 +27,7 @@ from toolweave.serve._request import Json
 from toolweave.state import Delete, Put, Store, iter_documents, listening
 from toolweave.state._redis_address import RedisAddress, split_name
 
-__all__ = ["ReplicaGone", "Replicas", "UnknownToReplica", "shared_redis"]
+__all__ = ["ReplicaGone", "ReplicaWatch", "Replicas", "UnknownToReplica", "shared_redis"]
 
 ActT = TypeVar("ActT")
 
@@ -145,7 +145,7 @@ class Replicas:
             if letters:
                 await self.store.write(letters, tell=_MAIL)
         except StoreError as exc:
-            raise self._lost(exc) from None
+            raise self.lost(exc) from None
 
     async def ask(self, replica: str, kind: str, body: Json) -> Json:
         """Ask another replica something and return the answer; a cancelled question is withdrawn there.
@@ -180,7 +180,7 @@ class Replicas:
         try:
             return [one.key async for one in iter_documents(self.store, _LIVING) if one.key != self.id]
         except StoreError as exc:
-            raise self._lost(exc) from None
+            raise self.lost(exc) from None
 
     def unreachable(self) -> RequestError:
         """Return the error of what cannot be done while the store is away."""
@@ -241,7 +241,7 @@ class Replicas:
                     ]
                 )
             except StoreError as exc:
-                self._lost(exc)
+                self.lost(exc)
             else:
                 await self._found()
             if not told:
@@ -258,7 +258,7 @@ class Replicas:
         for act in list(self._back):
             await act()
 
-    def _lost(self, error: StoreError) -> RequestError:
+    def lost(self, error: StoreError) -> RequestError:
         """Note that the store is away, and return the error of what needs it."""
         if self.away is None:
             _log.warning("%s; calls go on without what the replicas of the gateway share", error)
@@ -275,7 +275,7 @@ class Replicas:
                         if await self.store.delete(_MAIL, one.key):
                             self._take(one.key, one.value, tasks)
                 except StoreError as exc:
-                    self._lost(exc)
+                    self.lost(exc)
                     await anyio.sleep(_PAUSE_SECONDS)
                     continue
                 if not found:
@@ -330,7 +330,7 @@ class Replicas:
         try:
             await self.store.write([self._put(replica, letter)], tell=_MAIL)
         except StoreError as exc:
-            raise self._lost(exc) from None
+            raise self.lost(exc) from None
 
     async def _try_send(self, replica: str, letter: _Letter) -> None:
         """Send a message that must not fail: it is tried again while the store is away, as long as it would count."""
@@ -343,8 +343,7 @@ class Replicas:
 
     async def _answered(self, replica: str, question: _OpenQuestion) -> Json:
         """Wait for the answer while the other replica lives."""
-        missing_since: float | None = None
-        away = 0
+        watch, away = ReplicaWatch(self, replica), 0
         with anyio.move_on_after(_PATIENCE_SECONDS):
             while away < _MOST_AWAY:
                 away = 0 if self.away is None else away + 1
@@ -355,25 +354,48 @@ class Replicas:
                     raise UnknownToReplica
                 if letter is not None:
                     return letter.body
-                now = anyio.current_time()
-                if await self._is_missing(replica):
-                    missing_since = now if missing_since is None else missing_since
-                else:
-                    missing_since = None
-                # after an absence of the store every replica needs a moment to show that it lives
-                settled = now - self._back_since >= _RETURN_SECONDS
-                if missing_since is not None and settled and now - missing_since >= _GONE_SECONDS:
+                if await watch.is_gone():
                     raise ReplicaGone
         raise self.unreachable()
 
-    async def _is_missing(self, replica: str) -> bool:
+    @property
+    def settled(self) -> bool:
+        """Whether every replica has had a moment to show that it lives, after an absence of the store."""
+        return self.away is None and anyio.current_time() - self._back_since >= _RETURN_SECONDS
+
+    async def is_missing(self, replica: str) -> bool:
+        """Whether a replica does not show that it lives; False while the store is away."""
         if self.away is not None:
             return False
         try:
             return await self.store.get(_LIVING, replica) is None
         except StoreError as exc:
-            self._lost(exc)
+            self.lost(exc)
             return False
+
+
+class ReplicaWatch:
+    """Finds out that a replica lives no more: it has not shown that it does for a moment, though it could have.
+
+    Args:
+        replicas: Where it would show that it lives.
+        replica: The replica.
+    """
+
+    def __init__(self, replicas: Replicas, replica: str) -> None:
+        self._replicas = replicas
+        self._replica = replica
+        self._missing_since: float | None = None
+
+    async def is_gone(self) -> bool:
+        """Look once more; it has to be looked at least twice."""
+        now = anyio.current_time()
+        if not await self._replicas.is_missing(self._replica):
+            self._missing_since = None
+            return False
+        if self._missing_since is None:
+            self._missing_since = now
+        return self._replicas.settled and now - self._missing_since >= _GONE_SECONDS
 
 
 def shared_redis(url: str) -> Store:

@@ -21,6 +21,7 @@ import msgspec
 from toolweave.errors import RequestError, StoreError
 from toolweave.gateway._replicas import Replicas
 from toolweave.gateway._sealing import SealingKeys
+from toolweave.gateway._shared_streams import SharedStreams
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.jsonrpc import StrictMessage
@@ -58,6 +59,9 @@ class SealedSessions:
         keys: The secrets that all replicas have, the newest first.
         replicas: The other replicas; None where they share keys alone, and so no memory of sessions.
         clock: The time in seconds since the epoch, the same for all replicas.
+
+    Attributes:
+        events: The streams that answer requests; None where no store is shared.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class SealedSessions:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._sealing = SealingKeys(keys, "gateway sessions", "s1")
+        self.events = None if replicas is None else SharedStreams(replicas)
         self._replicas = replicas
         self._clock = clock
         self._served: list[Deliver] = []
@@ -77,9 +82,13 @@ class SealedSessions:
 
     def listen(self) -> Callable[[], None]:
         """Hear of sessions from other replicas from now on; return a function that ends that."""
-        if self._replicas is None:
+        if self._replicas is None or self.events is None:
             return _nothing
-        ends = self._replicas.on(_NEWS, self._heard), self._replicas.on_return(self._returned)
+        ends = (
+            self._replicas.on(_NEWS, self._heard),
+            self._replicas.on_return(self._returned),
+            self.events.listen(),
+        )
 
         def end() -> None:
             for one in ends:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import hmac
 import logging
 import secrets
-import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +21,9 @@ import msgspec
 
 from toolweave.connect import McpConnection
 from toolweave.errors import RequestError
-from toolweave.gateway._relay import Relay
+from toolweave.gateway._kept_tasks import NO_LINE, EndedCalls, ProcessTasks
+from toolweave.gateway._relay import PIPED, Relay
+from toolweave.gateway._replicas import Replicas
 from toolweave.gateway._routes import Route
 from toolweave.gateway._slow_tasks import SlowTasks
 from toolweave.hub import Hub
@@ -36,7 +36,6 @@ from toolweave.protocol.tasks import (
     ENDED,
     TASK_ID,
     capabilities,
-    created,
     declares_tasks,
     in_core,
     in_extension,
@@ -53,17 +52,17 @@ from toolweave.protocol.tasks import (
 from toolweave.protocol.versions import MODERN_VERSIONS, TASKS_VERSION
 from toolweave.serve._request import Json, Method, Request
 from toolweave.serve._request_state import from_base64url, to_base64url
+from toolweave.serve._task_spawner import ServingGroups
 from toolweave.serve._tasks.rules import declared, named_task, undeclared
 from toolweave.tools import ToolSpec
 
-__all__ = ["EndedCalls", "TaskNames", "UpstreamTasks"]
+__all__ = ["TaskNames", "UpstreamTasks"]
 
 _log = logging.getLogger("toolweave.gateway")
 
 _FORM = "t1"
 _MAC_BYTES = 16
 _LONGEST = 8192
-_KEPT_MS, _LEAST_POLL_MS, _MOST_KEPT = 600_000, 50, 1_000
 _ANSWER_SECONDS = 600.0
 _POLL_SECONDS, _LEAST_POLL_SECONDS, _MOST_POLL_SECONDS = 1.0, 0.05, 60.0
 _CANCEL_SECONDS = 5.0
@@ -110,28 +109,6 @@ class TaskNames:
         return (server, own) if any(genuine) else None
 
 
-class EndedCalls:
-    """Calls that were over when their callers, of 2025-11-25, wanted a task; their results are kept for a while."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[str | None, float, Json]] = OrderedDict()
-
-    def add(self, principal: str | None, result: Mapping[str, Any]) -> Json:
-        """Keep a result and return the task that it is the outcome of, in the form of the extension."""
-        now = time.time()
-        shown = created(secrets.token_urlsafe(24), ttl_ms=_KEPT_MS, poll_ms=_LEAST_POLL_MS, now=now)
-        ended = with_outcome(shown, result)
-        self._kept[shown[TASK_ID]] = principal, now + _KEPT_MS / 1000, ended
-        while len(self._kept) > _MOST_KEPT or next(iter(self._kept.values()))[1] < now:
-            self._kept.popitem(last=False)
-        return ended
-
-    def find(self, principal: str | None, name: str) -> Json | None:
-        """Return the task of this id, if it is of this principal."""
-        kept = self._kept.get(name)
-        return None if kept is None or kept[0] != principal else kept[2]
-
-
 class _WatchedTasks(dict[str, Json]):
     """The tasks of one listen stream as they are, with the request that opened it."""
 
@@ -145,17 +122,32 @@ class UpstreamTasks:
         hub: The upstreams.
         relay: Sends the requests.
         names: Makes and reads the ids.
+        groups: The task groups in which tasks are followed for other replicas.
+        replicas: The other replicas, or None.
         own: Knows the tasks that slow calls have become here; None where none does.
+
+    Attributes:
+        processes: The tasks of upstreams that other replicas cannot ask.
     """
 
     method = methods.NOTIFICATIONS_TASKS
 
-    def __init__(self, hub: Hub, relay: Relay, names: TaskNames, own: SlowTasks | None = None) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        relay: Relay,
+        names: TaskNames,
+        *,
+        groups: ServingGroups,
+        replicas: Replicas | None = None,
+        own: SlowTasks | None = None,
+    ) -> None:
         self._hub = hub
         self._relay = relay
         self._names = names
         self._own = own
-        self._ended = EndedCalls()
+        self._ended = EndedCalls(replicas)
+        self.processes = ProcessTasks(replicas, groups, self._act_here)
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return the methods about tasks."""
@@ -213,23 +205,48 @@ class UpstreamTasks:
         """Whether the caller of a tool takes a task for an answer; else the relay follows it."""
         return declared(request) if request.modern else self._asks_for_task(request)
 
-    def shown(self, request: Request, server: str, result: Json) -> Json:
+    async def shown(self, request: Request, server: str, result: Json) -> Json:
         """Return the result of a call in the caller's form: one that names a task, under the id for this caller.
 
         A caller of 2025-11-25 that asked for a task gets one, also of a call that is over.
         """
         asked = self._asks_for_task(request)
         if not is_task(result):
-            return task_result(self._ended.add(request.client.principal, result), modern=False) if asked else result
+            if not asked:
+                return result
+            return task_result(await self._ended.add(request.client.principal, result), modern=False)
         older = as_object(result.get("task"))
         task = result if older is None else older
         own = as_text(task.get(TASK_ID))
         if not own:
             return result
         named = with_task_id(task, self._names.exposed(request.client.principal, server, own))
+        if self.processes.shared and self._is_piped(server):
+            await self._keep(request, named[TASK_ID], named if older is None else in_extension(named))
         if older is None:
             return named if request.modern else {"task": in_core(named)}
         return {"resultType": "task", **in_extension(named)} if request.modern else {"task": named}
+
+    async def _keep(self, request: Request, name: str, shown: Json) -> None:
+        """Keep a task for other replicas, which have other processes of its server; follow it to its end."""
+        plain = replace(request, method=methods.TASKS_GET, params={TASK_ID: name}, line=NO_LINE)
+        members = {key: value for key, value in shown.items() if key != "resultType"}
+
+        async def ended() -> Json:
+            while not _is_over(state := await self._state_here(plain, name)):
+                await anyio.sleep(_poll_seconds(state))
+            return state
+
+        await self.processes.begun(name, members, ended)
+
+    async def _act_here(self, request: Request, name: str) -> Json:
+        """Do what a request to another replica asks of a task of an upstream here; return how it is then."""
+        if request.method == methods.TASKS_CANCEL:
+            with suppress(RequestError):  # it has ended already, as is told
+                await self._asked(request, methods.TASKS_CANCEL, name)
+        elif request.method == methods.TASKS_UPDATE:
+            await self._updated(request, name)
+        return await self._state_here(request, name)
 
     def _asks_for_task(self, request: Request) -> bool:
         """Whether a caller of 2025-11-25 wants a task; where none is offered, the specification says to ignore that."""
@@ -308,28 +325,52 @@ class UpstreamTasks:
 
     async def _get(self, request: Request) -> Json:
         name = named_task(request)
-        kept = self._ended.find(request.client.principal, name)
+        kept = await self._kept(request, name)
         if kept is not None:
             return kept if request.modern else in_core(kept)
         if not request.modern and not self._is_modern(self._route(request, name)):
-            return with_task_id(await self._asked(request, methods.TASKS_GET, name), name)
-        state = await self._state(request, name)
+            found = await self._asked(request, methods.TASKS_GET, name)
+            return with_task_id(await self._noted(request, name, found), name)
+        state = await self._state_here(request, name)
         return state if request.modern else in_core(state)
 
     async def _update(self, request: Request) -> Json:
         name = named_task(request)
         if INPUT_RESPONSES not in request.params:
             raise RequestError(f"{request.method} needs the object {INPUT_RESPONSES!r}", code=INVALID_PARAMS)
-        responses = request.object(INPUT_RESPONSES)
-        if self._is_modern(self._route(request, name)):
-            await self._asked(request, methods.TASKS_UPDATE, name, {INPUT_RESPONSES: responses})
-        return {}  # a task of a legacy upstream has no questions
+        request.object(INPUT_RESPONSES)
+        if await self._kept(request, name) is None:
+            await self._updated(request, name)
+        return {}
+
+    async def _updated(self, request: Request, name: str) -> None:
+        if self._is_modern(self._route(request, name)):  # a task of a legacy upstream has no questions
+            answers = {INPUT_RESPONSES: request.object(INPUT_RESPONSES)}
+            await self._asked(request, methods.TASKS_UPDATE, name, answers)
+
+    async def _kept(self, request: Request, name: str) -> Json | None:
+        """Return a task that no upstream here can be asked about; if it runs elsewhere, the request was made there."""
+        if not self._is_upstreams(name):
+            return await self._ended.find(request.client.principal, name)
+        route = self._route(request, name)
+        if not self.processes.shared or not self._is_piped(route.server):
+            return None
+        return await self.processes.elsewhere(request, name)
+
+    def _is_piped(self, server: str) -> bool:
+        """Whether a server runs as a process of this replica, so that those of others know nothing of its tasks."""
+        connection = self._hub.clients.get(server)
+        return connection is not None and connection.config.transport in PIPED
 
     async def _cancel(self, request: Request) -> Json:
         name = named_task(request)
-        route = None if self._ended.find(request.client.principal, name) else self._route(request, name)
+        kept = await self._kept(_about(request, name), name)
+        if kept is not None and not _is_over(kept):  # it runs in another replica
+            done = await self._kept(request, name)
+            return {} if request.modern else in_core(done or kept)
+        route = None if kept is not None else self._route(request, name)
         modern = route is not None and self._is_modern(route)
-        before = {} if request.modern or not modern else await self._state(request, name)
+        before = {} if request.modern or not modern else await self._state_here(request, name)
         if route is None or _is_over(before):
             if request.modern:
                 return {}
@@ -342,17 +383,20 @@ class UpstreamTasks:
             raise
         if request.modern:
             return {}
-        return in_core(await self._state(request, name)) if modern else with_task_id(found, name)
+        return in_core(await self._state_here(request, name)) if modern else with_task_id(found, name)
 
     async def _result(self, request: Request) -> Json:
         """Return the result of a task to a legacy caller, once it has ended; until then put its questions to it."""
         name = named_task(request)
-        kept = self._ended.find(request.client.principal, name)
-        if kept is None and not self._is_modern(self._route(request, name)):
+        kept = await self._kept(_about(request, name), name)
+        if kept is not None and not _is_over(kept):
+            kept = None
+        elif kept is None and not self._is_modern(self._route(request, name)):
             found = await self._asked(request, methods.TASKS_RESULT, name)
-        else:
-            found = _outcome(request, kept or await self._end_of(request, name, partial(self._put_all, request, name)))
-        return {**found, "_meta": {**(as_object(found.get("_meta")) or {}), **related(name)}}
+            await self._noted(request, name, {})
+            return _related(found, name)
+        ended = kept or await self._end_of(request, name, partial(self._put_all, request, name))
+        return _related(_outcome(request, ended), name)
 
     async def followed(self, request: Request, result: Json, put: PutQuestions) -> Json:
         """Return the result of a call that has become a task at its upstream, for a modern caller.
@@ -365,7 +409,7 @@ class UpstreamTasks:
             return _outcome(request, await self._end_of(request, name, put))
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(_CANCEL_SECONDS, shield=True), suppress(RequestError):
-                await self._asked(request, methods.TASKS_CANCEL, name)
+                await self._give_up(request, name)
             raise
 
     async def _end_of(self, request: Request, name: str, put: PutQuestions) -> Json:
@@ -379,9 +423,16 @@ class UpstreamTasks:
             if asked:
                 responses = await put(asked)
                 given.update(asked)
-                await self._asked(request, methods.TASKS_UPDATE, name, {INPUT_RESPONSES: responses})
+                about = _about(request, name, methods.TASKS_UPDATE)
+                await self._update(replace(about, params={**about.params, INPUT_RESPONSES: responses}))
             else:
                 await anyio.sleep(_poll_seconds(state))
+
+    async def _give_up(self, request: Request, name: str) -> None:
+        """Cancel a task, wherever it runs."""
+        about = _about(request, name, methods.TASKS_CANCEL)
+        if await self._kept(about, name) is None:
+            await self._asked(about, methods.TASKS_CANCEL, name)
 
     async def _put_all(self, request: Request, name: str, questions: Mapping[str, Any]) -> Json:
         return {key: await self._put(request, name, one) for key, one in questions.items()}
@@ -399,14 +450,32 @@ class UpstreamTasks:
             with anyio.fail_after(_ANSWER_SECONDS):
                 return await request.line.ask(method, put)
         except (RequestError, TimeoutError) as error:
-            await self._asked(request, methods.TASKS_CANCEL, name)
+            await self._give_up(request, name)
             if isinstance(error, RequestError):
                 raise
             text = f"the client did not answer {method} within {_ANSWER_SECONDS:g} s"
             raise RequestError(text, code=INTERNAL_ERROR) from None
 
     async def _state(self, request: Request, name: str) -> Json:
-        """Return a task in the form of the extension, with the outcome of one that has ended."""
+        """Return a task in the form of the extension, with the outcome of one that has ended, wherever it runs."""
+        kept = await self._kept(_about(request, name), name)
+        return await self._state_here(request, name) if kept is None else kept
+
+    async def _state_here(self, request: Request, name: str) -> Json:
+        """Return a task of an upstream here; how one has ended is kept for other replicas."""
+        found = await self._state_at_upstream(request, name)
+        if _is_over(found):
+            await self.processes.note(name, found)
+        return found
+
+    async def _noted(self, request: Request, name: str, found: Json) -> Json:
+        """Keep how a task ended, before a legacy caller is told; return what it is told."""
+        if self.processes.follows(name) and found.get("status", "completed") in ENDED:
+            with suppress(RequestError):
+                await self._state_here(_about(request, name), name)
+        return found
+
+    async def _state_at_upstream(self, request: Request, name: str) -> Json:
         found = await self._asked(request, methods.TASKS_GET, name)
         if self._is_modern(self._route(request, name)):
             return with_task_id(found, name)
@@ -435,6 +504,17 @@ class UpstreamTasks:
 
     def _is_modern(self, route: Route) -> bool:
         return self._hub.clients[route.server].protocol_version in MODERN_VERSIONS
+
+
+def _about(request: Request, name: str, method: str = methods.TASKS_GET) -> Request:
+    """Return a request about a task, of the caller of another one."""
+    meta = {key: value for key, value in request.params.items() if key == "_meta"}
+    return replace(request, method=method, params={TASK_ID: name, **meta})
+
+
+def _related(result: Json, name: str) -> Json:
+    """Return the result of a task, with its id."""
+    return {**result, "_meta": {**(as_object(result.get("_meta")) or {}), **related(name)}}
 
 
 def _outcome(request: Request, state: Json) -> Json:

@@ -7,6 +7,7 @@ A legacy client whose connection breaks comes back with `Last-Event-ID` and gets
 from __future__ import annotations
 
 import logging
+import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -14,11 +15,24 @@ from typing import Any, Protocol, TypeAlias
 
 import anyio
 
-from toolweave.protocol.jsonrpc import encode_notification
+from toolweave.protocol.jsonrpc import RequestId, encode_notification
 from toolweave.serve._http.response import event_of
+from toolweave.serve._http.session_peers import SharedEvent, SharedEvents
+from toolweave.serve._request_state import from_base64url, to_base64url
 from toolweave.serve._task_spawner import SpawnsTasks
 
-__all__ = ["EventStore", "EventStream", "MemoryEventStore", "NotificationStream", "Sink", "StoredEvent"]
+__all__ = [
+    "EventStore",
+    "EventStream",
+    "MemoryEventStore",
+    "NotificationStream",
+    "SharedStream",
+    "Sink",
+    "StoredEvent",
+    "read_event",
+    "replay",
+    "stream_label",
+]
 
 _log = logging.getLogger("toolweave.serve._http.app")
 
@@ -146,7 +160,7 @@ class EventStream:
         if event_id is not None and self._sink is not None:
             await self._sink.write(b"id: %s\r\n%sdata: \r\n\r\n" % (event_id.encode(), wait))
 
-    async def _kept(self, message: str | None) -> str | None:
+    async def _kept(self, message: str | None, *, last: bool = False) -> str | None:
         """Store a message and return its event id; None if nothing is kept."""
         if self._store is None:
             return None
@@ -160,7 +174,7 @@ class EventStream:
         """Keep one message, and write it where the stream is carried."""
         async with self._lock:
             self.ended = self.ended or last
-            event_id = await self._kept(message.decode())
+            event_id = await self._kept(message.decode(), last=last)
             if self._sink is not None:
                 await self._sink.write(event_of(message, event_id), last=last)
 
@@ -192,6 +206,52 @@ async def replay(store: EventStore | None, after: str, sink: Sink | None, prefix
     return await store.replay_events_after(after, sending)
 
 
+class SharedStream(EventStream):
+    """The stream that answers one request, kept for all processes that serve the session.
+
+    Args:
+        label: Its name in the session; says which request it answers.
+        prefix: Begins its name, and every event id that the client sees: that of the session, in all processes.
+        events: Keeps the events.
+    """
+
+    def __init__(self, label: str, prefix: str, events: SharedEvents) -> None:
+        super().__init__(prefix + label, prefix, None)
+        self._label = label
+        self._events = events
+        self._number = 0
+
+    async def _kept(self, message: str | None, *, last: bool = False) -> str | None:
+        """Keep a message and return its event id."""
+        number, self._number = self._number, self._number + 1
+        await self._events.keep(self.name, SharedEvent(number, message, last))
+        return f"{self._prefix}{self._label}.{number}"
+
+
+_LONGEST_KEY = 200
+
+
+def stream_label(key: RequestId) -> str | None:
+    """Return a new name for the stream that answers a request; None for an id that is too long for that."""
+    text = str(key).encode("utf-8", "surrogatepass")
+    if len(text) > _LONGEST_KEY:
+        return None
+    # ids 1 and "1" are two requests, and a client may use an id again
+    return f"{'i' if isinstance(key, int) else 's'}{to_base64url(text)}~{secrets.token_hex(8)}"
+
+
+def read_event(event: str) -> tuple[str, RequestId, int] | None:
+    """Return the name of a stream that answers a request, that request and the number of the event, by an event id."""
+    label, _, number = event.rpartition(".")
+    kind, key = label[:1], label[1:].partition("~")[0]
+    try:
+        text = from_base64url(key).decode("utf-8", "surrogatepass")
+        request = {"i": int, "s": str}[kind](text)
+        return (label, request, int(number)) if number.isdecimal() else None
+    except (KeyError, ValueError):
+        return None
+
+
 Push: TypeAlias = tuple[str, Mapping[str, Any]]
 
 
@@ -203,13 +263,21 @@ class NotificationStream(EventStream):
 
     Args:
         tasks: Where notifications are written: who makes them never waits.
+
+    Attributes:
+        mark: The event id that all its events have, where a client comes back to another process: what that cannot know
+            it says by "all may have changed". None where nothing is said.
     """
 
     def __init__(self, name: str, prefix: str, store: EventStore | None, tasks: SpawnsTasks) -> None:
         super().__init__(name, prefix, store)
+        self.mark: str | None = None
         self._tasks = tasks
         self._waiting: dict[tuple[str, str], Push] = {}
         self._delivering = False
+
+    async def _kept(self, message: str | None, *, last: bool = False) -> str | None:
+        return self.mark if self._store is None else await super()._kept(message, last=last)
 
     def push(self, method: str, params: Mapping[str, Any]) -> None:
         """Queue a notification; never waits."""

@@ -26,8 +26,9 @@ from toolweave.serve._envelope import client_of_handshake
 from toolweave.serve._http.asgi import SENT, Cancels, Receive, Scope, Send, VisibleHeaders, respond
 from toolweave.serve._http.events import EventStream, replay
 from toolweave.serve._http.response import EventResponse, PostResponse, ResponseLimits, respond_error, respond_json
-from toolweave.serve._http.session_peers import REMEMBERED, SessionPeers
-from toolweave.serve._http.sessions import HttpSession, HttpSessions
+from toolweave.serve._http.resuming import resume_shared
+from toolweave.serve._http.session_peers import REMEMBERED, SessionPeers, SharedEvents
+from toolweave.serve._http.sessions import NOTIFICATIONS, HttpSession, HttpSessions
 from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request
 from toolweave.serve._task_spawner import SpawnsTasks
 
@@ -169,6 +170,7 @@ class LegacyHttp:
             if self._peers is not None and _SESSION not in dict(scope["headers"]):
                 try:
                     session.id = self._peers.issue(session.client, self._path)
+                    self._share(session, self._peers)
                 except RequestError as exc:
                     await respond_error(send, 200, key, exc)
                     return
@@ -210,15 +212,13 @@ class LegacyHttp:
         response.begin()
         request = Request(post.method, post.params, client, response, post.id, VisibleHeaders(post.scope["headers"]))
         request.sent = post.scope.get(SENT)
-        stream: EventStream | None = None
         try:
             with call:
                 if session is not None:
                     session.running[post.id] = call
-                    stream = session.stream(post.id) if self._store is not None and self._streams else None
-                    response.join(session, stream, release)
-                    if stream is not None and client.version >= POLLING_VERSION:
-                        await stream.prime(self._retry)
+                    response.join(session, release, self._retry)
+                    if self._store is not None:  # else it begins with what is said before the answer, or with a wait
+                        await response.make_resumable()
                 await response.fill(self._answer(request, session))
             if call.cancelled_caught:
                 await response.cut_off(session is not None and session.ended)
@@ -226,7 +226,7 @@ class LegacyHttp:
             response.close()
             if session is not None:
                 session.running.pop(post.id, None)
-                session.streams.pop("" if stream is None else stream.name, None)
+                session.streams.pop(response.stream_name, None)
             if post.work.cancel_called:
                 with anyio.move_on_after(_LAST_SECONDS, shield=True):
                     await response.broken_off()
@@ -251,7 +251,8 @@ class LegacyHttp:
             if not _takes_events(headers.get(b"accept", b"")):
                 raise _Refused(406, "Not Acceptable: Client must accept text/event-stream")
             session = await self._session(scope)
-            after = "" if self._store is None else headers.get(_RESUME, b"").decode("latin-1")
+            can_resume = session is not None and (session.store is not None or session.shared is not None)
+            after = headers.get(_RESUME, b"").decode("latin-1") if can_resume else ""
             if session is not None and not after and session.notifications.carried:
                 raise _Refused(409, "Conflict: Only one SSE stream is allowed per session")
         except _Refused as exc:
@@ -272,6 +273,8 @@ class LegacyHttp:
                 if after:
                     await self._resume(session, after, response)
                 else:
+                    if session.shared is not None and session.client.version >= POLLING_VERSION:
+                        await session.notifications.prime(self._retry)
                     session.notifications.deliver()
                     await response.until_gone()
             finally:
@@ -285,8 +288,13 @@ class LegacyHttp:
         event = after.removeprefix(session.prefix)
         if event == after:
             return  # of another session, which is nobody's business here
+        if session.shared is not None:
+            await self._resume_shared(session, session.shared, event, response)
+            return
         name = await replay(self._store, event, None, session.prefix)
-        stream = session.streams.get(name or "")
+        if name is None or not name.startswith(session.prefix):
+            return  # ids are put together: the session's own prefix, and the event of another one
+        stream = session.streams.get(name)
         if stream is None:
             await replay(self._store, event, response, session.prefix)
             return
@@ -297,6 +305,17 @@ class LegacyHttp:
                 await response.until_gone()
         finally:
             stream.drop(response)
+
+    async def _resume_shared(
+        self, session: HttpSession, events: SharedEvents, event: str, response: EventResponse
+    ) -> None:
+        found = None
+        if self._peers is not None and event == NOTIFICATIONS:
+            found = await self._peers.restore(session.id, session.principal, self._path)
+        memory = () if found is None else found.memory
+        await resume_shared(
+            session, events, event, response, endpoint=self._endpoint, memory=memory, retry=self._retry
+        )
 
     async def delete(self, scope: Scope, send: Send) -> None:
         """End a session."""
@@ -367,12 +386,18 @@ class LegacyHttp:
             raise _Refused(503, "Too many open sessions", code=INTERNAL_ERROR)
         session = HttpSession(owner, self._tasks, sessions.store)
         session.become(session_id, found.client)
+        self._share(session, self._peers)
         sessions.add(session)
         session.join(self._conversations)
         client = client_in(session, scope)
         for message in found.memory:
             await self._recall(message, client)
         return session
+
+    def _share(self, session: HttpSession, peers: SessionPeers | None) -> None:
+        """Keep the streams of a session for other processes, where they and the session have a place for them."""
+        if peers is not None and peers.events is not None and session.store is None and self._streams:
+            session.share(peers.events)
 
     async def _recall(self, message: StrictMessage, client: Client) -> None:
         """Remember here what a session remembers elsewhere."""
@@ -436,27 +461,42 @@ class SessionResponse(PostResponse):
     events of the response are kept where there is a store.
     """
 
-    __slots__ = ("_release", "_session", "_stream")
+    __slots__ = ("_release", "_retry", "_session", "_stream")
 
     _session: HttpSession | None
     _stream: EventStream | None
     _release: Callable[[], None] | None
+    _retry: int | None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._session = self._stream = self._release = None
+        self._session = self._stream = self._release = self._retry = None
 
-    def join(self, session: HttpSession, stream: EventStream | None, release: Callable[[], None] | None) -> None:
+    def join(self, session: HttpSession, release: Callable[[], None] | None, retry: int | None) -> None:
         """Make it a response of a session.
 
         Args:
             session: The session.
-            stream: Keeps its events.
             release: Called when the client disconnects, from when on the request does not keep the session open.
+            retry: How long its client may wait before it resumes the stream, in milliseconds.
         """
-        self._session, self._stream, self._release = session, stream, release
+        self._session, self._release, self._retry = session, release, retry
+
+    @property
+    def stream_name(self) -> str:
+        """The name of its stream, empty for one that cannot be resumed."""
+        return "" if self._stream is None else self._stream.name
+
+    async def make_resumable(self) -> None:
+        """Make it an event stream that its client can come back for, if its session has a place to keep it."""
+        session = self._session
+        if self._stream is not None or session is None or not self._streams:
+            return
+        stream = self._stream = session.stream(self.request_id)
         if stream is not None:
-            stream.carry(self)
+            stream.carry(None if self._done else self)
+            if session.client.version >= POLLING_VERSION:
+                await stream.prime(self._retry)
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification on this answer's stream, or keep it for the client that comes back."""
@@ -478,7 +518,10 @@ class SessionResponse(PostResponse):
     async def release(self) -> None:
         """End the HTTP response of a client that can come back for the stream."""
         session = self._session
-        if self._stream is not None and session is not None and session.client.version >= POLLING_VERSION:
+        if session is None or session.client.version < POLLING_VERSION:
+            return
+        await self.make_resumable()
+        if self._stream is not None:
             self._stream.drop(self)
             await self.end()
 
@@ -501,10 +544,17 @@ class SessionResponse(PostResponse):
             await super()._answer(status, body)
 
     async def _event(self, data: bytes, *, last: bool = False) -> None:
+        await self.make_resumable()
         if self._stream is not None:
             await self._stream.put(data, last=last)
         else:
             await super()._event(data, last=last)
+
+    async def _watched(self) -> None:
+        session = self._session
+        if session is not None and session.client.version >= POLLING_VERSION and not self._closed:
+            await self.make_resumable()  # before its client can lose it
+        await super()._watched()
 
     def _disconnected(self) -> None:
         if self._stream is not None:

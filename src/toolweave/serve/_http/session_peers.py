@@ -16,7 +16,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.jsonrpc import StrictMessage
 from toolweave.serve._request import Client
 
-__all__ = ["REMEMBERED", "Deliver", "RestoredSession", "SessionPeers"]
+__all__ = ["REMEMBERED", "Deliver", "RestoredSession", "SessionPeers", "SharedEvent", "SharedEvents", "StreamLost"]
 
 REMEMBERED = frozenset({methods.LOGGING_SET_LEVEL, methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE})
 """The requests that change what a session remembers."""
@@ -40,8 +40,49 @@ class RestoredSession(msgspec.Struct, frozen=True, eq=False):
     memory: Sequence[StrictMessage] = ()
 
 
+class StreamLost(Exception):
+    """What is still to come of a stream is not known to any process; says why."""
+
+
+class SharedEvent(msgspec.Struct, frozen=True):
+    """An event of the stream that answers one request.
+
+    Attributes:
+        number: Its place in the stream, from 0.
+        message: The JSON-RPC message as JSON; None for a point to resume from.
+        last: Whether it is the answer, which ends the stream.
+    """
+
+    number: int
+    message: str | None
+    last: bool = False
+
+
+class SharedEvents(Protocol):
+    """Keeps the streams of requests where all processes can read them; each is written by the process that answers."""
+
+    async def keep(self, stream: str, event: SharedEvent) -> None:
+        """Keep an event of a stream of this process. One that cannot be kept now is kept later."""
+        ...
+
+    async def follow(self, stream: str, after: int, send: Callable[[SharedEvent], Awaitable[None]]) -> None:
+        """Send the events of a stream after one, as they come, up to its last; returns early when that fails for now.
+
+        Raises:
+            StreamLost: The event is no longer kept, or the process that answers has ended.
+        """
+        ...
+
+
 class SessionPeers(Protocol):
-    """The other processes that serve the same sessions."""
+    """The other processes that serve the same sessions.
+
+    Attributes:
+        events: Keeps the streams of their requests; None where a stream is known to its process alone.
+    """
+
+    @property
+    def events(self) -> SharedEvents | None: ...
 
     def issue(self, client: Client, path: str) -> str:
         """Return the id of a new session, by which any process can go on with it.

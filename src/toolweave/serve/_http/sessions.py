@@ -10,18 +10,23 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from hashlib import sha256
 from uuid import uuid4
 
 import anyio
 
 from toolweave.protocol.jsonrpc import RequestId
 from toolweave.serve._http.asgi import Cancels
-from toolweave.serve._http.events import EventStore, EventStream, NotificationStream
+from toolweave.serve._http.events import EventStore, EventStream, NotificationStream, SharedStream, stream_label
+from toolweave.serve._http.session_peers import SharedEvents
 from toolweave.serve._pending_requests import PendingRequests
 from toolweave.serve._request import ChangeSubscriptions, Client
 from toolweave.serve._task_spawner import SpawnsTasks
 
-__all__ = ["HttpSession", "HttpSessions"]
+__all__ = ["NOTIFICATIONS", "HttpSession", "HttpSessions"]
+
+NOTIFICATIONS = "notifications"
+"""The name of the stream that belongs to no request."""
 
 
 class HttpSession:
@@ -43,6 +48,7 @@ class HttpSession:
         notifications: The stream that belongs to no request.
         streams: The streams of its requests that can be resumed, by their names in the store.
         store: Keeps its events, or None.
+        shared: Keeps the streams of its requests for other processes, or None.
         prefix: Begins the ids of its events, and the names of its streams in the store.
         ended: Whether it is over.
         in_flight: The number of its HTTP requests that are being served.
@@ -58,8 +64,9 @@ class HttpSession:
         self.running: dict[RequestId, Cancels] = {}
         self.listening: set[anyio.CancelScope] = set()
         self.store = store
+        self.shared: SharedEvents | None = None
         self.prefix = secrets.token_hex(8) + "."
-        self.notifications = NotificationStream(f"{self.prefix}notifications", self.prefix, store, tasks)
+        self.notifications = NotificationStream(f"{self.prefix}{NOTIFICATIONS}", self.prefix, store, tasks)
         self.streams: dict[str, EventStream] = {self.notifications.name: self.notifications}
         self.in_flight = 0
         self.idle_since = time.monotonic()
@@ -73,6 +80,13 @@ class HttpSession:
         # the ids of what the client is asked are unique among all processes, and exact in every JSON
         self.pending = PendingRequests((1 + secrets.randbits(20)) << 32)
 
+    def share(self, events: SharedEvents) -> None:
+        """Keep the streams of its requests for other processes, which know its events by the same ids."""
+        self.shared = events
+        # of its name, which no client learns: an id of another session cannot be made
+        self.prefix = f"{sha256(self.name.encode()).hexdigest()[:16]}."
+        self.notifications.mark = self.prefix + NOTIFICATIONS
+
     @property
     def header(self) -> tuple[bytes, bytes]:
         """The header that names it to the client."""
@@ -83,8 +97,13 @@ class HttpSession:
         if self._leave is None and conversations is not None and not self.ended:
             self._leave = conversations.join(self.notifications.push, conversation=self.name)
 
-    def stream(self, key: RequestId) -> EventStream:
-        """Return a new stream, for the answer to a request."""
+    def stream(self, key: RequestId) -> EventStream | None:
+        """Return a new stream, for the answer to a request; None where it could not be resumed."""
+        if self.shared is not None:
+            label = stream_label(key)
+            return None if label is None else SharedStream(label, self.prefix, self.shared)
+        if self.store is None:
+            return None
         # ids 1 and "1" are two requests, and a client may use an id again
         name = f"{self.prefix}{type(key).__name__}:{key}:{secrets.token_hex(4)}"
         made = self.streams[name] = EventStream(name, self.prefix, self.store)

@@ -1,0 +1,244 @@
+"""Tasks that no upstream can be asked about, or only that of one replica: kept for all of them in the store they share.
+
+Those are calls that were over when a task was wanted, and the tasks of servers that run as processes, of which each
+replica has its own. While such a task runs, its replica is asked; how it ended is kept, also after that is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
+from typing import Any, TypeAlias
+
+import anyio
+
+from toolweave.errors import RequestError, StoreError
+from toolweave.gateway._replicas import ReplicaGone, Replicas, UnknownToReplica
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.json_types import as_object
+from toolweave.protocol.tasks import ENDED, TASK_ID, created, failed, with_outcome
+from toolweave.serve._request import Client, Json, Request
+from toolweave.serve._task_spawner import ServingGroups
+
+__all__ = ["NO_LINE", "EndedCalls", "ProcessTasks"]
+
+_log = logging.getLogger("toolweave.gateway")
+
+_ENDED_CALLS, _TASKS, _KIND = "gateway-ended-calls", "gateway-tasks", "upstream task"
+_KEPT_MS, _LEAST_POLL_MS, _MOST_KEPT = 600_000, 50, 1_000
+_RUNNING_SECONDS, _ENDED_SECONDS = 86_400.0, 3_600.0
+_AGAIN_SECONDS = 1.0
+_REFUSED = "refused"
+
+Act: TypeAlias = Callable[[Request, str], Awaitable[Json]]
+"""Acts here on a task of an upstream as a request asks, and returns how it is then, in the form of the extension."""
+
+
+class EndedCalls:
+    """Calls that were over when their callers, of 2025-11-25, wanted a task; their results are kept for a while.
+
+    Args:
+        replicas: Where they are kept for others, too; None where there are none.
+    """
+
+    def __init__(self, replicas: Replicas | None = None) -> None:
+        self._replicas = replicas
+        self._kept: OrderedDict[str, tuple[str | None, float, Json]] = OrderedDict()
+
+    async def add(self, principal: str | None, result: Mapping[str, Any]) -> Json:
+        """Keep a result and return the task that it is the outcome of, in the form of the extension."""
+        now = time.time()
+        shown = created(secrets.token_urlsafe(24), ttl_ms=_KEPT_MS, poll_ms=_LEAST_POLL_MS, now=now)
+        ended = with_outcome(shown, result)
+        self._kept[shown[TASK_ID]] = principal, now + _KEPT_MS / 1000, ended
+        while len(self._kept) > _MOST_KEPT or next(iter(self._kept.values()))[1] < now:
+            self._kept.popitem(last=False)
+        if self._replicas is not None:
+            value = {"principal": principal, "task": ended}
+            await _put(self._replicas, _ENDED_CALLS, shown[TASK_ID], value, _KEPT_MS / 1000)
+        return ended
+
+    async def find(self, principal: str | None, name: str) -> Json | None:
+        """Return the task of this id, if it is of this principal."""
+        kept = self._kept.get(name)
+        if kept is not None:
+            return kept[2] if kept[0] == principal else None
+        found = None if self._replicas is None else await _get(self._replicas, _ENDED_CALLS, name)
+        return None if found is None or found["principal"] != principal else as_object(found["task"])
+
+
+class ProcessTasks:
+    """The tasks of upstreams that run as processes of one replica, which the others know by its word alone.
+
+    Args:
+        replicas: The replicas; None where there are none, and every task is of this process.
+        groups: The task groups in which tasks are followed to their end.
+        act: Acts on a task of this replica for another one.
+    """
+
+    def __init__(self, replicas: Replicas | None, groups: ServingGroups, act: Act) -> None:
+        self._replicas = replicas
+        self._groups = groups
+        self._act = act
+        self._followed: set[str] = set()
+
+    @property
+    def shared(self) -> bool:
+        """Whether there are other replicas."""
+        return self._replicas is not None
+
+    def listen(self) -> Callable[[], object]:
+        """Answer other replicas from now on; return a function that ends that."""
+        return _nothing if self._replicas is None else self._replicas.on(_KIND, self._asked)
+
+    async def begun(self, name: str, shown: Json, ended: Callable[[], Awaitable[Json]]) -> None:
+        """Keep a task that has begun here, and how it ends.
+
+        Args:
+            name: Its id for callers.
+            shown: The task, in the form of the extension.
+            ended: Waits for its end, and returns it then; raises RequestError where its server knows it no more.
+        """
+        replicas = self._replicas
+        if replicas is None or name in self._followed:
+            return
+        self._followed.add(name)
+        await _put(replicas, _TASKS, name, {"by": replicas.id, "task": shown}, _RUNNING_SECONDS)
+        self._groups.current().start_soon(self._follow, name, ended)
+
+    def follows(self, name: str) -> bool:
+        """Whether a task is one that has begun here, and whose end is not known yet."""
+        return name in self._followed
+
+    async def note(self, name: str, task: Json) -> bool:
+        """Keep how a task ended, before anybody is told; return whether the store was there."""
+        replicas = self._replicas
+        if replicas is None or name not in self._followed:
+            return True
+        return await _put(replicas, _TASKS, name, {"by": replicas.id, "task": task}, _ENDED_SECONDS)
+
+    async def _follow(self, name: str, ended: Callable[[], Awaitable[Json]]) -> None:
+        try:
+            found = await ended()
+            while not await self.note(name, found):
+                await anyio.sleep(_AGAIN_SECONDS)
+        except RequestError as error:
+            _log.info("a task is no longer followed: %s", error)
+        finally:
+            self._followed.discard(name)
+
+    async def elsewhere(self, request: Request, name: str) -> Json | None:
+        """Do what a request asks of a task where it runs, and return how it is then; of one that has ended, how.
+
+        Returns:
+            The task in the form of the extension; None for one that this replica's own upstream can be asked about.
+
+        Raises:
+            RequestError: Its replica, or the upstream there, refused; or the store is away.
+        """
+        replicas = self._replicas
+        if replicas is None or name in self._followed:
+            return None
+        found = await _get(replicas, _TASKS, name)
+        task = None if found is None else as_object(found["task"])
+        if found is None or task is None:
+            return None
+        if task.get("status") in ENDED:
+            return task
+        if found["by"] == replicas.id:
+            return None
+        client = request.client
+        body: Json = {
+            "name": name,
+            "method": request.method,
+            "params": request.params,
+            "version": client.version,
+            "capabilities": client.capabilities,
+            "principal": client.principal,
+        }
+        try:
+            told = await replicas.ask(str(found["by"]), _KIND, body)
+        except UnknownToReplica:  # it has ended meanwhile
+            return await self._end_of(replicas, name, task)
+        except ReplicaGone:
+            return await self._end_of(replicas, name, task)
+        refused = as_object(told.get(_REFUSED))
+        if refused is not None:
+            raise RequestError(refused["message"], code=refused["code"], data=refused.get("data"))
+        return as_object(told["task"])
+
+    async def _end_of(self, replicas: Replicas, name: str, task: Json) -> Json:
+        """Return how a task ended, one whose replica does not follow it any more."""
+        found = await _get(replicas, _TASKS, name)
+        last = None if found is None else as_object(found["task"])
+        if last is not None and last.get("status") in ENDED:
+            return last
+        error = RequestError(
+            "the process of the gateway whose server ran this task has ended: the outcome is unknown",
+            code=INTERNAL_ERROR,
+        )
+        return failed(task, time.time(), error)
+
+    async def _asked(self, body: Json) -> Json | None:
+        """Act on a task of this replica for another one; None when it is not followed here."""
+        name = str(body["name"])
+        if name not in self._followed:
+            return None
+        client = Client(version=body["version"], capabilities=body["capabilities"], principal=body["principal"])
+        request = Request(str(body["method"]), body["params"], client, NO_LINE, 0)
+        try:
+            return {"task": await self._act(request, name)}
+        except RequestError as error:
+            return {_REFUSED: {"message": error.message, "code": error.code, "data": error.data}}
+
+
+class _NoLine:
+    """A reply channel to nobody."""
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Drop it."""
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Json:
+        """Refuse."""
+        raise RequestError(f"{method} cannot be sent: the caller of the task is not there", code=INTERNAL_ERROR)
+
+    async def release(self) -> None:
+        """Do nothing."""
+
+
+NO_LINE = _NoLine()
+"""The reply channel of a request whose caller is not there."""
+
+
+async def _put(replicas: Replicas, collection: str, name: str, value: Json, seconds: float) -> bool:
+    """Keep something by the id of a task; return whether the store was there."""
+    key = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    if replicas.away is not None:
+        return False
+    try:
+        await replicas.store.put(collection, key, replicas.sealed(value, f"{collection} {key}"), ttl=seconds)
+    except StoreError as exc:
+        replicas.lost(exc)
+        return False
+    return True
+
+
+async def _get(replicas: Replicas, collection: str, name: str) -> Json | None:
+    """Return what is kept by the id of a task; None while the store is away, too."""
+    key = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    if replicas.away is not None:
+        return None
+    try:
+        found = await replicas.store.get(collection, key)
+    except StoreError as exc:
+        replicas.lost(exc)
+        return None
+    return None if found is None else as_object(replicas.opened(found.value, f"{collection} {key}"))
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,139 @@
+"""The streams that answer the requests of legacy sessions, where all replicas can read them.
+
+A client whose response was cut comes back with `Last-Event-ID` at any replica, which reads on from there: what is kept
+already, and what the replica that answers still adds. Events are encrypted, bound to their stream and kept for a few
+minutes. A replica that has ended adds nothing any more, and its client is told that nobody knows the outcome.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from hashlib import sha256
+
+import anyio
+
+from toolweave.errors import StoreError
+from toolweave.gateway._replicas import Replicas, ReplicaWatch
+from toolweave.serve._http.session_peers import SharedEvent, StreamLost
+from toolweave.state import Put, listening
+
+__all__ = ["SharedStreams"]
+
+_log = logging.getLogger("toolweave.gateway")
+
+_EVENTS = "gateway-events"
+_KEPT_SECONDS = 600.0
+_LOOK_SECONDS = 0.5
+_PATIENCE_SECONDS = 900.0
+_MOST_UNKEPT = 1_000
+"""Events that wait while the store is away."""
+_PAGE = 100
+
+
+class SharedStreams:
+    """The `SharedEvents` of a gateway.
+
+    Args:
+        replicas: The replicas, with the store that they share.
+    """
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+        self._unkept: deque[Put] = deque()
+
+    def listen(self) -> Callable[[], None]:
+        """Keep what could not be kept once the store is there again; return a function that ends that."""
+        return self._replicas.on_return(self._catch_up)
+
+    async def keep(self, stream: str, event: SharedEvent) -> None:
+        """Keep an event; see `SharedEvents`."""
+        key = _key(stream, event.number)
+        value = {"by": self._replicas.id, "message": event.message, "last": event.last}
+        sealed = self._replicas.sealed(value, f"event {key}")
+        self._unkept.append(Put(collection=_EVENTS, key=key, value=sealed, ttl=_KEPT_SECONDS))
+        await self._catch_up()
+
+    async def follow(self, stream: str, after: int, send: Callable[[SharedEvent], Awaitable[None]]) -> None:
+        """Send what comes after an event; see `SharedEvents`.
+
+        Raises:
+            StreamLost: The event is no longer kept, or the replica that answers has ended.
+        """
+        try:
+            writer = await self._writer(stream, after)
+            if writer is None:
+                raise StreamLost(
+                    "what was answered to this request is not kept any more, and nobody can say it again: make the "
+                    "request anew if it may be made twice"
+                )
+            with anyio.move_on_after(_PATIENCE_SECONDS):
+                await self._follow(stream, after, send, ReplicaWatch(self._replicas, writer))
+        except StoreError as exc:
+            self._replicas.lost(exc)  # the client comes back again
+
+    async def _follow(
+        self, stream: str, after: int, send: Callable[[SharedEvent], Awaitable[None]], watch: ReplicaWatch
+    ) -> None:
+        async with listening(self._replicas.store, _EVENTS) as ear:
+            while True:
+                gone = await watch.is_gone()  # before the rest is read: it may have kept something as its last act
+                events = await self._after(stream, after)
+                for event in events:
+                    await send(event)
+                    if event.last:
+                        return
+                    after = event.number
+                if events:
+                    continue
+                if gone:
+                    raise StreamLost(
+                        "the process of the gateway that answered this request has ended before it was complete: the "
+                        "outcome is unknown"
+                    )
+                await ear.wait(_LOOK_SECONDS)
+
+    # inside
+
+    async def _catch_up(self) -> None:
+        """Keep what waits, in order; while the store is away it waits on."""
+        replicas = self._replicas
+        while self._unkept and replicas.away is None:
+            changes = [self._unkept[place] for place in range(min(len(self._unkept), _PAGE))]
+            try:
+                await replicas.store.write(changes, tell=_EVENTS)
+            except StoreError as exc:
+                replicas.lost(exc)
+                break
+            for change in changes:
+                if self._unkept and self._unkept[0] is change:  # another task may have kept it, too
+                    self._unkept.popleft()
+        while len(self._unkept) > _MOST_UNKEPT:
+            self._unkept.popleft()
+
+    async def _writer(self, stream: str, number: int) -> str | None:
+        """Return the replica that wrote an event; None for one that is not kept."""
+        key = _key(stream, number)
+        found = await self._replicas.store.get(_EVENTS, key)
+        opened = None if found is None else self._replicas.opened(found.value, f"event {key}")
+        return None if opened is None else str(opened["by"])
+
+    async def _after(self, stream: str, number: int) -> Sequence[SharedEvent]:
+        """Return the events after one, as far as there is no gap: what is missing may still come."""
+        prefix = _key(stream, None)
+        found = await self._replicas.store.scan(_EVENTS, prefix=prefix, after=_key(stream, number), limit=_PAGE)
+        events: list[SharedEvent] = []
+        for document in found:
+            number += 1
+            opened = self._replicas.opened(document.value, f"event {document.key}")
+            if opened is None or document.key != _key(stream, number):
+                break
+            events.append(SharedEvent(number, opened["message"], bool(opened["last"])))
+        return events
+
+
+def _key(stream: str, number: int | None) -> str:
+    """Return the key of an event, or what the keys of a stream's events begin with."""
+    name = sha256(stream.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{name}/" if number is None else f"{name}/{number:010d}"

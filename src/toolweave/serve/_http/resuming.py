@@ -1,0 +1,104 @@
+"""Streams of sessions that any of several processes goes on with, for a client that comes back with `Last-Event-ID`.
+
+What answers a request is read from where all processes keep it, also while another one still works on it. What was said
+beside requests is not kept: it is said that all of it may have changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import anyio
+
+from toolweave.errors import RequestError
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.jsonrpc import RequestId, StrictMessage, encode_error
+from toolweave.serve._endpoint import Endpoint
+from toolweave.serve._http.events import read_event
+from toolweave.serve._http.response import EventResponse, event_of
+from toolweave.serve._http.session_peers import SharedEvent, SharedEvents, StreamLost
+from toolweave.serve._http.sessions import NOTIFICATIONS, HttpSession
+
+__all__ = ["resume_shared"]
+
+_log = logging.getLogger("toolweave.serve")
+
+_LISTS = {
+    "tools": methods.NOTIFICATIONS_TOOLS_LIST_CHANGED,
+    "prompts": methods.NOTIFICATIONS_PROMPTS_LIST_CHANGED,
+    "resources": methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED,
+}
+
+
+async def resume_shared(
+    session: HttpSession,
+    events: SharedEvents,
+    event: str,
+    response: EventResponse,
+    *,
+    endpoint: Endpoint,
+    memory: Sequence[StrictMessage],
+    retry: int | None,
+) -> None:
+    """Write what a client has missed of a stream, and what is still to come of it.
+
+    Args:
+        session: The client's session.
+        events: Keeps the streams of requests.
+        event: The id of the last event that the client had, without the prefix of the session.
+        response: The response to its GET.
+        endpoint: Knows which lists can change.
+        memory: What the session remembers, with its subscriptions.
+        retry: How long the client may wait before it comes back, in milliseconds.
+    """
+    if event == NOTIFICATIONS:
+        session.notifications.carry(response)
+        await session.notifications.prime(retry)
+        _say_all_may_have_changed(session, endpoint, memory)
+        await response.until_gone()
+        return
+    place = read_event(event)
+    if place is None:
+        return  # none of ours
+    async with anyio.create_task_group() as tasks:
+
+        async def follow() -> None:
+            await _followed(session, events, place, response)
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(follow)
+        await response.until_gone()
+        tasks.cancel_scope.cancel()
+
+
+async def _followed(
+    session: HttpSession, events: SharedEvents, place: tuple[str, RequestId, int], response: EventResponse
+) -> None:
+    """Write the stream that answers a request to its end, or the error that takes the place of the answer."""
+    label, key, after = place
+
+    async def write(event: SharedEvent) -> None:
+        if event.message is not None:
+            name = f"{session.prefix}{label}.{event.number}"
+            await response.write(event_of(event.message.encode(), name), last=event.last)
+
+    try:
+        await events.follow(session.prefix + label, after, write)
+    except StreamLost as lost:
+        _log.info("a client came back for an answer that is lost: %s", lost)
+        error = RequestError(str(lost), code=INTERNAL_ERROR)
+        await response.write(event_of(encode_error(key, error.code, error.message, error.data)), last=True)
+
+
+def _say_all_may_have_changed(session: HttpSession, endpoint: Endpoint, memory: Sequence[StrictMessage]) -> None:
+    """Say of every list and of every subscribed resource that it may have changed."""
+    offered = endpoint.capabilities(modern=False)
+    for name, method in _LISTS.items():
+        if offered.get(name, {}).get("listChanged"):
+            session.notifications.push(method, {})
+    for message in memory:
+        uri = (message.params or {}).get("uri")
+        if message.method == methods.RESOURCES_SUBSCRIBE and isinstance(uri, str):
+            session.notifications.push(methods.NOTIFICATIONS_RESOURCES_UPDATED, {"uri": uri})
