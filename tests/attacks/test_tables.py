@@ -11,7 +11,7 @@ import pytest
 
 from tests.attacks import guests, servers, sign_ins
 from tests.attacks.playing import CHECKOUT, NONE, Peer
-from tests.attacks.report import ROWS, marks, worse
+from tests.attacks.report import PEERS, ROWS, marks, read_table, worse
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 OURS, SDK = Peer("toolweave", sys.executable), Peer("sdk", sys.executable)
@@ -38,6 +38,15 @@ def test_the_page_has_every_attack_with_what_four_others_do(name: str) -> None:
     assert all(all(row) for row in rows.values())
     own = [[row.ours, row.pinned] if isinstance(row, servers.ServerAttack) else [row.ours] for row in ROWS[name]]
     assert [row[: len(cells)] for row, cells in zip(rows.values(), own, strict=True)] == own
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_page_says_of_every_attack_what_becomes_of_it_behind_a_gateway(name: str) -> None:
+    page = (CHECKOUT / "docs" / "security.md").read_text(encoding="utf-8")
+    cells, versions = read_table(page, name)
+
+    assert set(versions) == set(PEERS)
+    assert worse(name, {attack: {GATEWAY.name: said[GATEWAY.name]} for attack, said in cells.items()}) == []
 
 
 @EACH_OF_OURS

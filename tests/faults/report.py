@@ -22,7 +22,18 @@ from rich.progress import Progress
 from tests.faults.defences import DEFENCES, SETTINGS
 from tests.faults.rows import COMBOS, ROWS, Combo, Row, runs
 
-__all__ = ["Outcomes", "as_page", "introduction", "kinds", "main", "totals", "wrong"]
+__all__ = [
+    "Column",
+    "Outcomes",
+    "as_page",
+    "introduction",
+    "kinds",
+    "main",
+    "named",
+    "published_columns",
+    "totals",
+    "wrong",
+]
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 PAGE = CHECKOUT / "docs" / "reliability.md"

@@ -6,7 +6,18 @@ import pytest
 
 from tests.docs.pages import tables
 from tests.faults.clients import Defaults
-from tests.faults.report import KINDS, PAGE, Outcomes, as_page, introduction, kinds, totals, wrong
+from tests.faults.report import (
+    KINDS,
+    PAGE,
+    Outcomes,
+    as_page,
+    introduction,
+    kinds,
+    named,
+    published_columns,
+    totals,
+    wrong,
+)
 from tests.faults.rows import COMBOS, ROWS, Combo, runs
 from toolweave.config import Timeouts
 from toolweave.testing.servers import stdio_server_command
@@ -131,3 +142,11 @@ def test_what_ours_must_not_do_is_told_from_a_silence_that_is_waited_for() -> No
     assert not wrong({"toolweave": found["toolweave"], "gateway": silent, "sdk": lost})
     assert wrong({"gateway": lost})
     assert wrong({"toolweave": silent})
+
+
+def test_the_published_page_says_what_a_gateway_without_settings_makes_of_every_fault() -> None:
+    column = published_columns(PAGE.read_text(encoding="utf-8"))["gateway"]
+    cells = {name: said for name, (said,) in column.cells.items()}
+
+    assert set(cells) == {named(row) for row in ROWS}
+    assert {said for said in cells.values() if said != "✓"} <= {"hang"}

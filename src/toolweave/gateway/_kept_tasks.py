@@ -162,25 +162,23 @@ class ProcessTasks:
         }
         try:
             told = await replicas.ask(str(found["by"]), _KIND, body)
-        except UnknownToReplica:  # it has ended meanwhile
-            return await self._end_of(replicas, name, task)
+        except UnknownToReplica:  # it has ended meanwhile, or its server has forgotten it
+            return await self._end_of(replicas, name, task, "the server that ran this task does not know it any more")
         except ReplicaGone:
-            return await self._end_of(replicas, name, task)
+            gone = "the process of the gateway whose server ran this task has ended"
+            return await self._end_of(replicas, name, task, gone)
         refused = as_object(told.get(_REFUSED))
         if refused is not None:
             raise RequestError(refused["message"], code=refused["code"], data=refused.get("data"))
         return as_object(told["task"])
 
-    async def _end_of(self, replicas: Replicas, name: str, task: Json) -> Json:
+    async def _end_of(self, replicas: Replicas, name: str, task: Json, why: str) -> Json:
         """Return how a task ended, one whose replica does not follow it any more."""
         found = await _get(replicas, _TASKS, name)
         last = None if found is None else as_object(found["task"])
         if last is not None and last.get("status") in ENDED:
             return last
-        error = RequestError(
-            "the process of the gateway whose server ran this task has ended: the outcome is unknown",
-            code=INTERNAL_ERROR,
-        )
+        error = RequestError(f"{why}: the outcome is unknown", code=INTERNAL_ERROR)
         return failed(task, time.time(), error)
 
     async def _asked(self, body: Json) -> Json | None:
