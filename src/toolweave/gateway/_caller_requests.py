@@ -230,7 +230,9 @@ class CallerRequests:
         """
         config = self._outer.callers.hubs.configs.get(exc.server)
         askable = config is not None and not exchanges(config) and request.method in methods.INPUT_REQUIRED
-        if config is None or not askable or (exc.status == 403 and not exc.scopes):
+        principal = str(inner.of_caller)
+        asked = not exc.scopes or self._outer.sign_ins.asked_lately(str(exc.server), principal, exc.scopes)
+        if config is None or not askable or (exc.status == 403 and asked):
             raise as_tool_error(exc) from None
         tool = sign_in_tool(config.name, config.tool_prefix)
         return await self._after_sign_in(request, inner, tool, exc.scopes)

@@ -197,6 +197,7 @@ class SignIns:
         self._groups = groups
         self._links: dict[str, LinkedSignIn] = {}  # by ticket, the oldest first
         self._of: dict[tuple[str, str], list[LinkedSignIn]] = {}
+        self._asked_scopes: dict[tuple[str, str], tuple[float, frozenset[str]]] = {}
         self._tried: WeakKeyDictionary[Hub, dict[str, str]] = WeakKeyDictionary()
 
     # for the caller
@@ -288,7 +289,20 @@ class SignIns:
         record, found.record = found.record, None  # it counts: nothing revokes it
         self.give_up(server, principal)
         await self._keep(found, record)
+        if found.scopes:
+            known = self._scopes_lately(server, principal)
+            self._asked_scopes[server, principal] = time.time() + _SECONDS, known.union(found.scopes)
+            while len(self._asked_scopes) > _MOST:
+                del self._asked_scopes[next(iter(self._asked_scopes))]
         return True
+
+    def asked_lately(self, server: str, principal: str, scopes: Sequence[str]) -> bool:
+        """Whether a caller has just signed in for these scopes, so that once more would give it no more rights."""
+        return self._scopes_lately(server, principal).issuperset(scopes)
+
+    def _scopes_lately(self, server: str, principal: str) -> frozenset[str]:
+        until, scopes = self._asked_scopes.get((server, principal), (0.0, frozenset[str]()))
+        return scopes if until > time.time() else frozenset()
 
     async def _count_elsewhere(self, server: str, principal: str, given: str) -> bool:
         """Ask the other replicas to keep the tokens of the sign-in of this code, which one of them does."""
