@@ -213,7 +213,7 @@ def played_columns(outcomes: Outcomes, versions: Mapping[str, str]) -> dict[str,
         for row in ROWS:
             said = dict(of_row(found, row))
             each = [cell(said[combo]) if combo in said else "-" for combo in COMBOS]
-            cells[named(row)] = each if client == "toolweave" else [cell(sum(said.values(), []))]
+            cells[named(row)] = each if client == "toolweave" else [cell([one for each_run in said.values() for one in each_run])]
         figures = {name: by_client[client] for name, by_client in counted.items()}
         columns[client] = Column(f"{TITLES[client]} {versions[client]}", figures, cells)
     return columns

@@ -136,8 +136,8 @@ def test_a_client_that_is_played_alone_leaves_the_other_columns_as_they_are() ->
 
 def test_what_ours_must_not_do_is_told_from_a_silence_that_is_waited_for() -> None:
     found = outcomes()
-    silent = {("bom", "stdio-legacy"): ["the call: hang None"]}
-    lost = {("bom", "stdio-legacy"): ["the call: error MCPError: timed out"]}
+    silent: dict[tuple[str, Combo], list[str]] = {("bom", "stdio-legacy"): ["the call: hang None"]}
+    lost: dict[tuple[str, Combo], list[str]] = {("bom", "stdio-legacy"): ["the call: error MCPError: timed out"]}
 
     assert not wrong({"toolweave": found["toolweave"], "gateway": silent, "sdk": lost})
     assert wrong({"gateway": lost})
