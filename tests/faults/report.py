@@ -213,7 +213,9 @@ def played_columns(outcomes: Outcomes, versions: Mapping[str, str]) -> dict[str,
         for row in ROWS:
             said = dict(of_row(found, row))
             each = [cell(said[combo]) if combo in said else "-" for combo in COMBOS]
-            cells[named(row)] = each if client == "toolweave" else [cell([one for each_run in said.values() for one in each_run])]
+            cells[named(row)] = (
+                each if client == "toolweave" else [cell([one for each_run in said.values() for one in each_run])]
+            )
         figures = {name: by_client[client] for name, by_client in counted.items()}
         columns[client] = Column(f"{TITLES[client]} {versions[client]}", figures, cells)
     return columns
@@ -252,8 +254,10 @@ def as_page(outcomes: Outcomes, versions: Mapping[str, str], published: str = ""
         f"| | {' | '.join(column.title for column in columns.values())} |",
         f"|---|{'---|' * len(columns)}",
     ]
-    for name in next(iter(columns.values())).figures:
-        lines.append(f"| {name} | {' | '.join(column.figures[name] for column in columns.values())} |")
+    lines += [
+        f"| {name} | {' | '.join(column.figures[name] for column in columns.values())} |"
+        for name in next(iter(columns.values())).figures
+    ]
     lines += remarks(columns)
     heads = [
         *(combo.replace("-", ", ").replace("http", "HTTP") for combo in COMBOS),

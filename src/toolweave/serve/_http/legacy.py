@@ -313,9 +313,7 @@ class LegacyHttp:
         if self._peers is not None and event == NOTIFICATIONS:
             found = await self._peers.restore(session.id, session.principal, self._path)
         memory = () if found is None else found.memory
-        await resume_shared(
-            session, events, event, response, endpoint=self._endpoint, memory=memory, retry=self._retry
-        )
+        await resume_shared(session, events, event, response, endpoint=self._endpoint, memory=memory, retry=self._retry)
 
     async def delete(self, scope: Scope, send: Send) -> None:
         """End a session."""
