@@ -68,7 +68,7 @@ class EndedCalls:
         if kept is not None:
             return kept[2] if kept[0] == principal else None
         found = None if self._replicas is None else await _get(self._replicas, _ENDED_CALLS, name)
-        return None if found is None or found["principal"] != principal else as_object(found["task"])
+        return None if found is None or found["principal"] != principal else _json(found["task"])
 
 
 class ProcessTasks:
@@ -144,7 +144,7 @@ class ProcessTasks:
         if replicas is None or name in self._followed:
             return None
         found = await _get(replicas, _TASKS, name)
-        task = None if found is None else as_object(found["task"])
+        task = None if found is None else _json(found["task"])
         if found is None or task is None:
             return None
         if task.get("status") in ENDED:
@@ -167,15 +167,15 @@ class ProcessTasks:
         except ReplicaGone:
             gone = "the process of the gateway whose server ran this task has ended"
             return await self._end_of(replicas, name, task, gone)
-        refused = as_object(told.get(_REFUSED))
+        refused = _json(told.get(_REFUSED))
         if refused is not None:
             raise RequestError(refused["message"], code=refused["code"], data=refused.get("data"))
-        return as_object(told["task"])
+        return _json(told["task"])
 
     async def _end_of(self, replicas: Replicas, name: str, task: Json, why: str) -> Json:
         """Return how a task ended, one whose replica does not follow it any more."""
         found = await _get(replicas, _TASKS, name)
-        last = None if found is None else as_object(found["task"])
+        last = None if found is None else _json(found["task"])
         if last is not None and last.get("status") in ENDED:
             return last
         error = RequestError(f"{why}: the outcome is unknown", code=INTERNAL_ERROR)
@@ -235,7 +235,13 @@ async def _get(replicas: Replicas, collection: str, name: str) -> Json | None:
     except StoreError as exc:
         replicas.lost(exc)
         return None
-    return None if found is None else as_object(replicas.opened(found.value, f"{collection} {key}"))
+    return None if found is None else _json(replicas.opened(found.value, f"{collection} {key}"))
+
+
+def _json(value: object) -> Json | None:
+    """Return an object of a stored value, None for anything else."""
+    found = as_object(value)
+    return None if found is None else dict(found)
 
 
 def _nothing() -> None:

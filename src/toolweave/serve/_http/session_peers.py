@@ -41,7 +41,7 @@ class RestoredSession(msgspec.Struct, frozen=True, eq=False):
 
 
 class StreamLost(Exception):
-    """What is still to come of a stream is not known to any process; says why."""
+    """Tells why no process knows what is still to come of a stream."""
 
 
 class SharedEvent(msgspec.Struct, frozen=True):
