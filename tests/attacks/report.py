@@ -44,7 +44,8 @@ async def served(peer: Peer) -> dict[str, str]:
     cells: dict[str, str] = {}
     for row in servers.ROWS:
         with tempfile.TemporaryDirectory(prefix="toolweave-") as folder:
-            cells[row.attack] = NONE if row.play is None else await row.play(peer, Path(folder))
+            unplayed = "the same" if peer.name == OWN[1] else NONE
+            cells[row.attack] = unplayed if row.play is None else await row.play(peer, Path(folder))
         progress(peer, row.attack, cells)
     return cells
 
