@@ -6,6 +6,7 @@ import http.client
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -244,3 +245,37 @@ def test_what_is_no_page_is_told_and_the_result_is_there_all_the_same(browser: B
 def test_a_tool_for_its_page_alone_says_so_on_the_console(browser: Browser) -> None:
     assert "only its page may call it" in browser.get("/ui/tool?name=notes_strike_out").text
     assert "only its page may call it" not in browser.get("/ui/tool?name=notes_board").text
+
+
+def without_page(browser: Browser, host: str, origin: str) -> Page:
+    """Call a tool with a page at a console of another name; return the page with its outcome."""
+    headers = {"host": host, "origin": origin}
+    form = browser.get("/ui/tool?name=notes_board", {"host": host}).form("/tool")
+    return browser.post(form.action, form.fields, headers)
+
+
+def test_a_console_whose_name_no_policy_can_name_shows_the_result_alone(browser: Browser) -> None:
+    host = f"[::1]:{urlsplit(browser.base).port}"
+
+    page = without_page(browser, host, f"http://{host}")
+
+    assert page.status == 200
+    assert "the tool answered" in page.text
+    assert "Open it at 127.0.0.1 or localhost." in page.text
+    assert "app" not in page.ids
+
+
+def test_a_console_on_another_address_shows_the_result_alone(tmp_path: Path) -> None:
+    config = write_gateway_config(tmp_path, {"notes": {"command": sys.executable, "args": [PAGED, "notes"]}})
+    words = ("--admin-token-env", "ADMIN", "--allow-host", "gateway.example", "--ui")
+    token, host, origin = "an-admin-token-of-many-letters", "gateway.example", "https://gateway.example"
+    with gateway(tmp_path, config, *words, env={"ADMIN": token}, address="0.0.0.0:0") as one:
+        browser = Browser(one.base.replace("0.0.0.0", "127.0.0.1"))
+        browser.post("/ui/sign-in", {"token": token}, {"host": host, "origin": origin})
+
+        page = without_page(browser, host, origin)
+
+    assert "the tool answered" in page.text
+    assert "Open it at 127.0.0.1 or localhost." in page.text
+    assert "frame-src" not in page.headers["content-security-policy"]
+    assert "app" not in page.ids

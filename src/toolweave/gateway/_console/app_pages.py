@@ -40,10 +40,10 @@ _MOST_URIS = 500
 _MOST_TOLD = 50
 _LONGEST = 1_000
 _JSON = (b"content-type", b"application/json")
-_ORIGIN = re.compile(r"https?://[a-z0-9.\-\[\]:]+")
+_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")  # policies cannot name addresses of IPv6
 _ELSEWHERE = (
     "Pages of tools are shown where the console is on this machine: they need an address of their own "
-    "beside it, and elsewhere the console knows none. Open it at a loopback address."
+    "beside it, and elsewhere the console knows none. Open it at 127.0.0.1 or localhost."
 )
 _NO_PORT = "The page is not shown: the port of its sandbox is not open; the log of the gateway says why."
 
