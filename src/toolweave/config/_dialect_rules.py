@@ -128,7 +128,7 @@ def is_goose(entry: Mapping[Any, Any]) -> bool:
 
 def no_server(entry: Mapping[Any, Any], dialect: Dialect) -> str | None:
     """Return the reason why an entry names no MCP server that can be started, or None when it does."""
-    if any(key in entry for key in ("command", "url", "cmd", "uri", "httpUrl", "serverUrl")):
+    if any(key in entry for key in ("command", "url", "cmd", "uri", "httpUrl", "serverUrl", "openapi")):
         return None
     if dialect == "goose" and entry.get("type") in _GOOSE_PARTS:
         return f"it is a part of Goose itself (type {entry['type']}), not an MCP server"

@@ -15,6 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from toolweave._value import Value
+from toolweave.config._api_entry import as_program
 from toolweave.config._auth import Auth
 from toolweave.config._dialect_rules import Dialect, rules_of
 from toolweave.config._expand import Expander, Scope
@@ -142,6 +143,7 @@ _NOT_DONE = {
 }
 _SPECIAL = (
     *("enabled", "http_url", "bearer_token_env_var", "env_http_headers", "env_vars", "env_file"),
+    *("openapi", "base_url"),
     *_TIMEOUT_KEYS,
 )
 _IGNORED = frozenset(
@@ -222,7 +224,7 @@ def looks_like_entry(value: Any) -> bool:  # Any: whatever a user wrote
     if not isinstance(value, Mapping):
         return False
     entry = cast("Mapping[Any, Any]", value)
-    for key in ("command", "url", "httpUrl", "http_url", "serverUrl", "server_url"):
+    for key in ("command", "url", "httpUrl", "http_url", "serverUrl", "server_url", "openapi"):
         if isinstance(entry.get(key), (str, list)):
             return True
     transport = entry.get("transport")
@@ -420,7 +422,7 @@ def _arguments(values: dict[str, Any], expander: Expander, dialect: Dialect, not
     _read_environment(out, values, expander, notes)
     if "oauth" in values:
         _read_sign_in(out, values["oauth"], notes)
-    return out
+    return as_program(out, values, expander.path) if "openapi" in values else out
 
 
 def _read_sign_in(out: dict[str, Any], given: Mapping[str, Any], notes: list[str]) -> None:

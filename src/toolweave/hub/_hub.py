@@ -27,6 +27,7 @@ from toolweave.errors import (
 )
 from toolweave.hub._caller_servers import CallerServers
 from toolweave.hub._fan_out import for_each, missing_tool
+from toolweave.hub._features import HubFeatures
 from toolweave.hub._hooks import HubEvents
 from toolweave.hub._naming import NameConflict, NamedServer, name_others, name_server
 from toolweave.hub._shadows import HubShadows
@@ -42,7 +43,6 @@ from toolweave.trust._scan import Finding
 
 __all__ = ["Hub", "connect_mcp_servers"]
 
-
 _log = logging.getLogger("toolweave.hub")
 
 _LOOK_SECONDS = 0.5
@@ -52,7 +52,7 @@ _FAILED = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED})
 _OVER = _FAILED | {ConnectionState.CLOSED}
 
 
-class Hub(HubEvents, Openable, BaseToolset):
+class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
     """Many connections as one `Toolset`.
 
     Made by `connect_mcp_servers`. Iterating `snapshot()` gives the definitions of all servers' tools.

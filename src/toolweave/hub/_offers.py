@@ -6,9 +6,9 @@ A server that fails costs only what was not known of it. Knows nothing of the en
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import anyio
 
@@ -17,12 +17,12 @@ from toolweave.connect._feed.list_cache import ListFacts
 from toolweave.connect._feed.subscriptions import ResourceUpdated
 from toolweave.connect._state import ConnectionState
 from toolweave.errors import ServerError
-from toolweave.hub._hub import Hub
 from toolweave.hub._naming import name_uri, without_server
 from toolweave.protocol.skills import Skill, skill_settings
+from toolweave.tools._names import AssignedNames
 from toolweave.tools._toolset import Unsubscribe
 
-__all__ = ["USABLE", "HubEntry", "HubList", "HubListKind", "HubOffers"]
+__all__ = ["USABLE", "HubEntry", "HubList", "HubListKind", "HubOffers", "NamesOffers"]
 
 _log = logging.getLogger("toolweave.hub")
 
@@ -109,6 +109,23 @@ class HubList:
         return [entry.definition for entry in self.entries]
 
 
+class NamesOffers(Protocol):
+    """The part of a hub that names what its servers offer beside tools."""
+
+    @property
+    def clients(self) -> Mapping[str, McpConnection]:
+        """The connections by server name."""
+        ...
+
+    def given(self, kind: str) -> AssignedNames:
+        """Return the exposed names of one kind."""
+        ...
+
+    def name_others(self, kind: str, server: str, names: Iterable[str]) -> dict[str, str]:
+        """Map exposed to own names of one server."""
+        ...
+
+
 class HubOffers:
     """The resources, resource templates and prompts of a hub's servers.
 
@@ -120,7 +137,7 @@ class HubOffers:
             object after each change.
     """
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: NamesOffers) -> None:
         self._hub = hub
         self._known: dict[HubListKind, tuple[list[tuple[McpConnection, tuple[Any, ...]]], tuple[HubEntry, ...]]] = {}
         self.qualified: Mapping[tuple[str, str], str] = {}
@@ -279,6 +296,20 @@ class HubOffers:
             return [] if owner is None else [(owner, holder[1])]
         named = [(one, own) for one in clients.values() if (own := without_server(uri, one.name)) is not None]
         return [*named, *((one, uri) for one in self._offering("resources"))]
+
+    def owner_of_prompt(self, name: str) -> tuple[McpConnection, str] | None:
+        """Return the connection that has a prompt, with its name there, if that is known."""
+        holder = self._hub.given("prompt").holder(name)
+        owner = None if holder is None else self._hub.clients.get(str(holder[0]))
+        return None if holder is None or owner is None else (owner, holder[1])
+
+    def knows_resource(self, uri: str) -> bool:
+        """Whether it is settled who has a resource."""
+        return self._hub.given("resource").holder(uri) is not None
+
+    def keep_resource(self, uri: str, server: str, own: str) -> None:
+        """Note that a resource was read from a server, where it stays."""
+        self._hub.given("resource").give((server, own), uri, None)
 
     def _offering(self, capability: str) -> list[McpConnection]:
         return [one for one in self._hub.clients.values() if capability in one.capabilities and one.state in USABLE]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from toolweave.openapi._asgi import AsgiApp
     from toolweave.openapi._credentials import ApiAuth
     from toolweave.openapi._operations import OPERATION_META, OperationProblem
+    from toolweave.openapi._resources import ApiResources
     from toolweave.openapi._results import NEXT_PAGE_META
     from toolweave.openapi._toolset import ApiSource, OpenApiOptions, OpenApiToolset, openapi_tools
 
@@ -20,6 +21,7 @@ __all__ = [
     "NEXT_PAGE_META",
     "OPERATION_META",
     "ApiAuth",
+    "ApiResources",
     "ApiSource",
     "AsgiApp",
     "OpenApiOptions",
@@ -34,6 +36,7 @@ __getattr__, __dir__ = lazy_exports(
         "_asgi": ("AsgiApp",),
         "_credentials": ("ApiAuth",),
         "_operations": ("OPERATION_META", "OperationProblem"),
+        "_resources": ("ApiResources",),
         "_results": ("NEXT_PAGE_META",),
         "_toolset": ("ApiSource", "OpenApiOptions", "OpenApiToolset", "openapi_tools"),
     },

@@ -24,6 +24,7 @@ from toolweave.openapi._credentials import ApiAuth, ApiCredentials, Placed
 from toolweave.openapi._document import MAX_BYTES, ApiDocument, plain, read_text
 from toolweave.openapi._operations import Operation, OperationProblem, OperationReader
 from toolweave.openapi._request_parts import request_parts
+from toolweave.openapi._resources import ApiResources
 from toolweave.openapi._results import AnswerReader
 from toolweave.openapi._sender import ApiRequest, ApiSender, HttpSender, unanswered
 from toolweave.protocol.json_types import as_array, as_object
@@ -181,6 +182,17 @@ class OpenApiToolset(BaseToolset):
     def base_url(self) -> str | None:
         """The URL that paths are appended to; None while the document is not read."""
         return None if self._api is None else self._api.base_url
+
+    def resources(self, uri: str = "api://") -> ApiResources:
+        """Return the GET operations that need nothing but their path as resources; give it to `resources=` of a server.
+
+        `GET /pets/{id}` is the template `api://pets/{id}`, and a path without parameters a resource. Reading one calls
+        the operation, as the tool does; parameters that may be left out are.
+
+        Args:
+            uri: Stands before the paths.
+        """
+        return ApiResources(self, lambda: {} if self._api is None else self._api.operations, uri)
 
     def snapshot(self) -> ToolSnapshot:
         """Return the tools; none while the document is not read."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from toolweave.serve._auth.jwt_auth import JwtAuth
     from toolweave.serve._auth.scopes import ScopeRules
     from toolweave.serve._auth.token_auth import ApiKeyAuth, BearerAuth
+    from toolweave.serve._folder.served_folder import ServedFolder, folder
     from toolweave.serve._http.app import HttpLimits, HttpOptions
     from toolweave.serve._http.events import EventStore, MemoryEventStore
     from toolweave.serve._oauth_server.clients import ClientRules, OAuthClient
@@ -81,6 +82,7 @@ __all__ = [
     "ResourceSource",
     "ResourcesChanged",
     "ScopeRules",
+    "ServedFolder",
     "SessionRules",
     "SkillFolder",
     "SkillSource",
@@ -89,6 +91,7 @@ __all__ = [
     "app",
     "create_mcp_server",
     "directory",
+    "folder",
     "prompt",
     "resource",
     "skill",
@@ -105,6 +108,7 @@ __getattr__, __dir__ = lazy_exports(
         "_auth.jwt_auth": ("JwtAuth",),
         "_auth.scopes": ("ScopeRules",),
         "_auth.token_auth": ("ApiKeyAuth", "BearerAuth"),
+        "_folder.served_folder": ("ServedFolder", "folder"),
         "_http.app": (
             "HttpLimits",
             "HttpOptions",

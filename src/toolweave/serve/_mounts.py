@@ -23,6 +23,8 @@ from toolweave.serve._changes import Changes
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._lifespans import Lifespans
 from toolweave.serve._middleware import chained
+from toolweave.serve._mounted_toolsets import OffersMore, ToolsetPrompts, ToolsetResources
+from toolweave.serve._namespaces import Namespace
 from toolweave.serve._offers.completions import Completions
 from toolweave.serve._offers.prompts import Prompts, PromptsChanged
 from toolweave.serve._offers.resources import Resources, ResourcesChanged, ResourceSource
@@ -91,40 +93,21 @@ class MountableServer(OfferLookup, Protocol):
         ...
 
 
-class MountedServer:
+class MountedServer(Namespace):
     """One server below a namespace of another one.
 
     Args:
         server: The server.
-        namespace: Stands before its names as `namespace_`, and before the schemes of URIs that others have as
-            `namespace+`.
+        namespace: The namespace.
 
     Attributes:
         tools: Its tools under its own names, called through its middleware.
     """
 
     def __init__(self, server: MountableServer, namespace: str) -> None:
+        super().__init__(namespace)
         self.server = server
-        self.namespace = namespace
         self.tools = _MountedTools(self)
-        self._scheme = f"{namespace.replace('_', '-')}+"
-
-    def own_name(self, name: str) -> str | None:
-        """Return the server's own name for an exposed one, or None for one of another."""
-        prefix = f"{self.namespace}_"
-        return name.removeprefix(prefix) if name.startswith(prefix) else None
-
-    def own_uri(self, uri: str) -> str:
-        """Return the server's own URI for an exposed one, which may be that of another."""
-        return uri.removeprefix(self._scheme)
-
-    def exposed(self, name: str) -> str:
-        """Return the exposed name of a tool or a prompt."""
-        return f"{self.namespace}_{name}"
-
-    def qualified(self, uri: str) -> str:
-        """Return a URI or a template of the server as no other has it."""
-        return f"{self._scheme}{uri}"
 
     async def through(self, ctx: CallContext, method: str, params: Json, work: _Work) -> Json:
         """Answer a request of the server's own through its middleware.
@@ -358,6 +341,10 @@ class MountedResources:
         """Return the scopes that it needs."""
         return self._resources.scopes(self._mount.own_uri(uri), version)
 
+    async def learn(self) -> None:
+        """Have what is mounted in the server read its lists."""
+        await self._resources.learn()
+
     def offered(self, uri: str, version: str | None) -> Sequence[Offered]:
         """Return the offers of the server that a request for a URI may be about."""
         params: Json = {"uri": self._mount.own_uri(uri), "_meta": asking_for(version)}
@@ -448,7 +435,7 @@ class MountsView:
 
 
 class Mounts:
-    """The mounts of a server: servers, and the tools of toolsets.
+    """The mounts of a server: servers, and toolsets, some of which have prompts and resources too.
 
     Args:
         outer: The server.
@@ -467,7 +454,7 @@ class Mounts:
         self._namespaces: set[str] = set()
 
     def add(self, server: MountableServer | Toolset, namespace: str) -> None:
-        """Mount a server, or the tools of a toolset; see `McpServer.mount`."""
+        """Mount a server or a toolset; see `McpServer.mount`."""
         if not _NAMESPACE.fullmatch(namespace):
             raise ValueError(
                 f"{namespace!r} is no namespace: a letter and at most 62 letters, digits, '_' and '-' are expected"
@@ -475,7 +462,7 @@ class Mounts:
         if namespace in self._namespaces:
             raise ValueError(f"namespace {namespace!r} of server {self._outer.name!r} is taken")
         if isinstance(server, Toolset):
-            self._add_tools(prefixed(server, namespace))
+            self._add_toolset(server, namespace)
         elif isinstance(server, type(self._outer)):
             self._add_server(server, namespace)
         else:
@@ -505,6 +492,13 @@ class Mounts:
         if not self.mounted:
             outer.endpoint.use((*outer.endpoint.middleware, MountsView(self.mounted)), outer)
         self.mounted.append(mount)
+
+    def _add_toolset(self, toolset: Toolset, namespace: str) -> None:
+        self._add_tools(prefixed(toolset, namespace))
+        if isinstance(toolset, OffersMore):
+            names, outer = Namespace(namespace), self._outer
+            outer.prompts.add(ToolsetPrompts(toolset, names))
+            outer.resources.add(ToolsetResources(toolset, names, outer.resources.sources))
 
     def _add_tools(self, toolset: Toolset) -> None:
         tools = self._outer.tools

@@ -34,6 +34,7 @@ from toolweave.jobs._queue import WorkBackend
 from toolweave.protocol.subscriptions import TASK_IDS
 from toolweave.serve._changes import Changes
 from toolweave.serve._endpoint import Endpoint
+from toolweave.serve._folder.served_folder import FolderLike, joined_prompts, joined_resources, joined_tools, parts_of
 from toolweave.serve._logs import Logs
 from toolweave.serve._mounts import MountedServer, Mounts
 from toolweave.serve._offers.decorators import ServerContent
@@ -127,6 +128,7 @@ class ServerAbout(TypedDict, total=False):
         versions: Offers only these versions, as in `"<2"` or `">=1.2,<2"`, and all that has no version.
         sessions: The bounds of what handlers keep of a caller in `ctx.session`; a day and 64 KiB by default.
         sampling: Answers `ctx.sample` for clients that have no model: a `SamplingModel` of `toolweave.models`.
+        folder: A folder whose files are parts of it, too: its path, or the result of `folder`.
     """
 
     title: str | None
@@ -137,6 +139,7 @@ class ServerAbout(TypedDict, total=False):
     versions: str | None
     sessions: SessionRules
     sampling: AnswersSampling | None
+    folder: FolderLike | None
 
 
 @runtime_checkable
@@ -223,17 +226,18 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
             first outermost; `toolweave.middleware` has some that are ready to use.
         **about: `title`, its name for people; `website_url`, where people read about it; `icons`, icon objects of the
             specification; `include_tags`, `exclude_tags` and `versions`, which tools, prompts and resources are
-            offered; `sessions`, the bounds of what handlers keep of a caller; `sampling`, a model for clients
-            that have none. `ServerAbout` says more.
+            offered; `sessions`, the bounds of what handlers keep of a caller; `sampling`, a model for clients that
+            have none; `folder`, a folder whose files are parts of it (`folder`). `ServerAbout` says more.
 
     Raises:
         SchemaError: Naming the tool, the schema and the JSON pointer at fault.
         DuplicateToolError: Two local tools have one name.
         TypeError: Something offers no tools, or is no middleware.
-        ValueError: A setting is invalid, or `include` names an unknown tool.
+        ValueError: A setting is invalid, `include` names an unknown tool, or the folder has nothing to offer.
     """
     info = _info(name, version, about)
-    registry, toolset = with_registry(tools)
+    parts = parts_of(about.get("folder"))
+    registry, toolset = with_registry(joined_tools(tools, parts))
     included, excluded = (frozenset([one] if isinstance(one, str) else one) for one in (include, exclude))
     chosen = ChosenOffers.of(about.get("include_tags", ()), about.get("exclude_tags", ()), about.get("versions"))
     offered = _chosen(toolset, included, excluded)
@@ -268,8 +272,8 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         registry,
         offered,
         options,
-        resources=() if resources is None else resources,
-        prompts=() if prompts is None else prompts,
+        resources=joined_resources(resources, parts),
+        prompts=joined_prompts(prompts, parts),
     )
 
 
@@ -486,8 +490,8 @@ class McpServer(ServerContent, ServerRunners):
         Its tools and prompts are named `namespace_name`. Its resources keep their URIs, but for those that others here
         have: they are `namespace+uri`. Its middleware, and what it disables, hold as where it is served alone; its
         handlers have its own `state` and sessions; its lifespan is that of this server. What is of requests is this
-        server's: `auth`, `tasks` (by the new names), `sampling`, and whether errors are masked. Of another toolset,
-        such as a connection or a hub, there are the tools.
+        server's: `auth`, `tasks` (by the new names), `sampling`, and whether errors are masked. Of another toolset
+        there are the tools, and of a connection or a hub the prompts and resources, too.
 
         Raises:
             TypeError: It is no server and no toolset.

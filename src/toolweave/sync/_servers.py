@@ -259,6 +259,11 @@ class SyncHub(_OpenSyncToolset[Hub]):
         """Connect one more server; see `Hub.connect`."""
         return SyncConnection(PORTAL.run(lambda: self.wrapped.connect(name, config)))
 
+    list_resources = blocking(Hub.list_resources)
+    list_resource_templates = blocking(Hub.list_resource_templates)
+    read_resource = blocking(Hub.read_resource)
+    list_prompts = blocking(Hub.list_prompts)
+    get_prompt = blocking(Hub.get_prompt)
     disconnect = blocking(Hub.disconnect)
     refresh = blocking(Hub.refresh)
     settled = blocking(Hub.settled)

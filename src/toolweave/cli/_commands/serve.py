@@ -1,4 +1,4 @@
-"""`toolweave serve`: functions, toolsets, agents or whole configs as one MCP server, over stdio or HTTP."""
+"""`toolweave serve`: functions, toolsets, agents, folders or whole configs as one MCP server, over stdio or HTTP."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from toolweave.cli._serve.listen_options import HttpOption, ServerOfConfigOption
 
 if TYPE_CHECKING:
     from toolweave.config import LoadedConfig
+    from toolweave.serve import McpServer
     from toolweave.serve._runners import ServerRunners
 
 __all__ = ["COMMAND", "serve"]
@@ -22,6 +23,8 @@ __all__ = ["COMMAND", "serve"]
 _EXAMPLES = """
 toolweave serve notes.py
 toolweave serve notes.py:server --http 8000
+toolweave serve ./notes --reload
+toolweave serve --openapi https://api.example.com/openapi.json --auth-env TOKEN
 toolweave serve mypackage.tools:registry --http 0.0.0.0:8000 --token-env TOKEN --allow-host tools.example
 toolweave serve --config mcp.json --server github --server files
 toolweave serve notes.py --skills ./skills
@@ -34,12 +37,30 @@ toolweave serve notes.py --install claude
 class ServeOptions:
     """The options of `toolweave serve`; each attribute is an option."""
 
-    target: Annotated[str | None, Positional("TARGET", help="FILE.py[:OBJECT] or MODULE:OBJECT.")] = None
+    target: Annotated[str | None, Positional("TARGET", help="FILE.py[:OBJECT], MODULE:OBJECT or a folder.")] = None
     config: Annotated[
         tuple[Path, ...],
         Option("--config", "-c", metavar="FILE", help="Serve the servers of this config; may be repeated."),
     ] = ()
     server: ServerOfConfigOption = ()
+    openapi: Annotated[
+        str | None, Option("--openapi", metavar="URL_OR_FILE", help="Serve the API of this OpenAPI document.")
+    ] = None
+    base_url: Annotated[
+        str | None, Option("--base-url", metavar="URL", help="Where that API is, if not where its document says.")
+    ] = None
+    auth_env: Annotated[
+        str | None,
+        Option(
+            "--auth-env",
+            metavar="VAR",
+            help="The variable with a token for that API, or a JSON object of credentials by security scheme.",
+        ),
+    ] = None
+    headers_env: Annotated[
+        str | None,
+        Option("--headers-env", metavar="VAR", help="The variable with headers for that API, as a JSON object."),
+    ] = None
     skills: Annotated[
         tuple[Path, ...],
         Option("--skills", metavar="DIR", help="Serve the skills below this folder, too; may be repeated."),
@@ -80,11 +101,12 @@ class ServeOptions:
 
 
 def serve(options: ServeOptions) -> ExitCode:
-    """Serve functions, agents or a whole config as one server.
+    """Serve functions, agents, a folder or a whole config as one server.
 
     Over stdio, unless --http is given. Without OBJECT: the only server in the file or module, else what is called
-    server, mcp or app there, else its @tool functions. With --config: all its servers as one; a server that fails
-    costs the others nothing, one that is slow comes later, and `"tool_prefix": ""` keeps a server's own names.
+    server, mcp or app there, else its @tool functions. Of a folder: the functions of its Python files, prompts/*.md,
+    the files in resources/, and skills/. With --config: all its servers as one; a server that fails costs the others
+    nothing, one that is slow comes later, and `"tool_prefix": ""` keeps a server's own names.
     """
     _check(options)
     if options.install is not None:
@@ -109,9 +131,13 @@ def _check(options: ServeOptions) -> None:
     """Reject options that contradict each other."""
     over_http, installs = options.http is not None, options.install is not None
     several = "one thing to serve is expected, a TARGET or --config: toolweave serve FILE.py, or --config mcp.json"
-    nothing = options.target is None and not options.skills
+    nothing = options.target is None and not options.skills and options.openapi is None
+    of_api = any((options.base_url, options.auth_env, options.headers_env))
     protocol = "over stdio, standard output carries the protocol; --json goes with --http and --install"
     rules = (
+        (options.openapi is not None and (options.target is not None or bool(options.config)), several),
+        (of_api and options.openapi is None, "--base-url, --auth-env and --headers-env go with --openapi"),
+        (options.openapi is not None and options.reload, "--openapi does not go with --reload"),
         (nothing == (not options.config) or (options.target is not None and bool(options.config)), several),
         (bool(options.skills) and bool(options.config), "--skills does not go with --config: those are its servers'"),
         (bool(options.skills) and options.reload, "--skills does not go with --reload: changes of skills show at once"),
@@ -138,10 +164,26 @@ def _server(options: ServeOptions) -> ServerRunners:
     with only_protocol_on_stdout():
         if options.target is None and options.config:
             return hub_server(_selection(options), name=options.name, wait=options.wait, state_keys=keys)
-        if options.target is None:
+        if options.openapi is not None:
+            server = _api(options, options.openapi, keys)
+        elif options.target is None:
             return skill_server(options.skills, name=options.name, state_keys=keys)
-        server = server_of(find(parse_place(options.target)), name=options.name, state_keys=keys)
+        else:
+            server = server_of(find(parse_place(options.target)), name=options.name, state_keys=keys)
         return skill_server(options.skills, server, name=options.name)
+
+
+def _api(options: ServeOptions, source: str, keys: list[str] | None) -> McpServer:
+    from toolweave.cli._serve.api import api_server  # late, as above
+
+    return api_server(
+        source,
+        base_url=options.base_url,
+        auth_env=options.auth_env,
+        headers_env=options.headers_env,
+        name=options.name,
+        state_keys=keys,
+    )
 
 
 def _selection(options: ServeOptions) -> LoadedConfig:
@@ -211,12 +253,21 @@ def _arguments(options: ServeOptions) -> list[str]:
     """Return the arguments of the entry; all paths are absolute, as an editor may start it in any directory."""
     named = ["--name", options.name] if options.name and options.target is None else []
     skills = [word for path in options.skills for word in ("--skills", str(path.resolve()))]
+    if options.openapi is not None:
+        return [*_api_arguments(options, options.openapi), *skills, *named]
     if options.target is None:
         configs = [word for path in options.config for word in ("--config", str(path.resolve()))]
         return [*configs, *(word for name in options.server for word in ("--server", name)), *skills, *named]
     from toolweave.cli._serve.locate import parse_place  # late, as above
 
     return [str(parse_place(options.target)), *skills]
+
+
+def _api_arguments(options: ServeOptions, source: str) -> list[str]:
+    at_url = source.startswith(("http://", "https://"))
+    given = (("--base-url", options.base_url), ("--auth-env", options.auth_env), ("--headers-env", options.headers_env))
+    words = ["--openapi", source if at_url else str(Path(source).resolve())]
+    return [*words, *(word for name, value in given if value is not None for word in (name, value))]
 
 
 def _environment(options: ServeOptions) -> dict[str, str]:
@@ -226,7 +277,7 @@ def _environment(options: ServeOptions) -> dict[str, str]:
     from toolweave.cli._serve.locate import parse_place
 
     place = parse_place(options.target) if options.target is not None else None
-    if place is None or place.file is not None:
+    if place is None or place.file is not None or place.folder is not None:
         return {}
     spec = find_spec(place.module)
     local = spec is not None and spec.origin is not None and Path(spec.origin).is_relative_to(Path.cwd())

@@ -46,6 +46,7 @@ def server_of(found: ServedObject, *, name: str | None, state_keys: Sequence[str
             tools=found.tools,
             agents=found.agents,
             request_state_keys=state_keys,
+            folder=found.folder,
         )
     except (ToolweaveError, TypeError) as error:
         raise CommandError(f"{found.place}: {error}") from None

@@ -1,4 +1,4 @@
-"""Import of the object to serve from `FILE.py[:object]` or `MODULE:OBJECT`. Starts and serves nothing."""
+"""Import of the object to serve from `FILE.py[:object]`, `MODULE:OBJECT` or a folder. Starts and serves nothing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from toolweave.cli._exit_codes import CommandError
+
+if TYPE_CHECKING:
+    from toolweave.serve import ServedFolder
 
 __all__ = ["ObjectPath", "ServedObject", "find", "is_agent", "load", "parse_place"]
 
@@ -29,19 +32,23 @@ class ObjectPath:
         file: The Python file, absolute; None for a module.
         module: The module's name; the file's stem for a file.
         path: The dotted name of the object inside; `""` when none was given.
+        folder: The folder, absolute, whose files are served; None for a file or a module.
     """
 
     file: Path | None
     module: str
     path: str
+    folder: Path | None = None
 
     @property
     def name(self) -> str:
         """The default name of a server."""
+        if self.folder is not None:
+            return self.folder.name or self.module
         return self.path.rpartition(".")[2] if self.path not in ("", *USUAL) else self.module.rpartition(".")[2]
 
     def __str__(self) -> str:
-        return f"{self.file or self.module}{':' if self.path else ''}{self.path}"
+        return f"{self.file or self.folder or self.module}{':' if self.path else ''}{self.path}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +60,7 @@ class ServedObject:
         server: The object, if it is a server already; else None.
         tools: The tools and toolsets, for `create_mcp_server(tools=...)`.
         agents: The agents, for `create_mcp_server(agents=...)`.
+        folder: The parts that the files of a folder are, for `create_mcp_server(folder=...)`; else None.
         version: The module's `__version__`, or `"0"`.
     """
 
@@ -60,15 +68,21 @@ class ServedObject:
     server: Any = None  # an McpServer or a Gateway; the commands are imported before serve is
     tools: tuple[Any, ...] = ()
     agents: tuple[Any, ...] = ()
+    folder: Any = None  # a ServedFolder; as above
     version: str = "0"
 
 
 def parse_place(target: str) -> ObjectPath:
-    """Parse a target: a file or a module, and the object in it.
+    """Parse a target: a folder, or a file or a module, and the object in it.
+
+    A name without a slash that is both a folder and a module here is the module.
 
     Raises:
-        CommandError: There is no such file, or it is neither.
+        CommandError: There is no such file, or it is none of them.
     """
+    if _is_folder(target):
+        found = Path(target).expanduser().resolve()
+        return ObjectPath(file=None, module="folder", path="", folder=found)
     head, colon, path = target.rpartition(":")
     if not colon or not path or not all(part.isidentifier() for part in path.split(".")) or not head:
         head, path = target, ""
@@ -76,7 +90,7 @@ def parse_place(target: str) -> ObjectPath:
         file = Path(head).expanduser().resolve()
         if not file.is_file():
             raise CommandError(
-                f"there is no file {head!r}", hint="FILE.py, FILE.py:object or MODULE:OBJECT is expected"
+                f"there is no file {head!r}", hint="FILE.py, FILE.py:object, MODULE:OBJECT or a folder is expected"
             )
         if file.suffix != ".py":
             hint = f"a config is served with --config {head}" if file.suffix in _CONFIGS else None
@@ -93,6 +107,8 @@ def find(place: ObjectPath) -> ServedObject:
     Raises:
         CommandError: The code cannot be imported, there is no such object, or it cannot be served.
     """
+    if place.folder is not None:
+        return ServedObject(place=place, folder=_parts_of_folder(place.folder))
     module = load(place)
     version = str(getattr(module, "__version__", "0"))
     if place.path:
@@ -116,6 +132,8 @@ def load(place: ObjectPath) -> ModuleType:
     Raises:
         CommandError: It cannot be imported; the traceback of its own code is in the message.
     """
+    if place.folder is not None:
+        raise CommandError(f"{place} is a folder", hint="name a file in it: FILE.py or FILE.py:object")
     try:
         return _import_file(place.file, place.module) if place.file else _import_module(place.module)
     except ModuleNotFoundError as error:
@@ -129,6 +147,23 @@ def load(place: ObjectPath) -> ModuleType:
         raise CommandError(f"{place}: it ended the program (exit {error.code!r}) while loading", hint=hint) from None
     except Exception as error:  # boundary: whatever the user's code raises
         raise _broken(place, error) from None
+
+
+def _is_folder(target: str) -> bool:
+    path = Path(target).expanduser()
+    if not path.is_dir():
+        return False
+    here = (path / "__init__.py", path.parent / f"{target}.py")
+    return not target.isidentifier() or not any(file.is_file() for file in here)
+
+
+def _parts_of_folder(path: Path) -> ServedFolder:
+    from toolweave.serve import folder  # --help imports this module
+
+    try:
+        return folder(path)
+    except (OSError, ValueError) as error:
+        raise CommandError(str(error)) from None
 
 
 def is_agent(value: object) -> bool:

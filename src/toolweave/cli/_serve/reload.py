@@ -37,21 +37,25 @@ Ending = Literal["changed", "gone", "ended"]
 
 
 class Sources:
-    """The watched files: Python files below some folders, or single files.
+    """The watched files: Python files below some folders, Markdown files below others, or single files.
 
     Args:
         folders: Absolute paths; hidden folders, environments and installed packages below them are left out.
         files: Absolute paths.
+        markdown: Absolute paths of folders, below the others, whose Markdown files matter too.
     """
 
-    def __init__(self, folders: Sequence[Path], files: Sequence[Path] = ()) -> None:
+    def __init__(self, folders: Sequence[Path], files: Sequence[Path] = (), markdown: Sequence[Path] = ()) -> None:
         self._folders = folders
         self._files = files
+        self._markdown = markdown
         self._news = anyio.Event()
 
     def includes(self, path: Path) -> bool:
         """Whether a change of this file matters."""
-        return path in self._files or any(_is_source(path, folder) for folder in self._folders)
+        if path in self._files or any(_is_source(path, folder) for folder in self._folders):
+            return True
+        return any(_is_source(path, folder, ".md") for folder in self._markdown)
 
     @asynccontextmanager
     async def watched(self) -> AsyncGenerator[None]:
@@ -85,7 +89,7 @@ def supervise(
     """Serve in a child process, and in a new one after every change of the source.
 
     Args:
-        target: The Python object to serve, or None.
+        target: The Python object or the folder to serve, or None.
         configs: Config files whose servers are served instead.
         address: Host and port; None serves over stdio. Port 0 is any that is free.
         verbose: Show more on standard error.
@@ -108,6 +112,8 @@ def _sources(target: str | None, configs: Sequence[Path]) -> Sources:
     if target is None:
         return Sources((), [path.resolve() for path in configs])
     place = parse_place(target)
+    if place.folder is not None:  # what a client is told of; contents are read anew each time, and tools may write them
+        return Sources([place.folder], markdown=[place.folder / "prompts", place.folder / "skills"])
     return Sources([place.file.parent if place.file else Path.cwd()])
 
 
@@ -267,9 +273,9 @@ async def _first(**waits: Callable[[], Awaitable[object]]) -> Ending:
     return came[0]  # pyright: ignore[reportReturnType]  # one of the names that were given
 
 
-def _is_source(path: Path, folder: Path) -> bool:
+def _is_source(path: Path, folder: Path, suffix: str = ".py") -> bool:
     """Whether a file is Python below a folder, and none of a hidden folder, an environment or an installed package."""
-    if path.suffix != ".py" or not path.is_relative_to(folder):
+    if path.suffix != suffix or not path.is_relative_to(folder):
         return False
     names = path.relative_to(folder).parts[:-1]
     if any(name.startswith(".") or name in _OTHERS for name in names):

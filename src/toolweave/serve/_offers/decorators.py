@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
+from toolweave.protocol import methods
 from toolweave.serve._changes import Changes
 from toolweave.serve._offers.apps import AppPages
 from toolweave.serve._offers.completions import Completions
@@ -131,6 +132,11 @@ class ServerContent:
         made = skill(**options)(function)
         self.resources.add(made)
         return made
+
+    async def learn_offers(self, method: str, params: Mapping[str, Any]) -> None:
+        """Have mounted connections and hubs read the lists that rules about resources go by."""
+        if method != methods.PROMPTS_GET:
+            await self.resources.learn()
 
     def completion(self, *, ref: str, argument: str) -> Callable[[F], F]:
         """Complete an argument of a prompt, or a variable of a template, by a function (see `Completions.add`).

@@ -26,6 +26,9 @@ from toolweave.tools._toolset import Unsubscribe
 
 __all__ = ["Directory", "directory"]
 
+MOST_FILES = 10_000
+"""Maximum number of listed files, by default."""
+
 
 def directory(
     path: str | os.PathLike[str],
@@ -33,7 +36,7 @@ def directory(
     uri: str | None = None,
     description: str = "",
     hidden: bool = False,
-    most_files: int = 10_000,
+    most_files: int = MOST_FILES,
 ) -> Directory:
     """Return the files below a directory, subdirectories included, as resources; give it to `resources=`.
 
@@ -59,12 +62,26 @@ def directory(
 class Directory:
     """The files of a directory, as made by `directory`; a `ResourceSource`."""
 
-    def __init__(self, root: Path, uri: str, *, description: str, hidden: bool, most_files: int) -> None:
-        self._folder = Folder(root, hidden=hidden)
+    def __init__(
+        self,
+        root: Path,
+        uri: str,
+        *,
+        description: str = "",
+        hidden: bool = False,
+        most_files: int = MOST_FILES,
+        leave_out: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._folder = Folder(root, hidden=hidden, leave_out=leave_out)
         self._uri = uri
         self._template = Template(f"{uri}{{+path}}")
         self._description = description
         self._most = most_files
+
+    @property
+    def empty(self) -> bool:
+        """Whether no file is offered now."""
+        return next(self._folder.files(), None) is None
 
     async def resources(self) -> Sequence[Json]:
         """Return a definition for each file, in the order of their names."""

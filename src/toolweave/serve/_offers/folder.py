@@ -6,11 +6,24 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, Self, TypeVar
 
-__all__ = ["Folder", "in_thread"]
+__all__ = ["FileStamp", "Folder", "in_thread"]
 
 T = TypeVar("T")
+
+
+class FileStamp(NamedTuple):
+    """Values of a file that change when its content does."""
+
+    modified_ns: int
+    changed_ns: int
+    size: int
+
+    @classmethod
+    def of(cls, about: os.stat_result) -> Self:
+        """Return the stamp of a file."""
+        return cls(about.st_mtime_ns, about.st_ctime_ns, about.st_size)
 
 
 class Folder:
@@ -19,11 +32,13 @@ class Folder:
     Args:
         root: The directory, resolved.
         hidden: Whether files and directories whose names begin with a dot are offered, too.
+        leave_out: Whether a file or a directory of this name is not offered either; by default each is.
     """
 
-    def __init__(self, root: Path, *, hidden: bool = False) -> None:
+    def __init__(self, root: Path, *, hidden: bool = False, leave_out: Callable[[str], bool] | None = None) -> None:
         self.root = root
         self._hidden = hidden
+        self._leave_out = leave_out
 
     def files(self, below: Path | None = None) -> Iterator[tuple[Path, os.stat_result]]:
         """Return the readable files that have a URI; those that vanish or are forbidden meanwhile are left out."""
@@ -56,6 +71,8 @@ class Folder:
         return None if found is None else found[0]
 
     def _shown(self, name: str) -> bool:
+        if self._leave_out is not None and self._leave_out(name):
+            return False
         return self._hidden or not name.startswith(".")
 
     def _regular(self, path: Path) -> tuple[Path, os.stat_result] | None:

@@ -37,6 +37,7 @@ from toolweave.tools._toolset import Unsubscribe
 
 __all__ = [
     "FunctionResource",
+    "LearnsOffers",
     "OffersElsewhere",
     "ResourceLike",
     "ResourceRegistry",
@@ -88,6 +89,15 @@ class OffersElsewhere(Protocol):
 
     def offered(self, uri: str, version: str | None) -> Sequence[Offered]:
         """Return its offers that a request for a URI may be about."""
+        ...
+
+
+@runtime_checkable
+class LearnsOffers(Protocol):
+    """A source that knows its offers only once it has read its lists."""
+
+    async def learn(self) -> None:
+        """Read them, if it can."""
         ...
 
 
@@ -392,6 +402,12 @@ class Resources:
         """Return the scopes that what a URI is about needs; none where it is unknown."""
         found = describing(self._sources, uri, version)
         return () if found is None else found.scopes(uri, version)
+
+    async def learn(self) -> None:
+        """Have each source that is another server read its lists."""
+        for source in self._sources:
+            if isinstance(source, LearnsOffers):
+                await source.learn()
 
     async def answer(self, uri: str, ctx: CallContext) -> Json | None:
         """Return the members of a `ReadResourceResult`, or None where there is no such resource."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from toolweave.config._frontmatter import split_frontmatter
@@ -29,7 +28,7 @@ from toolweave.protocol.skills import (
     read_skill,
 )
 from toolweave.serve._offers.conversion import resource_contents
-from toolweave.serve._offers.folder import Folder, in_thread
+from toolweave.serve._offers.folder import FileStamp, Folder, in_thread
 from toolweave.serve._offers.resources import ResourcesChanged
 from toolweave.serve._request import Json
 from toolweave.tools._call import CallContext
@@ -74,14 +73,6 @@ def skills(path: str | os.PathLike[str], *, prefix: str = "", hidden: bool = Fal
     return made
 
 
-class _Stamp(NamedTuple):
-    """Values of a file that change when its content does."""
-
-    modified_ns: int
-    changed_ns: int
-    size: int
-
-
 class SkillFolder:
     """The skills of a directory, as made by `skills`; a `SkillSource`.
 
@@ -95,7 +86,7 @@ class SkillFolder:
         self._prefix = tuple(part for part in prefix.split("/") if part)
         if (root / SKILL_MANIFEST).is_file():
             self._prefix += (root.name,)
-        self._files: dict[Path, tuple[_Stamp, SkillFile]] = {}
+        self._files: dict[Path, tuple[FileStamp, SkillFile]] = {}
         self._frontmatters: dict[Path, tuple[str, Json]] = {}  # by the digest of the text
 
     # a `SkillSource`
@@ -207,7 +198,7 @@ class SkillFolder:
 
     def _file(self, path: Path, about: os.stat_result) -> SkillFile:
         """Return a file with the digest of its content, from memory while it has not changed."""
-        stamp = _Stamp(about.st_mtime_ns, about.st_ctime_ns, about.st_size)
+        stamp = FileStamp.of(about)
         known = self._files.get(path)
         if known is None or known[0] != stamp:
             content = path.read_bytes()  # which may have changed since

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import logging
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from toolweave.errors import RequestError, SchemaError, ToolError
@@ -28,7 +28,7 @@ from toolweave.serve._request import Request
 from toolweave.tools._call import CallContext
 from toolweave.tools._function_runner import Runner
 
-__all__ = ["StringHandler", "failure"]
+__all__ = ["StringHandler", "check_given", "failure"]
 
 _log = logging.getLogger("toolweave.serve")
 
@@ -73,15 +73,7 @@ class StringHandler:
         Raises:
             RequestError: -32602; an argument is missing, unknown, no string, or no value of its type.
         """
-        known = {argument.name for argument in self.arguments}
-        for name, value in given.items():
-            if name not in known:
-                raise RequestError(f"{what} has no argument {name!r}", code=INVALID_PARAMS)
-            if not isinstance(value, str):
-                raise RequestError(f"{what}: argument {name!r} must be a string", code=INVALID_PARAMS)
-        missing = [argument.name for argument in self.arguments if argument.required and argument.name not in given]
-        if missing:
-            raise RequestError(f"{what} needs the argument {missing[0]!r}", code=INVALID_PARAMS)
+        check_given(given, self.arguments, what=what)
         bound: dict[str, Any] = {
             name: one.get_default(call_default_factory=True) for name, one in self._defaults.items()
         }
@@ -97,6 +89,23 @@ class StringHandler:
         """Run the function with the arguments from `bind`, a plain one in a worker thread."""
         named = {**arguments, **dict.fromkeys(self._injected, ctx)}
         return await self._runner.run(self._function, named, abandon=True)
+
+
+def check_given(given: Mapping[str, Any], arguments: Sequence[PromptArgument], *, what: str) -> None:
+    """Check that texts are given, for known arguments, and for those that are required.
+
+    Raises:
+        RequestError: -32602; an argument is missing, unknown or no string.
+    """
+    known = {argument.name for argument in arguments}
+    for name, value in given.items():
+        if name not in known:
+            raise RequestError(f"{what} has no argument {name!r}", code=INVALID_PARAMS)
+        if not isinstance(value, str):
+            raise RequestError(f"{what}: argument {name!r} must be a string", code=INVALID_PARAMS)
+    missing = [argument.name for argument in arguments if argument.required and argument.name not in given]
+    if missing:
+        raise RequestError(f"{what} needs the argument {missing[0]!r}", code=INVALID_PARAMS)
 
 
 def failure(what: str, exc: Exception, request: Request, *, expose: str | None) -> RequestError:

@@ -1,0 +1,76 @@
+"""An API as a server: what `--openapi` of `toolweave serve` names. Serves nothing itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from toolweave.cli._exit_codes import CommandError
+from toolweave.cli._screen import note
+from toolweave.cli._serve.listen import secret_in
+from toolweave.errors import ToolweaveError
+
+if TYPE_CHECKING:
+    from toolweave.serve import McpServer
+
+__all__ = ["api_server"]
+
+
+def api_server(
+    source: str,
+    *,
+    base_url: str | None,
+    auth_env: str | None,
+    headers_env: str | None,
+    name: str | None,
+    state_keys: Sequence[str] | None = None,
+) -> McpServer:
+    """Return a server whose tools are the operations of an API.
+
+    Args:
+        source: The URL or path of its OpenAPI document.
+        base_url: Where it is, if not where the document says.
+        auth_env: The variable that holds a token, or a JSON object as `auth` of `openapi_tools` takes.
+        headers_env: The variable that holds the headers of every request, as a JSON object.
+        name: The server's name.
+        state_keys: As for `create_mcp_server`.
+
+    Raises:
+        CommandError: The document cannot be had, or a variable is not set or holds something else.
+    """
+    from toolweave.openapi import openapi_tools  # --help imports this module
+    from toolweave.serve import create_mcp_server
+
+    headers: Mapping[str, Any] = (
+        {} if headers_env is None else _object(secret_in(headers_env, "--headers-env"), headers_env)
+    )
+    try:
+        toolset = openapi_tools(
+            source,
+            base_url=base_url,
+            auth=None if auth_env is None else _credentials(secret_in(auth_env, "--auth-env"), auth_env),
+            headers=headers,
+        )
+    except ToolweaveError as error:
+        raise CommandError(str(error)) from None
+    for one in toolset.problems:
+        note(f"{one.operation}: left out is the {one.left_out}: {one.reason} (at {one.pointer})")
+    return create_mcp_server(name or "api", tools=toolset, request_state_keys=state_keys)
+
+
+def _credentials(text: str, variable: str) -> Any:  # what `openapi_tools` takes
+    if not text.startswith("{"):
+        return text
+    given = _object(text, variable)
+    return {name: tuple(cast("list[Any]", one)) if isinstance(one, list) else one for name, one in given.items()}
+
+
+def _object(text: str, variable: str) -> Mapping[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise CommandError(f"environment variable {variable!r} must hold a JSON object")
+    return cast("dict[str, Any]", value)

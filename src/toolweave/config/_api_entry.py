@@ -1,0 +1,67 @@
+"""An entry that names an OpenAPI document: the program that serves the API, which is `toolweave serve --openapi`."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from toolweave.config._auth import Auth
+from toolweave.config._secret import reveal
+from toolweave.config._validation import check_object, check_text, check_url
+from toolweave.errors import ConfigError
+
+__all__ = ["as_program"]
+
+_AUTH = "TOOLWEAVE_API_TOKEN"
+_HEADERS = "TOOLWEAVE_API_HEADERS_SECRET"
+_URL = ("http://", "https://")
+
+
+def as_program(out: Mapping[str, Any], values: Mapping[str, Any], path: Callable[[str], Path]) -> dict[str, Any]:
+    """Return the arguments of the program that serves an API.
+
+    Credentials and headers are in its environment, which other users of the machine cannot read.
+
+    Args:
+        out: The arguments of the entry, as far as they are read.
+        values: The entry with its variables expanded: `openapi`, and `base_url` if it has one.
+        path: Resolves a path of the entry.
+
+    Raises:
+        ConfigError: It names something else too, or its credentials are none that an API takes.
+    """
+    document = check_text(values["openapi"], "openapi")
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)*", document):
+        raise ConfigError("'openapi' names a document by its URL or path; this is a document itself", field="openapi")
+    for other in ("command", "url", "server", "transport"):
+        if out.get(other):
+            raise ConfigError(f"'openapi' and {other!r} are two servers; leave one of them out", field=other)
+    source = check_url(document, "openapi") if document.startswith(_URL) else str(path(document).absolute())
+    words = ["-m", "toolweave", "serve", "--openapi", source]
+    if values.get("base_url") is not None:
+        words += ["--base-url", check_url(check_text(values["base_url"], "base_url"), "base_url")]
+    env = dict(check_object(out.get("env", {}), "env"))
+    if (auth := out.get("auth")) is not None:
+        words += ["--auth-env", _AUTH]
+        env[_AUTH] = _credentials(auth)
+    if headers := out.get("headers"):
+        words += ["--headers-env", _HEADERS]
+        env[_HEADERS] = json.dumps(dict(check_object(headers, "headers")), default=reveal)
+    kept = {name: value for name, value in out.items() if name not in ("auth", "headers")}
+    return {**kept, "transport": "stdio", "command": sys.executable or "python3", "args": words, "env": env}
+
+
+def _credentials(auth: Any) -> str:
+    """Return a token as it is, anything else as JSON."""
+    kind: Any = cast("Mapping[str, Any]", auth).get("type") if isinstance(auth, Mapping) else None
+    if isinstance(auth, Auth) or auth == "oauth" or kind == "oauth":
+        raise ConfigError(
+            "an API is not signed in to: give a token as 'auth', or an object of credentials by the names of the "
+            "document's security schemes",
+            field="auth",
+        )
+    return json.dumps(auth, default=reveal) if isinstance(auth, Mapping) else check_text(auth, "auth", controls=False)

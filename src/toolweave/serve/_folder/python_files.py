@@ -1,0 +1,234 @@
+"""Python files of a folder: they are imported as one package, and what they define is offered.
+
+Offered are the functions of a file under `@tool`, `@prompt`, `@resource` and `@skill`. A file that cannot be imported
+costs itself alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import logging
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias, cast
+
+from toolweave.serve._offers.folder import Folder
+from toolweave.serve._offers.prompts import FunctionPrompt, PromptRegistry
+from toolweave.serve._offers.resources import FunctionResource, ResourceRegistry
+from toolweave.serve._offers.skills import FunctionSkill
+from toolweave.serve._runners import ServerRunners
+from toolweave.tools._function import FunctionTool
+from toolweave.tools._registry import ToolRegistry
+
+__all__ = ["CODE_FOLDERS", "PythonParts", "python_parts"]
+
+_log = logging.getLogger("toolweave.serve")
+
+CODE_FOLDERS = ("tools", "prompts", "resources")
+"""The folders whose Python files are imported, beside those of the folder itself."""
+_SUFFIX = ".py"
+_OTHERS = re.compile(r"_.*|test_.*|conftest\.py|setup\.py")
+"""Files of the folder that are no parts of it, though they are Python; those with `_` can be imported by the others."""
+_INIT = "__init__.py"
+
+PythonPart: TypeAlias = (
+    "FunctionTool[..., Any] | FunctionPrompt[..., Any] | FunctionResource[..., Any] | FunctionSkill[..., Any]"
+)
+"""A function that is offered."""
+
+
+@dataclass(slots=True)
+class PythonParts:
+    """The parts of a server that Python files define.
+
+    Attributes:
+        problems: The files and functions that are left out, with the reasons.
+    """
+
+    tools: list[FunctionTool[..., Any]] = field(default_factory=list[Any])
+    prompts: list[FunctionPrompt[..., Any]] = field(default_factory=list[Any])
+    resources: list[FunctionResource[..., Any] | FunctionSkill[..., Any]] = field(default_factory=list[Any])
+    problems: list[str] = field(default_factory=list[str])
+
+
+def python_parts(root: Path) -> PythonParts:
+    """Import the Python files of a folder and return what they define.
+
+    The folder is one package, so its files import one another by `from .other import name`.
+
+    Args:
+        root: The folder, resolved.
+    """
+    parts = PythonParts()
+    files = list(_files(root))
+    if not files:
+        return parts
+    try:
+        package = _package(root)
+    except (Exception, SystemExit) as error:  # boundary: the author's code
+        parts.problems.append(f"Python files are left out, the package cannot be loaded: {_reason(error, root)}")
+        _tell(error)
+        return parts
+    collector = _Collector(parts)
+    for file in files:
+        place = file.relative_to(root)
+        try:
+            module = _module(package, place)
+            functions = _functions(module)
+        except (Exception, SystemExit) as error:  # boundary: the author's code
+            reason = f"{_reason(error, root)}{_hint(error, file, root)}"
+            parts.problems.append(f"file {place.as_posix()!r} is left out: {reason}")
+            _tell(error)
+            continue
+        for function in functions:
+            collector.add(function, place.as_posix())
+    return parts
+
+
+def _files(root: Path) -> Iterator[Path]:
+    """Return the files that are imported, in the order of their paths."""
+    own = Folder(root, leave_out=lambda name: _OTHERS.fullmatch(name) is not None)
+    for path, about in own.children(root):
+        if about is not None and path.suffix == _SUFFIX:
+            yield path
+    for name in CODE_FOLDERS:
+        below = root / name
+        if below.is_symlink():
+            continue
+        yield from (path for path, _ in own.files(below) if path.suffix == _SUFFIX)
+
+
+def _package(root: Path) -> str:
+    """Make a package of a folder, in the place of one that it was made before, and return its name."""
+    digest = hashlib.sha256(str(root).encode(errors="surrogateescape")).hexdigest()[:8]
+    name = f"toolweave_folder_{re.sub(r'[^A-Za-z0-9_]', '_', root.name)}_{digest}"
+    for loaded in list(sys.modules):
+        if loaded == name or loaded.startswith(f"{name}."):
+            del sys.modules[loaded]
+    importlib.invalidate_caches()
+    init = root / _INIT
+    where = [str(root)]
+    spec: ModuleSpec | None = ModuleSpec(name, None, is_package=True)
+    if init.is_file():
+        spec = importlib.util.spec_from_file_location(name, init, submodule_search_locations=where)
+    assert spec is not None
+    spec.submodule_search_locations = where
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if spec.loader is not None:
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return name
+
+
+def _module(package: str, place: Path) -> ModuleType:
+    """Import a file of the package.
+
+    Raises:
+        ValueError: Its name is none of a module.
+    """
+    parts = place.with_suffix("").parts
+    if any("." in part for part in parts):
+        raise ValueError("a name with a dot before '.py', or in a folder, cannot be imported; rename it")
+    return importlib.import_module(".".join((package, *parts)))
+
+
+def _functions(module: ModuleType) -> list[PythonPart]:
+    """Return the functions that a module defines to be offered, in their order; what it imports is another's.
+
+    Raises:
+        ValueError: It makes a server of its own.
+    """
+    made: dict[int, PythonPart] = {}
+    for name, value in vars(module).items():
+        if isinstance(value, ServerRunners):
+            raise ValueError(
+                f"it makes a server of its own, {name!r}: serve that by its file, or define functions with @tool, "
+                "@prompt and @resource instead"
+            )
+        if isinstance(value, (FunctionTool, FunctionPrompt, FunctionResource, FunctionSkill)):
+            part = cast("PythonPart", value)
+            if getattr(part.function, "__module__", None) == module.__name__:
+                made.setdefault(id(part), part)
+    return list(made.values())
+
+
+class _Collector:
+    """Adds functions to the parts; of two with one name the first stays.
+
+    Args:
+        parts: The parts.
+    """
+
+    def __init__(self, parts: PythonParts) -> None:
+        self._parts = parts
+        self._tools = ToolRegistry()
+        self._prompts = PromptRegistry()
+        self._resources = ResourceRegistry()
+        self._skills: set[str] = set()
+
+    def add(self, function: PythonPart, place: str) -> None:
+        """Add a function of a file, or a problem."""
+        try:
+            self._add(function)
+        except ValueError as error:  # also a `DuplicateToolError`
+            self._parts.problems.append(f"a function of {place!r} is left out: {error}")
+
+    def _add(self, function: PythonPart) -> None:
+        parts = self._parts
+        if isinstance(function, FunctionTool):
+            self._tools.add(function)
+            parts.tools.append(function)
+        elif isinstance(function, FunctionPrompt):
+            self._prompts.add(function)
+            parts.prompts.append(function)
+        elif isinstance(function, FunctionResource):
+            self._resources.add(function)
+            parts.resources.append(function)
+        else:
+            uri = function.entry.uri
+            if uri in self._skills:
+                raise ValueError(f"skill {uri!r} is already offered")
+            self._skills.add(uri)
+            parts.resources.append(function)
+
+
+# what is said of code that cannot be loaded
+
+
+def _reason(error: BaseException, root: Path) -> str:
+    """Return what went wrong, and in which line of the folder."""
+    if isinstance(error, SystemExit):
+        return f"it ended the program (exit {error.code!r}) while it was loaded; that belongs below a check of __name__"
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, SyntaxError):
+        return said
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(root)]
+    return f"line {lines[-1].lineno} of {Path(lines[-1].filename).name!r}: {said}" if lines else str(error) or said
+
+
+def _hint(error: BaseException, file: Path, root: Path) -> str:
+    """Return how a file of the folder is imported, if that was the mistake."""
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return ""
+    name = error.name.partition(".")[0]
+    depth = len(file.relative_to(root).parts)
+    for dots, folder in ((1, file.parent), (depth, root)):
+        if (folder / f"{name}{_SUFFIX}").is_file() or (folder / name).is_dir():
+            return f"; the folder is one package: write 'from {'.' * dots}{error.name} import ...'"
+    return ""
+
+
+def _tell(error: BaseException) -> None:
+    _log.info("%s", "".join(traceback.format_exception(error)).rstrip())

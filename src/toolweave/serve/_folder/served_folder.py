@@ -1,0 +1,167 @@
+"""A folder as parts of a server: `folder`, and how its parts join those that a server is given otherwise."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, final
+
+from toolweave.protocol.skills import SKILL_MANIFEST
+from toolweave.serve._folder.prompt_files import PromptFolder
+from toolweave.serve._folder.python_files import python_parts
+from toolweave.serve._offers.files import Directory
+from toolweave.serve._offers.prompts import FunctionPrompt, PromptLike, PromptSource
+from toolweave.serve._offers.resources import FunctionResource, ResourceLike, ResourceSource
+from toolweave.serve._offers.skill_folder import SkillFolder
+from toolweave.tools._function import FunctionTool
+from toolweave.tools._sources import ToolSource
+from toolweave.tools._toolset import Tool, Toolset
+
+__all__ = ["FolderLike", "ServedFolder", "folder", "joined_prompts", "joined_resources", "joined_tools", "parts_of"]
+
+_log = logging.getLogger("toolweave.serve")
+
+_RESOURCES_URI = "resource://"
+
+
+@final
+class ServedFolder:
+    """The parts of a server that the files of a folder are, as made by `folder`.
+
+    Attributes:
+        root: The folder, resolved.
+        tools: The functions under `@tool`.
+        prompts: The functions under `@prompt`, and the Markdown files of `prompts/`.
+        resources: The functions under `@resource` and `@skill`, the files of `resources/`, and the skills of `skills/`.
+    """
+
+    def __init__(self, root: Path, uri: str) -> None:
+        self.root = root
+        python = python_parts(root)
+        self._problems = python.problems
+        self.tools: Sequence[FunctionTool[..., Any]] = tuple(python.tools)
+        self._prompt_files, files, self._skills = self._sources(uri, {prompt.name for prompt in python.prompts})
+        self.prompts: Sequence[FunctionPrompt[..., Any] | PromptSource] = (*python.prompts, *self._prompt_files)
+        self.resources: Sequence[FunctionResource[..., Any] | ResourceSource] = (
+            *python.resources,
+            *files,
+            *self._skills,
+        )
+        for problem in self._problems:
+            _log.warning("%s", problem)
+
+    def _sources(
+        self, uri: str, prompts: Iterable[str]
+    ) -> tuple[Sequence[PromptFolder], Sequence[Directory], Sequence[SkillFolder]]:
+        """Return the sources that the folders `prompts/`, `resources/` and `skills/` are, where they have any file."""
+        markdown = [PromptFolder(path, taken=frozenset(prompts)) for path in self._below("prompts")]
+        files = [Directory(path, uri, leave_out=_is_code) for path in self._below("resources")]
+        skills = [SkillFolder(path, prefix="", hidden=False) for path in self._below("skills")]
+        return (
+            [one for one in markdown if not one.empty],
+            [one for one in files if not one.empty],
+            [one for one in skills if one.found() or one.problems],
+        )
+
+    def _below(self, name: str) -> Iterator[Path]:
+        """Return the folder of this name, if there is one and it does not lead elsewhere."""
+        path = (self.root / name).resolve()
+        if not path.is_dir():
+            return
+        if path.is_relative_to(self.root):
+            yield path
+        else:
+            self._problems.append(f"folder {name!r} is left out: it leads out of {self.root.name!r}")
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """The files that are left out now, each with the reason."""
+        sources = (*self._prompt_files, *self._skills)
+        return (*self._problems, *(problem for source in sources for problem in source.problems))
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to offer."""
+        prompts = [one for one in self.prompts if not isinstance(one, PromptFolder) or one.found()]
+        resources = [one for one in self.resources if not isinstance(one, SkillFolder) or one.found()]
+        return not (self.tools or prompts or resources)
+
+    def __repr__(self) -> str:
+        return f"<ServedFolder {str(self.root)!r}, {len(self.tools)} tools, {len(self.problems)} problems>"
+
+
+FolderLike: TypeAlias = "str | os.PathLike[str] | ServedFolder"
+"""The values that `folder=` of a server accepts."""
+
+
+def folder(path: str | os.PathLike[str], *, uri: str = _RESOURCES_URI) -> ServedFolder:
+    r"""Return the files of a folder as parts of a server; give it to `create_mcp_server(folder=...)`.
+
+    - `*.py`, in the folder itself and below `tools/`, `prompts/` and `resources/`: functions under `@tool`, `@prompt`,
+      `@resource` and `@skill`. The folder is one package: its files import one another by `from .other import name`.
+      Names that begin with `_` or `test_`, `conftest.py` and `setup.py` are not looked at.
+    - `prompts/**/*.md`: prompts. The frontmatter has `name`, `title`, `description`, `tags` and `arguments`;
+      `{{name}}` in the text is where an argument goes.
+    - `resources/**`: every other file, as text or bytes by its media type, up to 32 MiB.
+    - `skills/**/SKILL.md`: skills, as `skills` has them.
+
+    Python is imported now, other files are read when they are asked for. Nothing outside the folder is read, whatever
+    a URI or a symbolic link says, and nothing whose name begins with a dot. A file with a fault is left out: the log
+    and `problems` say why.
+
+    Args:
+        path: The folder.
+        uri: The prefix of the URIs of files in `resources/`.
+
+    Raises:
+        NotADirectoryError: The path is no folder.
+        ValueError: There is nothing in it to offer, or each file has a fault; says which.
+    """
+    root = Path(path).resolve()
+    if not root.is_dir():
+        raise NotADirectoryError(f"{str(path)!r} is no folder, so its files cannot be served")
+    made = ServedFolder(root, uri)
+    if made.empty:
+        faults = "".join(f"\n- {problem}" for problem in made.problems)
+        raise ValueError(
+            f"there is nothing to serve in {str(path)!r}: no Python file with functions under @tool, @prompt or "
+            f"@resource, no prompts/*.md, no file in resources/, no skills/*/{SKILL_MANIFEST}{faults}"
+        )
+    return made
+
+
+def parts_of(given: FolderLike | None) -> ServedFolder | None:
+    """Return the parts of the folder that a server is given; None where it is given none.
+
+    Raises:
+        NotADirectoryError, ValueError: As `folder`.
+    """
+    return given if given is None or isinstance(given, ServedFolder) else folder(given)
+
+
+def joined_tools(given: ToolSource, parts: ServedFolder | None) -> ToolSource:
+    """Return the tools that a server is given with those of a folder."""
+    if parts is None or not parts.tools:
+        return given
+    if isinstance(given, (Toolset, Tool)) or callable(given):
+        return [given, *parts.tools]
+    return [*given, *parts.tools]
+
+
+def joined_prompts(given: PromptLike | None, parts: ServedFolder | None) -> PromptLike:
+    """Return the prompts that a server is given with those of a folder."""
+    own = () if given is None else given
+    return own if parts is None else [*([own] if isinstance(own, PromptSource) else own), *parts.prompts]
+
+
+def joined_resources(given: ResourceLike | None, parts: ServedFolder | None) -> ResourceLike:
+    """Return the resources that a server is given with those of a folder."""
+    own = () if given is None else given
+    return own if parts is None else [*([own] if isinstance(own, ResourceSource) else own), *parts.resources]
+
+
+def _is_code(name: str) -> bool:
+    """Whether a name is that of Python, or of what Python has made of it."""
+    return name == "__pycache__" or name.lower().endswith((".py", ".pyc", ".pyo"))
