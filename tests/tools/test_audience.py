@@ -14,48 +14,16 @@ from hypothesis import strategies as st
 
 from tests.agent import wires
 from tests.agent.wires import WIRES, Wire
-from tests.export import test_openai_agents, test_pydantic_ai
-from tests.export.offers import PNG
 from tests.json_strategies import JSON
 from tests.models.http_server import Answer, Received, serve
 from tests.serve.serving import served_http
-from toolweave import Agent, ImageContent, TextContent, ToolError, ToolResult, connect_mcp, create_mcp_server
+from tests.tools.readers import COMPACT, MODEL, PRETTY, SUM, USER, assert_for_the_model, picture, report, text, twice
+from toolweave import Agent, ToolError, ToolResult, connect_mcp, create_mcp_server
 from toolweave.agent import ToolFinished
-from toolweave.export import (
-    AnthropicTools,
-    OpenAIChatTools,
-    OpenAIResponsesTools,
-    langchain_tools,
-    plain_functions,
-)
 from toolweave.models import ScriptedModel, ToolMessage, tool_call
 from toolweave.tools import ContentBlock, EmbeddedResource, ResourceLink, UnknownContent
 
 pytestmark = pytest.mark.anyio
-
-USER = {"audience": ["user"]}
-MODEL = {"audience": ["assistant"], "priority": 0.5}
-SUM = {"sum": 42, "of": ["a", True]}
-PRETTY, COMPACT = json.dumps(SUM, indent=2), json.dumps(SUM, separators=(",", ":"))
-
-
-def text(words: str, annotations: Any = None) -> TextContent:
-    return TextContent(text=words, annotations=annotations)
-
-
-def picture(annotations: Any = None) -> ImageContent:
-    return ImageContent(data=PNG, mime_type="image/png", annotations=annotations)
-
-
-def report() -> list[ContentBlock]:
-    """Report."""
-    return [text("raw figures", MODEL), text("a fine table", USER), picture(USER), text("done")]
-
-
-def twice() -> ToolResult:
-    """Add."""
-    return ToolResult(content=(text(PRETTY), text("in words"), text(COMPACT)), structured_content=SUM)
-
 
 NAMES: list[Any] = [[], "user", ["nobody"], [1, ["user"]]]
 NAMES_NOBODY: list[Any] = [None, {}, *({"audience": named} for named in NAMES)]
@@ -167,15 +135,6 @@ def test_a_form_is_its_own_form_and_holds_no_block_of_the_others(
 # what leaves the house
 
 
-SECRET = ("a fine table", PNG)
-
-
-def assert_for_the_model(sent: str) -> None:
-    assert "raw figures" in sent
-    assert "done" in sent
-    assert not any(words in sent for words in SECRET)
-
-
 @pytest.mark.parametrize("wire", WIRES)
 async def test_no_wire_carries_what_is_for_the_user_and_events_do(wire: Wire) -> None:
     bodies: list[str] = []
@@ -215,55 +174,6 @@ async def test_every_wire_carries_a_repeated_text_once(wire: Wire) -> None:
 
     assert bodies[1].count("sum") == 1
     assert "in words" in bodies[1]
-
-
-async def anthropic(tool: Any) -> str:
-    block: dict[str, Any] = {"type": "tool_use", "id": "c", "name": tool.__name__, "input": {}}
-    return json.dumps(await AnthropicTools([tool]).dispatch([block]))
-
-
-async def openai_chat(tool: Any) -> str:
-    call = {"type": "function", "id": "c", "function": {"name": tool.__name__, "arguments": "{}"}}
-    return json.dumps(await OpenAIChatTools([tool]).dispatch({"role": "assistant", "tool_calls": [call]}))
-
-
-async def openai_responses(tool: Any) -> str:
-    item = {"type": "function_call", "call_id": "c", "name": tool.__name__, "arguments": "{}"}
-    return json.dumps(await OpenAIResponsesTools([tool]).dispatch([item]))
-
-
-async def openai_agents(tool: Any) -> str:
-    model = await test_openai_agents.run([tool], test_openai_agents.call(tool.__name__))
-    return str(list(model.outputs()))
-
-
-async def langchain(tool: Any) -> str:
-    (made,) = langchain_tools([tool])
-    message = await made.ainvoke({"type": "tool_call", "id": "c", "name": made.name, "args": {}})
-    return str(message.content)
-
-
-async def pydantic_ai(tool: Any) -> str:
-    _, (answer,) = await test_pydantic_ai.run([tool], [test_pydantic_ai.call(tool.__name__)])
-    return str(answer.content)
-
-
-async def plain(tool: Any) -> str:
-    (function,) = plain_functions([tool])
-    return str(await function())
-
-
-EXPORTS = [anthropic, openai_chat, openai_responses, openai_agents, langchain, pydantic_ai, plain]
-
-
-@pytest.mark.parametrize("export", EXPORTS)
-async def test_no_export_gives_a_model_what_is_for_the_user(export: Any) -> None:
-    assert_for_the_model(await export(report))
-
-
-@pytest.mark.parametrize("export", EXPORTS)
-async def test_every_export_gives_a_repeated_text_once(export: Any) -> None:
-    assert (await export(twice)).count("sum") == 1
 
 
 # from servers

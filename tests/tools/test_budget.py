@@ -17,7 +17,7 @@ from tests.export.offers import PNG
 from tests.serve.serving import served_http
 from tests.tools.doubles import Scripted, spec
 from toolweave import ImageContent, TextContent, ToolResult, connect_mcp, create_mcp_server, tool
-from toolweave.export import AnthropicTools, langchain_tools
+from toolweave.export import AnthropicTools, plain_functions
 from toolweave.serve import ApiKey, ApiKeyAuth, resource
 from toolweave.tools import BudgetedToolset, CallContext, ResultPolicy, ToolCall, ToolsChanged, as_toolset, budgeted
 from toolweave.tools._truncation import ResultCache
@@ -282,7 +282,7 @@ async def test_an_export_lists_the_tool_with_the_next_request() -> None:
     assert before == ["lines"]
     assert [one["name"] for one in tools.definitions()] == ["lines", "read_tool_result"]
     assert len(json.dumps(answer)) < 1500
-    assert [one.name for one in langchain_tools(budget(lines, always=True))] == ["lines", "read_tool_result"]
+    assert [one.__name__ for one in plain_functions(budget(lines, always=True))] == ["lines", "read_tool_result"]
 
 
 @asynccontextmanager

@@ -1,0 +1,69 @@
+"""Every export gives a model what is for a model, and a repeated text once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.export import test_openai_agents, test_pydantic_ai
+from tests.tools.readers import assert_for_the_model, report, twice
+from toolweave.export import (
+    AnthropicTools,
+    OpenAIChatTools,
+    OpenAIResponsesTools,
+    langchain_tools,
+    plain_functions,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+async def anthropic(tool: Any) -> str:
+    block: dict[str, Any] = {"type": "tool_use", "id": "c", "name": tool.__name__, "input": {}}
+    return json.dumps(await AnthropicTools([tool]).dispatch([block]))
+
+
+async def openai_chat(tool: Any) -> str:
+    call = {"type": "function", "id": "c", "function": {"name": tool.__name__, "arguments": "{}"}}
+    return json.dumps(await OpenAIChatTools([tool]).dispatch({"role": "assistant", "tool_calls": [call]}))
+
+
+async def openai_responses(tool: Any) -> str:
+    item = {"type": "function_call", "call_id": "c", "name": tool.__name__, "arguments": "{}"}
+    return json.dumps(await OpenAIResponsesTools([tool]).dispatch([item]))
+
+
+async def openai_agents(tool: Any) -> str:
+    model = await test_openai_agents.run([tool], test_openai_agents.call(tool.__name__))
+    return str(list(model.outputs()))
+
+
+async def langchain(tool: Any) -> str:
+    (made,) = langchain_tools([tool])
+    message = await made.ainvoke({"type": "tool_call", "id": "c", "name": made.name, "args": {}})
+    return str(message.content)
+
+
+async def pydantic_ai(tool: Any) -> str:
+    _, (answer,) = await test_pydantic_ai.run([tool], [test_pydantic_ai.call(tool.__name__)])
+    return str(answer.content)
+
+
+async def plain(tool: Any) -> str:
+    (function,) = plain_functions([tool])
+    return str(await function())
+
+
+EXPORTS = [anthropic, openai_chat, openai_responses, openai_agents, langchain, pydantic_ai, plain]
+
+
+@pytest.mark.parametrize("export", EXPORTS)
+async def test_no_export_gives_a_model_what_is_for_the_user(export: Any) -> None:
+    assert_for_the_model(await export(report))
+
+
+@pytest.mark.parametrize("export", EXPORTS)
+async def test_every_export_gives_a_repeated_text_once(export: Any) -> None:
+    assert (await export(twice)).count("sum") == 1
