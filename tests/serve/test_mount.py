@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
@@ -10,7 +11,7 @@ import pytest
 from tests.serve.carriers import EACH_CARRIER, EACH_ERA, ERAS, connected
 from toolweave import Callbacks, CallContext, ToolRegistry, create_mcp_server, tool
 from toolweave.errors import ProtocolError, RequestError
-from toolweave.serve import BearerAuth, CallNext, McpServer, Request
+from toolweave.serve import BearerAuth, CallNext, McpServer, Request, ResourcesChanged
 
 pytestmark = pytest.mark.anyio
 
@@ -223,3 +224,37 @@ async def test_the_scopes_of_mounted_offers_are_those_of_their_definitions() -> 
         *server.offers_of("prompts/get", {"name": "inner_ask"}),
     )
     assert [one.scopes for one in found] == [(), ("read",), ("write",)]
+
+
+class Counted:
+    """A source of one resource, which counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def resources(self) -> Sequence[dict[str, Any]]:
+        self.asked += 1
+        return [{"uri": "sky://colour", "name": "colour"}]
+
+    async def templates(self) -> Sequence[dict[str, Any]]:
+        return []
+
+    async def read(self, uri: str, ctx: CallContext) -> dict[str, Any] | None:
+        return None
+
+    def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Callable[[], None]:
+        return lambda: None
+
+
+async def test_with_many_mounted_servers_each_list_costs_a_few_readings_for_each() -> None:
+    source, count = Counted(), 12
+    server = create_mcp_server("main", resources=[source])
+    for number in range(count):
+        server.mount(weather(), f"w{number}")
+
+    async with connected(server, era=ERAS[1]) as client:
+        before = source.asked
+        uris = [one.uri for one in await client.list_resources()]
+
+    assert uris == ["sky://colour", *(f"w{number}+sky://colour" for number in range(count))]
+    assert source.asked - before <= 3 * count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from toolweave.errors import ProtocolError, RequestError, ServerError, as_tool_error
@@ -19,6 +19,7 @@ from toolweave.protocol.server_features import (
     prompt_result_json,
 )
 from toolweave.serve._namespaces import Namespace
+from toolweave.serve._offers.mounted import UriMember, taken_by
 from toolweave.serve._offers.prompts import PromptsChanged
 from toolweave.serve._offers.resources import ResourcesChanged, ResourceSource
 from toolweave.serve._offers.templates import may_expand
@@ -128,14 +129,19 @@ class ToolsetResources:
 
     async def resources(self) -> Sequence[Json]:
         """Return the definitions of its resources."""
-        definitions, self._known = self._under("uri", await self._toolset.list_resources(), await self._before("uri"))
-        return definitions
+        return await self.beside("uri", await taken_by(self._earlier, "uri"))
 
     async def templates(self) -> Sequence[Json]:
         """Return the definitions of its templates."""
-        member = "uriTemplate"
-        listed = await self._toolset.list_resource_templates()
-        definitions, self._templates = self._under(member, listed, await self._before(member))
+        return await self.beside("uriTemplate", await taken_by(self._earlier, "uriTemplate"))
+
+    async def beside(self, member: UriMember, taken: Collection[str]) -> Sequence[Json]:
+        """Return the definitions of its resources or templates where others have these URIs."""
+        if member == "uri":
+            definitions, self._known = self._under(member, await self._toolset.list_resources(), taken)
+        else:
+            listed = await self._toolset.list_resource_templates()
+            definitions, self._templates = self._under(member, listed, taken)
         return definitions
 
     async def learn(self) -> None:
@@ -147,19 +153,8 @@ class ToolsetResources:
         except ServerError as exc:
             _log.info("%s", exc)
 
-    async def _before(self, member: str) -> set[str]:
-        """Return the URIs, or the templates, of the sources before it."""
-        found: set[str] = set()
-        for source in self._earlier:
-            try:
-                listed = await (source.resources() if member == "uri" else source.templates())
-                found |= {one[member] for one in listed}
-            except ServerError as exc:  # whose own listing says so
-                _log.debug("%s", exc)
-        return found
-
     def _under(
-        self, member: str, listed: Iterable[Resource | ResourceTemplate], taken: set[str]
+        self, member: UriMember, listed: Iterable[Resource | ResourceTemplate], taken: Collection[str]
     ) -> tuple[Sequence[Json], Mapping[str, str]]:
         """Return definitions under exposed URIs or templates, and which are whose."""
         made, names = list[Json](), dict[str, str]()

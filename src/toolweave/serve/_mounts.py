@@ -7,7 +7,7 @@ hold as where it is served alone. What its handlers ask goes to the client of th
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -26,6 +26,7 @@ from toolweave.serve._middleware import chained
 from toolweave.serve._mounted_toolsets import OffersMore, ToolsetPrompts, ToolsetResources
 from toolweave.serve._namespaces import Namespace
 from toolweave.serve._offers.completions import Completions
+from toolweave.serve._offers.mounted import UriMember, taken_by
 from toolweave.serve._offers.prompts import Prompts, PromptsChanged
 from toolweave.serve._offers.resources import Resources, ResourcesChanged, ResourceSource
 from toolweave.serve._offers.string_handlers import failure
@@ -294,16 +295,17 @@ class MountedResources:
 
     async def resources(self) -> Sequence[Json]:
         """Return the definitions of what the server shows to the client that lists."""
-        taken = {one["uri"] for source in self._earlier for one in await source.resources()}
-        return self._listed(await self._resources.definitions(), "uri", taken)
+        return await self.beside("uri", await taken_by(self._earlier, "uri"))
 
     async def templates(self) -> Sequence[Json]:
         """Return the definitions of its templates, likewise."""
-        taken = {one["uriTemplate"] for source in self._earlier for one in await source.templates()}
-        return self._listed(await self._resources.template_definitions(), "uriTemplate", taken)
+        return await self.beside("uriTemplate", await taken_by(self._earlier, "uriTemplate"))
 
-    def _listed(self, found: Sequence[Json], member: str, taken: set[str]) -> Sequence[Json]:
+    async def beside(self, member: UriMember, taken: Collection[str]) -> Sequence[Json]:
+        """Return the definitions of its resources or templates where others have these URIs."""
         shows = _views.get().get(self._mount.namespace)
+        own = self._resources
+        found = await (own.definitions() if member == "uri" else own.template_definitions())
         return [
             {**one, member: self._mount.qualified(one[member]) if one[member] in taken else one[member]}
             for one in found
