@@ -11,14 +11,14 @@ from langgraph.graph import START, MessagesState, StateGraph  # pyright: ignore[
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.pregel import Pregel  # pyright: ignore[reportMissingTypeStubs]
 
-from tests.durability.killed import Outcome, Writer
+from tests.durability.killed import Decider, Outcome, Writer
 from toolweave.durability import DurableAgent, durable
 from toolweave.state import Store
 
 INPUT: dict[str, Any] = {"messages": [("user", "write all lines")]}
 
 
-def answer_to(writer: Writer, messages: Sequence[BaseMessage]) -> AIMessage:
+def answer_to(writer: Decider, messages: Sequence[BaseMessage]) -> AIMessage:
     """Return the model's answer."""
     calls = {call["id"]: call for one in messages if isinstance(one, AIMessage) for call in one.tool_calls}
     outcomes = [
@@ -32,16 +32,17 @@ def answer_to(writer: Writer, messages: Sequence[BaseMessage]) -> AIMessage:
     return AIMessage("", tool_calls=[{"name": one.name, "args": dict(one.arguments), "id": one.id} for one in now])
 
 
-def agent_of(writer: Writer, store: Store) -> DurableAgent[Any]:
+def agent_of(writer: Writer, store: Store, *, approved: bool = False) -> DurableAgent[Any]:
     """Return the durable graph."""
 
     async def model(state: MessagesState) -> dict[str, Any]:
         return {"messages": [answer_to(writer, state["messages"])]}
 
     look = StructuredTool.from_function(writer.look, metadata={"annotations": {"readOnlyHint": True}})
+    write = StructuredTool.from_function(writer.write, metadata={"requires_approval": approved})
     graph: Any = StateGraph(MessagesState)
     graph.add_node("model", model)
-    graph.add_node("tools", ToolNode([StructuredTool.from_function(writer.write), look]))
+    graph.add_node("tools", ToolNode([write, look]))
     graph.add_edge(START, "model")
     graph.add_conditional_edges("model", tools_condition)
     graph.add_edge("tools", "model")

@@ -8,7 +8,7 @@ from typing import Any
 from agents import Agent, Model, ModelResponse, RunConfig, RunResult, Usage, function_tool
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
-from tests.durability.killed import Outcome, Writer
+from tests.durability.killed import Decider, Outcome, Writer
 from toolweave.durability import DurableAgent, durable
 from toolweave.state import Store
 
@@ -24,7 +24,7 @@ def said(text: str) -> ResponseOutputMessage:
 class WriterModel(Model):
     """The model that decides."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Decider) -> None:
         self._writer = writer
 
     async def get_response(self, system_instructions: Any, input: Any, *more: Any, **named: Any) -> ModelResponse:
@@ -56,9 +56,9 @@ class WriterModel(Model):
         raise NotImplementedError
 
 
-def agent_of(writer: Writer, store: Store) -> DurableAgent[RunResult]:
+def agent_of(writer: Writer, store: Store, *, approved: bool = False) -> DurableAgent[RunResult]:
     """Return the durable agent."""
-    tools: list[Any] = [function_tool(writer.write), function_tool(writer.look)]
+    tools: list[Any] = [function_tool(writer.write, needs_approval=approved), function_tool(writer.look)]
     agent = Agent[None](name="writer", model=WriterModel(writer), tools=tools)
     return durable(agent, store, repeatable=["look"], options={"run_config": RunConfig(tracing_disabled=True)})
 

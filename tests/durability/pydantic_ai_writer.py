@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from pydantic_ai import Agent, AgentRunResult
+from pydantic_ai import Agent, AgentRunResult, DeferredToolRequests
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from tests.durability.killed import Outcome, Writer
+from tests.durability.killed import Decider, Outcome, Writer
 from toolweave.durability import DurableAgent, durable
 from toolweave.state import Store
 
 INPUT = "write all lines"
 
 
-def agent_of(writer: Writer, store: Store) -> DurableAgent[AgentRunResult[str]]:
-    """Return the durable agent."""
+def answering(writer: Decider) -> Callable[[list[ModelMessage], AgentInfo], ModelResponse]:
+    """Return the model's function."""
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         lines: dict[str, str] = {}
@@ -32,8 +33,15 @@ def agent_of(writer: Writer, store: Store) -> DurableAgent[AgentRunResult[str]]:
             return ModelResponse(parts=[TextPart(said)])
         return ModelResponse(parts=[ToolCallPart(one.name, dict(one.arguments), one.id) for one in said])
 
-    agent: Agent[None, str] = Agent(FunctionModel(answer), name="writer")
-    agent.tool_plain(writer.write)
+    return answer
+
+
+def agent_of(
+    writer: Writer, store: Store, *, approved: bool = False
+) -> DurableAgent[AgentRunResult[str | DeferredToolRequests]]:
+    """Return the durable agent."""
+    agent = Agent(FunctionModel(answering(writer)), name="writer", output_type=[str, DeferredToolRequests])
+    agent.tool_plain(requires_approval=approved)(writer.write)
     agent.tool_plain(metadata={"annotations": {"readOnlyHint": True}})(writer.look)
     return durable(agent, store)
 

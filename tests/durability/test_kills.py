@@ -20,27 +20,29 @@ pytestmark = pytest.mark.slow
 
 
 @cache
-def killed(framework: str, folder: Path) -> dict[str, Any]:
+def killed(framework: str, approved: str, folder: Path) -> dict[str, Any]:
     """Return what became of the run, killed everywhere."""
-    command = [sys.executable, "-m", "tests.durability.killed", framework, str(folder)]
+    command = [sys.executable, "-m", "tests.durability.killed", framework, str(folder), approved]
     done = subprocess.run(command, check=False, cwd=CHECKOUT, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return {**json.loads(done.stdout), "approved": bool(approved)}
 
 
-@pytest.fixture(scope="module", params=FRAMEWORKS)
+@pytest.fixture(scope="module", params=[(one, how) for how in ("", "approved") for one in FRAMEWORKS], ids="-".join)
 def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return killed(request.param, tmp_path_factory.mktemp(request.param))
+    framework, approved = request.param
+    return killed(framework, approved, tmp_path_factory.mktemp(framework))
 
 
 def test_a_run_that_has_ended_returns_its_answer_again_and_does_nothing(found: dict[str, Any]) -> None:
     assert (found["whole"]["answer"], found["whole"]["effects"]) == (DONE, ["a", "b", "c"])
     assert (found["again"]["answer"], found["again"]["effects"]) == (DONE, ["a", "b", "c"])
     assert found["again"]["asked"] == 0
+    assert (found["whole"]["waits"], found["again"]["waits"]) == (2 if found["approved"] else 0, 0)
 
 
 def test_a_run_killed_anywhere_goes_on_to_the_same_answer_and_no_effect_is_doubled(found: dict[str, Any]) -> None:
-    points = kills(found["whole"]["writes"])
+    points = kills(found["whole"]["writes"], found["whole"]["waits"])
     wrong = {
         where: one
         for where, one in found["kills"].items()

@@ -18,7 +18,7 @@ from toolweave.errors import ErrorKind, ToolError
 from toolweave.models._messages import ToolCallPart
 from toolweave.models._serialization import plain
 from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools._spec import ToolSpec, is_destructive
 
 __all__ = [
     "Approval",
@@ -30,7 +30,6 @@ __all__ = [
     "checked_confirm",
     "definition_digest",
     "denied",
-    "is_destructive",
 ]
 
 
@@ -245,11 +244,6 @@ def definition_digest(tool: ToolSpec) -> str:
         (tool.input_schema, tool.output_schema, tool.annotations),
     )
     return hashlib.sha256(json.dumps(plain(shown), sort_keys=True).encode()).hexdigest()
-
-
-def is_destructive(tool: ToolSpec) -> bool:
-    """Whether a tool may be destructive, which is the default without a hint (MCP specification, `ToolAnnotations`)."""
-    return tool.hint("readOnlyHint") is not True and tool.hint("destructiveHint") is not False
 
 
 def denied(tool: str, approval: Approval) -> ToolResult:

@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import anyio
 
+from toolweave.agent._approval import Approval, WaitingCall
 from toolweave.agent._durable import Durable, OnUnknown
 from toolweave.agent._events import RunResult, RunStatus
 from toolweave.agent._idempotency import run_id_of
@@ -21,6 +22,7 @@ from toolweave.agent._journal import RunStart
 from toolweave.agent._records import LEASES, RunRecord, read_record
 from toolweave.agent._status import RunInfo, RunStatuses
 from toolweave.agent._submit import SubmittedRun, submit_run
+from toolweave.agent._waiting import answer_waiting, waiting_calls
 from toolweave.durability._recorder import CheckedJournal, RunRecorder
 from toolweave.errors import RunError
 from toolweave.jobs._lease import Lease
@@ -51,11 +53,13 @@ class FrameworkOutcome:
 
     Attributes:
         waits: Whether it waits for a person, and goes on under the same id.
+        calls: The framework's ids of the calls that wait for an approval.
     """
 
     text: str = ""
     output: Any = None
     waits: bool = False
+    calls: Collection[str] = ()
 
 
 class Framework(Protocol[ResultT]):
@@ -143,15 +147,26 @@ class DurableAgent(Generic[ResultT]):
         start = self._start(sent, {**self._options, **options}, run_id or uuid.uuid4().hex)
         return await self._execute(start, options)
 
-    async def resume(self, run_id: str, **options: Any) -> ResultT:
-        """Continue a run that was left behind, or return the result of one that has ended again.
+    async def resume(
+        self, run_id: str, *, approvals: Mapping[str, bool | Approval] | None = None, **options: Any
+    ) -> ResultT:
+        """Continue a run that was left behind or waits, or return the result of one that has ended again.
 
         The input is the recorded one; `options` are as with `run`.
 
+        Args:
+            run_id: The run.
+            approvals: Answers to calls that wait (`waiting`), by their ids: True, False, or an `Approval`. The same
+                answer may be given again. A call without one waits on, and the run with it.
+            options: As with `run`.
+
         Raises:
-            RunError: The store has no such run, it is another agent's, or as with `run`.
+            RunError: The store has no such run, it is another agent's, no such call waits or it has another answer, or
+                as with `run`.
         """
         await self._check(run_id)
+        for call_id, given in (approvals or {}).items():
+            await self._answer(run_id, call_id, given)
         return await self._execute(self._again(run_id), options)
 
     async def submit(
@@ -172,6 +187,10 @@ class DurableAgent(Generic[ResultT]):
         """
         run_id = uuid.uuid4().hex if key is None else run_id_of(self.name, key)
         return await submit_run(self.durable, self._start(sent, options, run_id, on_unknown=on_unknown))
+
+    async def waiting(self, run_id: str) -> Sequence[WaitingCall]:
+        """Return the calls of a run that wait for a person's approval and have no answer yet, the oldest first."""
+        return await waiting_calls(self.durable.store, run_id)
 
     async def unfinished(self) -> Sequence[RunInfo]:
         """Return the runs of this agent that have not ended and that no process executes, the oldest first.
@@ -201,6 +220,15 @@ class DurableAgent(Generic[ResultT]):
 
     def __repr__(self) -> str:
         return f"<DurableAgent {self.name!r} of {self._framework.name}>"
+
+    async def _answer(self, run_id: str, call_id: str, given: bool | Approval) -> None:
+        if not isinstance(given, (bool, Approval)):  # pyright: ignore[reportUnnecessaryIsInstance] - "no" would be true
+            raise TypeError(f"the answer to call {call_id!r} is True, False or an Approval, not {given!r}")
+        approval = given if isinstance(given, Approval) else Approval(approved=given)
+        durable = self.durable
+        now, ttl = durable.clock(), durable.keep_seconds
+        # without the queue: this process goes on with the run, and no worker is to take it meanwhile
+        await answer_waiting(durable.store, run_id, call_id, approval, queue=None, now=now, ttl=ttl)
 
     def _again(self, run_id: str) -> RunStart:
         """Return the start of a run that goes on with what was recorded."""
@@ -271,7 +299,7 @@ class DurableAgent(Generic[ResultT]):
         status: RunStatus = "waiting" if outcome.waits else "completed"
         record = _end(recorder, status, text=outcome.text, output=outcome.output)
         if outcome.waits:
-            await journal.waiting(record, ())
+            await journal.waiting(record, recorder.waiting(outcome.calls))
         else:
             await journal.finished(record)
         if ended is not None:
@@ -284,7 +312,9 @@ class DurableAgent(Generic[ResultT]):
         Raises:
             RunError: It is another framework's, or another than the one that was given.
         """
-        if began.meta.get("framework") != self._framework.name or (start.sent and start.meta != began.meta):
+        # one without a framework is a text that was given to workers by name: `toolweave runs spawn --agent`
+        framework = began.meta.get("framework", self._framework.name)
+        if framework != self._framework.name or (start.sent and start.meta != began.meta):
             raise RunError(
                 "began with something else; its id, or its key, is taken", run_id=start.run_id, reason="error"
             )

@@ -9,19 +9,23 @@ import copy
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from typing import Any, Literal, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.errors import GraphBubbleUp
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.prebuilt import ToolNode
-from langgraph.types import Command
+from langgraph.types import Command, Interrupt
 
+from toolweave.agent._approval import denied
 from toolweave.durability._durable_agent import FrameworkInput, FrameworkOutcome
 from toolweave.durability._recorder import KeptOutcome, RunRecorder
 from toolweave.models._base import Usage
 from toolweave.models._messages import ToolCallPart
+from toolweave.tools._approval_request import approval_request
+from toolweave.tools._spec import ToolSpec
 
 __all__ = ["LangGraphAgent"]
 
@@ -29,6 +33,7 @@ _NAME = "langgraph"
 _MARK = "toolweave_run"
 _WRAPPER = "_awrap_tool_call"
 _SERIALIZER = JsonPlusSerializer(allowed_msgpack_modules=None)  # nothing in a store is run as code
+_asked: ContextVar[list[Interrupt]] = ContextVar("toolweave-asked-approvals")
 
 
 class LangGraphAgent:
@@ -74,8 +79,9 @@ class LangGraphAgent:
 
     def outcome(self, result: Any) -> FrameworkOutcome:
         values: dict[str, Any] = cast("dict[str, Any]", result) if isinstance(result, dict) else {}
-        if values.get("__interrupt__"):
-            return FrameworkOutcome(text="waits for an answer to its interrupt", waits=True)
+        if interrupts := values.get("__interrupt__"):
+            calls = [call_id for one in interrupts if (call_id := _call_id(one.value)) is not None]
+            return FrameworkOutcome(text="waits for an answer to its interrupt", waits=True, calls=calls)
         messages = values.get("messages") or [None]
         last = messages[-1]
         return FrameworkOutcome(text=last.text if isinstance(last, BaseMessage) else "")
@@ -97,23 +103,88 @@ def _bound(name: str, bound: Runnable[Any, Any], recorder: RunRecorder) -> Runna
 
 
 def _tool_node(node: ToolNode, recorder: RunRecorder) -> ToolNode:
-    """Return a copy of a node whose calls are recorded, each for itself."""
+    """Return a copy of a node whose calls are recorded, each for itself, and approved before they are made."""
     inner = _member(node, _WRAPPER)
 
     async def recorded(request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:
-        call = request.tool_call
+        call, tool, step = request.tool_call, request.tool, _step(request.runtime.config)
         part = ToolCallPart(id=call["id"], name=call["name"], arguments=call["args"])
-        metadata: Mapping[str, Any] = (request.tool and request.tool.metadata) or {}
+        metadata: Mapping[str, Any] = (tool and tool.metadata) or {}
+        if _needs_approval(tool, part.arguments):
+            given = await recorder.decision(step, part, _spec(tool))
+            if given is None:
+                return _waits(part, tool)
+            if not given.approved:
+                return _message(part, denied(part.name, given).text)
+            request = request.override(tool=_approved(tool))
 
         async def make() -> Any:
             return await (execute(request) if inner is None else inner(request, execute))
 
         form = GraphValueForm(call)
-        return await recorder.call(_step(request.runtime.config), part, metadata.get("annotations"), make, form)
+        return await recorder.call(step, part, metadata.get("annotations"), make, form)
 
     made = copy.copy(node)
-    vars(made).update({_WRAPPER: recorded}, func=_member(made, "_func"), afunc=_member(made, "_afunc"))
+    every: Callable[..., Awaitable[Any]] = _member(made, "_afunc")
+
+    async def afunc(given: Any, **options: Any) -> Any:
+        asked: list[Interrupt] = []
+        token = _asked.set(asked)
+        try:
+            returned = await every(given, **options)
+        finally:
+            _asked.reset(token)
+        if asked:  # not before the other calls of the node have ended, and are recorded
+            raise GraphInterrupt(tuple(asked))
+        return returned
+
+    vars(made).update({_WRAPPER: recorded}, func=_member(made, "_func"), afunc=afunc)
     return made
+
+
+def _needs_approval(tool: Any, arguments: Mapping[str, Any]) -> bool:
+    """Whether a person has to approve a call: an exported tool says so itself, any other by its metadata."""
+    if tool is None:
+        return False
+    asks = getattr(tool, "needs_approval", None)
+    metadata: Mapping[str, Any] = tool.metadata or {}
+    return bool(asks(arguments)) if callable(asks) else metadata.get("requires_approval") is True
+
+
+def _call_id(value: Any) -> str | None:
+    """Return the id of the call whose approval an interrupt asks for; None for one that asks for something else."""
+    asked = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return asked.get("tool_call_id")
+
+
+def _approved(tool: Any) -> Any:
+    """Return a tool that does not ask again."""
+    made = getattr(tool, "approved", None)
+    return made() if callable(made) else tool
+
+
+def _waits(call: ToolCallPart, tool: Any) -> ToolMessage:
+    """Note that a call waits; the message stands in its place until its node is interrupted."""
+    value = approval_request(call.name, call.arguments, tool.description, call.id)
+    _asked.get().append(Interrupt(value=value, id=call.id))
+    return _message(call, "waits for approval")
+
+
+def _message(call: ToolCallPart, text: str) -> ToolMessage:
+    return ToolMessage(text, name=call.name, tool_call_id=call.id, status="error")
+
+
+def _spec(tool: Any) -> ToolSpec:
+    """Return the present definition of a tool, of which an answer holds."""
+    metadata: Mapping[str, Any] = tool.metadata or {}
+    schema = tool.args_schema
+    return ToolSpec(
+        name=tool.name,
+        server=metadata.get("server"),
+        description=tool.description,
+        input_schema=cast("dict[str, Any]", schema) if isinstance(schema, dict) else dict(tool.args),
+        annotations=metadata.get("annotations"),
+    )
 
 
 def _member(node: ToolNode, name: str) -> Any:

@@ -6,7 +6,7 @@ Imported when one is given.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -24,6 +24,7 @@ from agents import (
     Runner,
     RunResult,
     RunState,
+    ToolApprovalItem,
     ToolSearchTool,
     Usage,
     WebSearchTool,
@@ -36,6 +37,7 @@ from toolweave.durability._durable_agent import FrameworkInput, FrameworkOutcome
 from toolweave.durability._recorder import KeptOutcome, RunRecorder
 from toolweave.models._base import Usage as OurUsage
 from toolweave.models._messages import ToolCallPart
+from toolweave.tools._spec import ToolSpec
 
 __all__ = ["OpenAiAgentsAgent"]
 
@@ -51,6 +53,8 @@ _HOSTED = (
     ToolSearchTool,
     WebSearchTool,
 )
+_HINTS = "toolweave_annotations"
+"""The member of an exported tool's function that holds its annotations."""
 _REFUSED = ("session", "previous_response_id", "auto_previous_response_id", "conversation_id")
 """Options with which a conversation is kept elsewhere: a replayed run would append to it twice."""
 
@@ -92,12 +96,18 @@ class OpenAiAgentsAgent:
         if kept.value is not None:
             data = json.loads(kept.value)
             sent = data["items"] if "items" in data else await RunState.from_json(agent, data["state"])
-        return await Runner.run(agent, sent, run_config=replace(config, model=None), **given)
+        config = replace(config, model=None)
+        result = await Runner.run(agent, sent, run_config=config, **given)
+        while result.interruptions:
+            state = result.to_state()
+            if not await _answered(state, result.interruptions, recorder):
+                break
+            result = await Runner.run(agent, state, run_config=config, **given)
+        return result
 
     def outcome(self, result: RunResult) -> FrameworkOutcome:
         if result.interruptions:
-            names = ", ".join(str(one.name) for one in result.interruptions)
-            return FrameworkOutcome(text=f"ended with calls for its caller to approve: {names}")
+            return FrameworkOutcome(waits=True, calls=[one.call_id or "" for one in result.interruptions])
         output = result.final_output
         return FrameworkOutcome(text=output) if isinstance(output, str) else FrameworkOutcome(output=_json(output))
 
@@ -120,6 +130,34 @@ def _check(agent: Agent[Any], seen: set[int]) -> None:
             _check(one, seen)
 
 
+async def _answered(
+    state: RunState[Any, Any], interruptions: Sequence[ToolApprovalItem], recorder: RunRecorder
+) -> bool:
+    """Answer the calls that wait in a state as a person has; return False when one has no answer yet."""
+    whole = True
+    for one in interruptions:
+        call = ToolCallPart(id=one.call_id or "", name=one.name or "", arguments=_arguments(one.arguments or ""))
+        given = await recorder.decision(recorder.answers, call, _spec(one.agent, call.name))
+        if given is None:
+            whole = False
+        elif given.approved:
+            state.approve(one)
+        else:
+            message = None if given.reason is None else f"The call was not approved: {given.reason}"
+            state.reject(one, rejection_message=message)
+    return whole
+
+
+def _spec(agent: Any, name: str) -> ToolSpec:
+    """Return the present definition of a tool, of which an answer holds."""
+    tools: list[Any] = agent.tools if isinstance(agent, Agent) else []
+    found = next((one for one in tools if isinstance(one, FunctionTool) and one.qualified_name == name), None)
+    if found is None:
+        return ToolSpec(name=name)
+    hints = _annotations(found)
+    return ToolSpec(name=name, description=found.description, input_schema=found.params_json_schema, annotations=hints)
+
+
 class RecordedAgents:
     """The agents of one run with their models and tools recorded; each agent has one view."""
 
@@ -137,7 +175,7 @@ class RecordedAgents:
         view = self._views[id(agent)] = agent.clone(
             model=RecordingModel(lambda: self._model(agent), self._recorder),
             model_settings=agent.model_settings,
-            tools=[self._tool(one) if isinstance(one, FunctionTool) else one for one in agent.tools],
+            tools=self._tools(agent.tools),
             handoffs=[],
         )
         view.handoffs.extend(self._handoff(one) for one in agent.handoffs)
@@ -157,7 +195,14 @@ class RecordedAgents:
 
         return replace(one, on_invoke_handoff=invoked)
 
-    def _tool(self, tool: FunctionTool) -> FunctionTool:
+    def _tools(self, tools: list[Any]) -> list[Any]:
+        """Return tools with their calls recorded; a list of an export that changes by itself still does."""
+        mapped = getattr(tools, "mapped", None)
+        return [self._tool(one) for one in tools] if mapped is None else mapped(self._tool)
+
+    def _tool(self, tool: Any) -> Any:
+        if not isinstance(tool, FunctionTool):
+            return tool
         invoke, hints = tool.on_invoke_tool, _annotations(tool)
 
         async def recorded(context: ToolContext[Any], arguments: str) -> Any:
@@ -165,6 +210,7 @@ class RecordedAgents:
             step = self._recorder.answers
             return await self._recorder.call(step, call, hints, lambda: invoke(context, arguments), _FORM)
 
+        setattr(recorded, _HINTS, hints)
         return replace(tool, on_invoke_tool=recorded)
 
 
@@ -250,7 +296,7 @@ _FORM = ToolOutputForm()
 
 def _annotations(tool: FunctionTool) -> Mapping[str, Any] | None:
     """Return the behaviour hints of an exported tool."""
-    return getattr(tool.on_invoke_tool, "toolweave_annotations", None)
+    return getattr(tool.on_invoke_tool, _HINTS, None)
 
 
 def _arguments(text: str) -> dict[str, Any]:

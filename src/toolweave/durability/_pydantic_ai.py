@@ -31,12 +31,13 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.messages import ToolCallPart as TheirCall
 from pydantic_ai.models import ModelRequestContext
-from pydantic_ai.tools import DeferredToolResults, ToolDefinition
+from pydantic_ai.tools import DeferredToolResults, ToolApproved, ToolDefinition, ToolDenied
 
 from toolweave.durability._durable_agent import FrameworkInput, FrameworkOutcome
-from toolweave.durability._recorder import KeptOutcome, RunRecorder
+from toolweave.durability._recorder import APPROVED, KeptOutcome, RunRecorder
 from toolweave.models._base import Usage
 from toolweave.models._messages import ToolCallPart
+from toolweave.tools._spec import ToolSpec
 
 __all__ = ["PydanticAiAgent"]
 
@@ -97,8 +98,10 @@ class PydanticAiAgent:
         if isinstance(output, str):
             return FrameworkOutcome(text=output)
         if isinstance(output, DeferredToolRequests):
-            waiting = [call.tool_name for call in (*output.approvals, *output.calls)]
-            return FrameworkOutcome(text=f"ended with calls for its caller to answer: {', '.join(waiting)}")
+            if output.approvals:
+                return FrameworkOutcome(waits=True, calls=[call.tool_call_id for call in output.approvals])
+            waiting = ", ".join(call.tool_name for call in output.calls)
+            return FrameworkOutcome(text=f"ended with calls for its caller to answer: {waiting}")
         return FrameworkOutcome(text=result.response.text or "", output=_json(output))
 
 
@@ -143,10 +146,43 @@ class RecordingCapability(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, call: TheirCall, tool_def: ToolDefinition, args: dict[str, Any], handler: Any
     ) -> Any:
         # a call that asked for approval, or raised `ApprovalRequired`, is made again under its id when it was approved
-        key = f"{call.tool_call_id}#approved" if ctx.tool_call_approved else call.tool_call_id
+        key = f"{call.tool_call_id}{APPROVED}" if ctx.tool_call_approved else call.tool_call_id
         ours = ToolCallPart(id=key, name=call.tool_name, arguments=_arguments(call))
         annotations = (tool_def.metadata or {}).get("annotations")
         return await self._recorder.call(ctx.run_step, ours, annotations, lambda: handler(args), _FORM)
+
+    async def handle_deferred_tool_calls(
+        self, ctx: RunContext[Any], *, requests: DeferredToolRequests
+    ) -> DeferredToolResults | None:
+        """Answer what a person has answered; the rest is for the agent's own handlers, or has the run wait."""
+        decided: dict[str, bool | ToolApproved | ToolDenied] = {}
+        for call in requests.approvals:
+            ours = ToolCallPart(id=call.tool_call_id, name=call.tool_name, arguments=_arguments(call))
+            given = await self._recorder.decision(ctx.run_step, ours, _spec(ctx, call.tool_name))
+            if given is not None:
+                decided[call.tool_call_id] = ToolApproved() if given.approved else _denied(given.reason)
+        return DeferredToolResults(approvals=decided) if decided else None
+
+
+def _denied(reason: str | None) -> ToolDenied:
+    return ToolDenied() if reason is None else ToolDenied(f"The tool call was denied: {reason}")
+
+
+def _spec(ctx: RunContext[Any], name: str) -> ToolSpec:
+    """Return the present definition of a tool, of which an answer holds."""
+    tools = (ctx.tool_manager.tools if ctx.tool_manager is not None else None) or {}
+    found = tools.get(name)
+    if found is None:
+        return ToolSpec(name=name)
+    definition = found.tool_def
+    metadata = definition.metadata or {}
+    return ToolSpec(
+        name=name,
+        server=metadata.get("server"),
+        description=definition.description or "",
+        input_schema=definition.parameters_json_schema,
+        annotations=metadata.get("annotations"),
+    )
 
 
 class ToolReturnForm:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeVar
 
+from toolweave.agent._approval import Approval, WaitingCall, definition_digest
 from toolweave.agent._durable import StoreJournal
 from toolweave.agent._idempotency import call_key
-from toolweave.agent._journal import Recorded
+from toolweave.agent._journal import ASK, Ask, Recorded, outcome_unknown
 from toolweave.agent._records import JOURNAL
+from toolweave.agent._waiting import answer_key
 from toolweave.errors import RunError, ToolError
 from toolweave.models._base import Finished, Usage
 from toolweave.models._messages import AssistantMessage, ProviderPart, TextPart, ToolCallPart
@@ -24,12 +26,14 @@ from toolweave.tools._call import IDEMPOTENCY_KEY, CallContext
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["CheckedJournal", "KeptOutcome", "OutcomeForm", "RunRecorder"]
+__all__ = ["APPROVED", "CheckedJournal", "KeptOutcome", "OutcomeForm", "RunRecorder"]
 
 T = TypeVar("T")
 
 _OUTCOME = "io.toolweave/outcome"
 _RAISED = "raised"
+APPROVED = "#approved"
+"""The end of the id under which a call is recorded that is made anew once it was approved."""
 _SHOWN = 2000
 """Characters of an outcome that are kept for people, beside its whole form."""
 
@@ -97,11 +101,55 @@ class CheckedJournal(StoreJournal):
         recorded = found.value["name"]
         return "its arguments differ" if recorded == call.name else f"it was recorded for tool {recorded!r}"
 
+    async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | Ask | None:
+        found = await super().call(step, call, tool)
+        if found is not ASK:
+            return found
+        recorded = Recorded(result=outcome_unknown(call.name))  # a framework has no question for it: as with "error"
+        await self.call_finished(step, call, recorded)
+        return recorded
+
+    async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
+        # the answer that allowed it stays: a replayed run is asked the same question again
+        await self._write(self._call_key(step, call), {**self._named(call), "begun": self._durable.clock()})
+
     async def call_undone(self, step: int, call: ToolCallPart) -> None:
         """Forget that a call was begun."""
         key = self._call_key(step, call)
         if self._entries.pop(key, None) is not None:
             await self._store.delete(JOURNAL, key)
+
+    async def asked(self, step: int, call: ToolCallPart) -> ToolCallPart:
+        """Return a call with the id under which a person is asked: its own, or one of its step.
+
+        A model may use the id of an earlier call again, and an answer to that one is none to this.
+        """
+        begin, ends = len(self._run_id) + 1, (f"/call/{call.id}", f"/call/{call.id}{APPROVED}")
+        made = [int(key[begin : begin + 6]) for key in self._entries if key[begin + 6 :] in ends]
+        turns = [(number, await self.turn(number)) for number in range(1, step)]
+        said = [number for number, turn in turns if turn and any(one.id == call.id for one in turn.message.tool_calls)]
+        return replace(call, id=f"{call.id}#{step}") if any(one < step for one in (*made, *said)) else call
+
+    async def decision(self, call: ToolCallPart, tool: ToolSpec) -> Approval | None:
+        """Return a person's answer to a call, or the one that was given for its tool for good; None without either.
+
+        It stays in the journal, so that a replayed run reads it again.
+        """
+        given = await self.answer(call, tool)
+        if given is not None:
+            if given.approved and given.remember == "agent":
+                await self.allow(tool, persistent=True)
+            return given
+        digest = definition_digest(tool)
+        if digest in self._allowed_to_the_run() or digest in await self.allowed():
+            return Approval(approved=True)
+        return None
+
+    def _allowed_to_the_run(self) -> set[str]:
+        """Return the digests of the tools that an answer allowed from then on."""
+        answers = answer_key(self._run_id, "")
+        found = (entry.value for key, entry in self._entries.items() if key.startswith(answers))
+        return {one["digest"] for one in found if one["approved"] and one["remember"] is not None}
 
     def _named(self, call: ToolCallPart) -> dict[str, Any]:
         text = json.dumps(plain(call.arguments), sort_keys=True, separators=(",", ":"))
@@ -135,14 +183,19 @@ class RunRecorder:
         self._journal = journal
         self._repeatable = frozenset(repeatable)
         self._raised = set[tuple[int, str]]()
+        self._waiting: dict[str, WaitingCall] = {}
 
     async def answer(self, number: int) -> str | None:
         """Return the recorded answer to the model call of this number, from 1; None when it has to be made."""
         turn = await self._safely(self._journal.turn(number))
         if turn is None:
             return None
+        answers = (part.raw.get("answer") for part in turn.message.parts if isinstance(part, ProviderPart))
+        answer = next(answers, None)
+        if answer is None:
+            raise self._fails("cannot go on: its answers were recorded by an agent of another kind under the same name")
         self.count(turn.usage)
-        return next(part.raw["answer"] for part in turn.message.parts if isinstance(part, ProviderPart))
+        return answer
 
     async def answered(
         self,
@@ -200,6 +253,18 @@ class RunRecorder:
             raise
         await self._safely(self._finished(step, call, self._form(call, form, value)))
         return value
+
+    async def decision(self, step: int, call: ToolCallPart, tool: ToolSpec) -> Approval | None:
+        """Return a person's answer to a call; None when there is none, and the run has to wait for it."""
+        asked = await self._journal.asked(step, call)
+        given = await self._safely(self._journal.decision(asked, tool))
+        if given is None:
+            self._waiting[call.id] = WaitingCall.of(asked, tool, run_id=self.run_id, repeats=False)
+        return given
+
+    def waiting(self, call_ids: Collection[str]) -> Sequence[WaitingCall]:
+        """Return those of these calls, by their framework's ids, that have no answer yet."""
+        return [one for call_id, one in self._waiting.items() if call_id in call_ids]
 
     async def value(self, step: int, name: str, key: str, form: OutcomeForm[T], make: Callable[[], Awaitable[T]]) -> T:
         """Return a recorded value of another part of the loop, or make it and record it; it may be made twice."""

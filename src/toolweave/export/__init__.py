@@ -12,15 +12,18 @@ from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from toolweave.export._anthropic import AnthropicTools
+    from toolweave.export._approval_hints import ConfirmCalls
     from toolweave.export._functions import plain_functions
     from toolweave.export._langchain import langchain_tools
     from toolweave.export._openai import OpenAIChatTools, OpenAIResponsesTools
     from toolweave.export._openai_agents import openai_agents_tools
     from toolweave.export._pydantic_ai import pydantic_ai_toolset
+    from toolweave.export._server_instructions import server_instructions
     from toolweave.tools._ambient import calling
 
 __all__ = [
     "AnthropicTools",
+    "ConfirmCalls",
     "OpenAIChatTools",
     "OpenAIResponsesTools",
     "calling",
@@ -28,6 +31,7 @@ __all__ = [
     "openai_agents_tools",
     "plain_functions",
     "pydantic_ai_toolset",
+    "server_instructions",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -35,6 +39,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         ".tools._ambient": ("calling",),
         "_anthropic": ("AnthropicTools",),
+        "_approval_hints": ("ConfirmCalls",),
         "_functions": ("plain_functions",),
         "_langchain": ("langchain_tools",),
         "_openai": (
@@ -43,5 +48,6 @@ __getattr__, __dir__ = lazy_exports(
         ),
         "_openai_agents": ("openai_agents_tools",),
         "_pydantic_ai": ("pydantic_ai_toolset",),
+        "_server_instructions": ("server_instructions",),
     },
 )

@@ -1,22 +1,26 @@
-"""A toolset as LangChain tools; LangChain is imported when the first is made."""
+"""A toolset as LangChain tools; LangChain is imported when the first is made, LangGraph never."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from contextvars import ContextVar
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from toolweave.errors import ToolExecutionError
+from toolweave.errors import ErrorKind, ToolError, ToolExecutionError
+from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
 from toolweave.export._blocking import Bridge
-from toolweave.export._tool_calls import run_call
+from toolweave.export._tool_calls import run_call, telling
 from toolweave.export._tool_export import ToolExport
-from toolweave.tools._call import ToolCall
+from toolweave.tools._ambient import ambient_context
+from toolweave.tools._approval_request import approval_request
+from toolweave.tools._call import CallContext, Progress, ToolCall
 from toolweave.tools._media_parts import PDF, Media, shown
 from toolweave.tools._openai_content import chat_text
 from toolweave.tools._result import ToolResult
 from toolweave.tools._sources import ToolSource
 from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import Toolset
 from toolweave.tools._visible import shown_result, shown_spec
 from toolweave.tools._wire_tools import WireTool
 
@@ -25,36 +29,49 @@ if TYPE_CHECKING:
 
 __all__ = ["langchain_tools"]
 
+_PROGRESS = "toolweave_progress"
+"""The `type` of what is written of progress into a graph's custom stream."""
+_call_id: ContextVar[str | None] = ContextVar("toolweave-langchain-call", default=None)
 
-def langchain_tools(source: ToolSource, *, handle_tool_error: bool = True) -> list[BaseTool]:
+
+def langchain_tools(
+    source: ToolSource, *, handle_tool_error: bool = True, confirm: ConfirmCalls = "never"
+) -> list[BaseTool]:
     """Return the tools of a toolset as LangChain tools, for `create_agent`, `bind_tools` or a `ToolNode`.
 
     The list is a snapshot; a call goes to the current toolset. Schemas are the tools' own JSON Schema,
     unchanged. The content of a message is text, or text, images and PDFs; its artifact holds `structured_content` and
     `meta`. `tool.metadata` has the tool's own name, its server and its annotations. `invoke` works in a thread without
-    an event loop, and runs the call on the loop in which the tools were exported.
+    an event loop, and runs the call on the loop in which the tools were exported. In a graph the progress of a call is
+    in the stream of `stream_mode="custom"`: `{"type": "toolweave_progress", "tool", "tool_call_id", "progress",
+    "total", "message"}`.
 
     Args:
         source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
         handle_tool_error: An error result is a message of status `error` that the model reads. False raises it as
             `ToolException`, caused by a `ToolExecutionError` with the whole result.
+        confirm: The calls that need a person's approval: the graph is interrupted with a request in the form of
+            LangChain's `HumanInTheLoopMiddleware`, and goes on with `Command(resume={"decisions": [{"type":
+            "approve"}]})`, or `"reject"`. It needs a checkpointer.
 
     Raises:
         ModuleNotFoundError: LangChain is missing: `pip install 'toolweave[langchain]'`.
+        ValueError: There is no policy of the name in `confirm`.
     """
     listing = ToolExport(source, "openai", _parts)
-    made, bridge = _tool_class(), Bridge()
+    made, bridge, hints = _tool_class(), Bridge(), ApprovalHints(confirm, listing.toolset)
     wire, snapshot = listing.now(), listing.toolset.snapshot()
     return [
         made(
             name=wire.names.wire(spec.name),
             description=spec.description,
             args_schema=dict(spec.input_schema),
-            metadata=_metadata(spec),
+            metadata=_metadata(spec, hints),
             handle_tool_error=handle_tool_error,
             toolset=listing.toolset,
             exposed=spec.name,
             bridge=bridge,
+            hints=hints,
         )
         for spec in (shown_spec(spec) for spec in snapshot if spec.name not in wire.quarantined)
     ]
@@ -75,30 +92,122 @@ def _tool_class() -> type[Any]:
         toolset: Any
         exposed: str
         bridge: Any
+        hints: Any
+
+        def needs_approval(self, arguments: Mapping[str, Any]) -> bool:
+            """Whether a person has to approve a call."""
+            return self.hints is not None and self.hints.of_call(ToolCall(name=self.exposed, arguments=arguments))
+
+        def approved(self) -> Self:
+            """Return the tool as it is after an approval: it asks nobody."""
+            return self.model_copy(update={"hints": None})
+
+        def invoke(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
+            token = _call_id.set(_id_of(input))
+            try:
+                return super().invoke(input, config, **options)
+            finally:
+                _call_id.reset(token)
+
+        async def ainvoke(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002
+            token = _call_id.set(_id_of(input))
+            try:
+                return await super().ainvoke(input, config, **options)
+            finally:
+                _call_id.reset(token)
 
         # parameters of any name: `self` is positional, and `config` or `run_manager` are the tool's own here
         async def _arun(self, /, **arguments: Any) -> Any:
-            return await _run(self.toolset, self.exposed, arguments)
+            _ask(self, arguments)
+            return await _run(self, arguments, _context(self))
 
         def _run(self, /, **arguments: Any) -> Any:
-            return self.bridge.run(
-                lambda: _run(self.toolset, self.exposed, arguments), instead="use `await tool.ainvoke(...)`"
-            )
+            _ask(self, arguments)
+            ctx = _context(self)
+            return self.bridge.run(lambda: _run(self, arguments, ctx), instead="use `await tool.ainvoke(...)`")
 
     return ToolsetTool
 
 
-async def _run(toolset: Toolset, name: str, arguments: Mapping[str, Any]) -> tuple[Any, Any]:
+def _id_of(given: Any) -> str | None:
+    """Return the id of a tool call, None where a tool is invoked with its arguments alone."""
+    call: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+    found = call.get("id") if call.get("type") == "tool_call" else None
+    return found if isinstance(found, str) else None
+
+
+def _ask(tool: Any, arguments: Mapping[str, Any]) -> None:
+    """Interrupt the graph for a person's approval of a call that needs one.
+
+    Raises:
+        ToolException: It was not approved.
+        RuntimeError: The tool is not called by a graph, which alone can ask.
+    """
+    if not tool.needs_approval(arguments):
+        return
+    if "langgraph.types" not in sys.modules:
+        raise RuntimeError(_NOBODY.format(tool.name))
+    from langchain_core.tools import ToolException
+    from langgraph.types import interrupt
+
+    try:
+        answer = interrupt(approval_request(tool.name, arguments, tool.description, _call_id.get()))
+    except (KeyError, RuntimeError) as exc:
+        raise RuntimeError(_NOBODY.format(tool.name)) from exc
+    approved, reason = _decision(answer)
+    if not approved:
+        error = ToolError(f"the call of tool {tool.name!r} was not approved{reason}", kind=ErrorKind.DENIED)
+        raise ToolException(f"Error: {error.message}") from ToolExecutionError(
+            error, result=ToolResult.failure(error), tool=tool.exposed
+        )
+
+
+_NOBODY = "tool {!r} needs a person's approval, for which a graph of LangGraph with a checkpointer has to call it"
+
+
+def _decision(answer: Any) -> tuple[bool, str]:
+    """Return whether an answer approves, and its reason; what is not understood does not."""
+    given: Mapping[str, Any] = cast("Mapping[str, Any]", answer) if isinstance(answer, Mapping) else {}
+    decisions = given.get("decisions")
+    first: Any = next(iter(cast("list[Any]", decisions)), None) if isinstance(decisions, list) else None
+    decision: Mapping[str, Any] = cast("Mapping[str, Any]", first) if isinstance(first, Mapping) else {}
+    reason = decision.get("message")
+    return answer is True or decision.get("type") == "approve", f": {reason}" if reason else ""
+
+
+def _context(tool: Any) -> CallContext:
+    """Return the context of a call; in a graph, its progress is written into the graph's custom stream."""
+    if "langgraph.config" not in sys.modules:
+        return ambient_context()
+    from langgraph.config import get_stream_writer
+
+    try:
+        write = get_stream_writer()
+    except (KeyError, RuntimeError):  # not called by a graph
+        return ambient_context()
+    name, call_id = tool.name, _call_id.get()
+
+    def tell(progress: Progress) -> None:
+        amounts = {"progress": progress.progress, "total": progress.total, "message": progress.message}
+        write({"type": _PROGRESS, "tool": name, "tool_call_id": call_id, **amounts})
+
+    return telling(tell)
+
+
+async def _run(tool: Any, arguments: Mapping[str, Any], ctx: CallContext) -> tuple[Any, Any]:
     """Return content and artifact.
 
     Raises:
         ToolException: The result is an error.
     """
-    result = await run_call(toolset, ToolCall(name=name, arguments=arguments))
+    call = ToolCall(name=tool.exposed, arguments=arguments, id=_call_id.get())
+    result = await run_call(tool.toolset, call, ctx)
     if result.is_error:
         from langchain_core.tools import ToolException
 
-        raise ToolException(chat_text(result)) from ToolExecutionError(result.require_error(), result=result, tool=name)
+        raise ToolException(chat_text(result)) from ToolExecutionError(
+            result.require_error(), result=result, tool=tool.exposed
+        )
     result = shown_result(result)
     parts = [_part(one) for one in shown(result.content)]
     content = chat_text(result) if all(part["type"] == "text" for part in parts) else parts
@@ -119,5 +228,6 @@ def _artifact(result: ToolResult) -> dict[str, Any]:
     return {"structured_content": result.structured_content, "meta": dict(result.meta)}
 
 
-def _metadata(spec: ToolSpec) -> dict[str, Any]:
-    return {"name": spec.name, "server": spec.server, "annotations": dict(spec.annotations or {})}
+def _metadata(spec: ToolSpec, hints: ApprovalHints) -> dict[str, Any]:
+    asks = {"requires_approval": True} if hints.of_tool(spec) else {}
+    return {"name": spec.name, "server": spec.server, "annotations": dict(spec.annotations or {}), **asks}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
 from toolweave.export._openai import MAX_DESCRIPTION
-from toolweave.export._tool_calls import run_call
+from toolweave.export._tool_calls import run_call, telling
 from toolweave.export._tool_export import ToolExport
-from toolweave.tools._call import ToolCall
+from toolweave.tools._call import Progress, ToolCall
 from toolweave.tools._openai_content import chat_text, responses_content
 from toolweave.tools._result import ToolResult
 from toolweave.tools._sources import ToolSource
+from toolweave.tools._spec import ToolSpec
 from toolweave.tools._wire_tools import WireTool
 
 if TYPE_CHECKING:
@@ -19,8 +23,18 @@ if TYPE_CHECKING:
 
 __all__ = ["openai_agents_tools"]
 
+OnToolProgress: TypeAlias = "Callable[[Progress, ToolContext[Any]], Awaitable[None] | None]"
+"""Called with each progress notification of a call and the SDK's context of that call; sync or async."""
 
-def openai_agents_tools(source: ToolSource, *, strict: bool = False) -> list[Tool]:
+
+def openai_agents_tools(
+    source: ToolSource,
+    *,
+    strict: bool = False,
+    confirm: ConfirmCalls = "never",
+    on_progress: OnToolProgress | None = None,
+    live: bool = False,
+) -> list[Tool]:
     """Return the tools of a toolset for `agents.Agent(tools=...)`.
 
     A tool that the toolset no longer offers is disabled at the next turn of the model; one that is new is in the next
@@ -29,9 +43,14 @@ def openai_agents_tools(source: ToolSource, *, strict: bool = False) -> list[Too
     Args:
         source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
         strict: Enforce the schemas of those tools whose schemas OpenAI's strict mode can express.
+        confirm: The calls that need a person's approval (`needs_approval`): the run ends with them as `interruptions`.
+        on_progress: Receives the progress of calls; the SDK's streams have no place for it.
+        live: Return a list that shows new tools at the next turn, too. It needs an agent of its own for each run, such
+            as `agent.clone(tools=...)`: the SDK refuses concurrent runs of an agent whose list changes.
 
     Raises:
         ModuleNotFoundError: The SDK is missing: `pip install 'toolweave[openai-agents]'`.
+        ValueError: There is no policy of the name in `confirm`.
     """
     listing = ToolExport(
         source,
@@ -40,37 +59,109 @@ def openai_agents_tools(source: ToolSource, *, strict: bool = False) -> list[Too
         strict="openai-strict" if strict else None,
         max_description=MAX_DESCRIPTION,
     )
-    return [_function_tool(listing, one["tool"]) for one in listing.now().definitions]
+    made = _FunctionTools(listing, ApprovalHints(confirm, listing.toolset), on_progress)
+    return LiveTools(made.now) if live else made.now()
+
+
+class LiveTools(list[Any]):
+    """A list of tools that is brought up to date whenever it is iterated, as the SDK does before each turn.
+
+    What is added by others stays, behind these tools.
+    """
+
+    def __init__(self, current: Callable[[], Sequence[Any]]) -> None:
+        self._current = current
+        self._shown: Sequence[Any] = current()
+        super().__init__(self._shown)
+
+    def __iter__(self) -> Iterator[Any]:
+        before = {id(one) for one in self._shown}
+        others = [one for one in super().__iter__() if id(one) not in before]
+        self._shown = self._current()
+        self[:] = [*self._shown, *others]
+        return super().__iter__()
+
+    def mapped(self, change: Callable[[Any], Any]) -> LiveTools:
+        """Return a live list of the same tools, each changed once."""
+        made: dict[int, tuple[Any, Any]] = {}  # with the tool itself, so that its id stays its own
+
+        def now() -> list[Any]:
+            return [made.setdefault(id(one), (one, change(one)))[1] for one in self]
+
+        return LiveTools(now)
 
 
 def _parts(tool: WireTool) -> dict[str, Any]:
     return {"tool": tool}
 
 
-def _function_tool(listing: ToolExport, tool: WireTool) -> FunctionTool:
-    from agents import FunctionTool
+class _FunctionTools:
+    """The function tools of one export; a definition that did not change keeps its tool."""
 
-    toolset = listing.toolset
-    name = listing.now().call_name(tool.name)
+    def __init__(self, listing: ToolExport, hints: ApprovalHints, on_progress: OnToolProgress | None) -> None:
+        self._listing = listing
+        self._hints = hints
+        self._on_progress = on_progress
+        self._made: dict[str, tuple[Any, FunctionTool]] = {}
 
-    async def invoke(context: ToolContext[Any], arguments: str) -> Any:
-        call = listing.call(tool.name, arguments, context.tool_call_id)
-        return _output(await run_call(toolset, call) if isinstance(call, ToolCall) else call)
+    def now(self) -> list[Any]:
+        """Return the tools that are offered now."""
+        snapshot = self._listing.toolset.snapshot()
+        wire = self._listing.now()
+        made: dict[str, tuple[Any, FunctionTool]] = {}
+        for one in wire.definitions:
+            tool: WireTool = one["tool"]
+            definition = tool, snapshot.find(wire.call_name(tool.name))
+            known = self._made.get(tool.name)
+            if known is None or known[0] != definition:
+                known = definition, self._function_tool(*definition)
+            made[tool.name] = known
+        self._made = made
+        return [one for _, one in made.values()]
 
-    spec = toolset.snapshot().find(name)
-    setattr(invoke, "toolweave_annotations", spec.annotations if spec else None)  # noqa: B010 - a function has no such member
+    def _function_tool(self, tool: WireTool, spec: ToolSpec | None) -> FunctionTool:
+        from agents import FunctionTool
 
-    def is_offered(context: RunContextWrapper[Any], agent: AgentBase[Any]) -> bool:
-        return name in toolset.snapshot().by_name
+        listing, toolset = self._listing, self._listing.toolset
+        name = tool.name if spec is None else spec.name
 
-    return FunctionTool(
-        name=tool.name,
-        description=tool.description,
-        params_json_schema=dict(tool.schema),
-        on_invoke_tool=invoke,
-        strict_json_schema=tool.strict,
-        is_enabled=is_offered,
-    )
+        async def invoke(context: ToolContext[Any], arguments: str) -> Any:
+            call = listing.call(tool.name, arguments, context.tool_call_id)
+            return _output(await self._run(call, context) if isinstance(call, ToolCall) else call)
+
+        setattr(invoke, "toolweave_annotations", spec.annotations if spec else None)  # noqa: B010 - a function has no such member
+
+        async def needs_approval(
+            context: RunContextWrapper[Any], arguments: Mapping[str, Any] | None, call_id: str
+        ) -> bool:
+            call = listing.call(tool.name, arguments, call_id)
+            return isinstance(call, ToolCall) and self._hints.of_call(call)  # a malformed one is answered by an error
+
+        def is_offered(context: RunContextWrapper[Any], agent: AgentBase[Any]) -> bool:
+            return name in toolset.snapshot().by_name
+
+        always = spec is not None and self._hints.of_tool(spec)
+        return FunctionTool(
+            name=tool.name,
+            description=tool.description,
+            params_json_schema=dict(tool.schema),
+            on_invoke_tool=invoke,
+            strict_json_schema=tool.strict,
+            is_enabled=is_offered,
+            needs_approval=needs_approval if self._hints.varies else always,
+        )
+
+    async def _run(self, call: ToolCall, context: ToolContext[Any]) -> ToolResult:
+        on_progress = self._on_progress
+        if on_progress is None:
+            return await run_call(self._listing.toolset, call)
+
+        async def tell(progress: Progress) -> None:
+            outcome = on_progress(progress, context)
+            if inspect.isawaitable(outcome):
+                await outcome
+
+        return await run_call(self._listing.toolset, call, telling(tell))
 
 
 def _output(result: ToolResult) -> str | list[dict[str, Any]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from toolweave.export._tool_calls import run_call
+from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
+from toolweave.export._server_instructions import server_instructions
+from toolweave.export._tool_calls import run_call, telling
 from toolweave.export._tool_export import ToolExport
-from toolweave.tools._call import ToolCall
+from toolweave.tools._call import Progress, ProgressCallback, ToolCall
 from toolweave.tools._media_parts import SHOWN, SOUNDS, Media, shown
 from toolweave.tools._openai_content import chat_text
 from toolweave.tools._result import ToolResult
@@ -23,23 +26,37 @@ if TYPE_CHECKING:
 __all__ = ["pydantic_ai_toolset"]
 
 _TAKEN = SHOWN | frozenset(SOUNDS)
+_PROGRESS = "toolweave_progress"
+"""The name of the events that tell of progress."""
 
 
-def pydantic_ai_toolset(source: ToolSource, *, id: str | None = None) -> AbstractToolset[Any]:  # noqa: A002 - its name
+def pydantic_ai_toolset(
+    source: ToolSource,
+    *,
+    id: str | None = None,  # noqa: A002 - its name
+    confirm: ConfirmCalls = "never",
+    include_instructions: bool = False,
+) -> AbstractToolset[Any]:
     """Return a toolset as one of Pydantic AI, for `Agent(toolsets=[...])`; a change is seen at the next step.
 
     It composes like any of theirs (`.filtered`, `.prefixed`, `.approval_required`). A failed call, malformed arguments
     included, is reported to the model and neither ends the run nor counts as a retry. Images, PDFs and sounds reach
-    models that accept them.
+    models that accept them. Progress of a call is a custom event of the run's stream with the name
+    `toolweave_progress`, and `progress`, `total` and `message`.
 
     Args:
         source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
         id: A name that is unique among the agent's toolsets; durable execution needs one.
+        confirm: The calls that need a person's approval. They end the run with `DeferredToolRequests`, which the agent
+            needs among its output types, unless its `HandleDeferredToolCalls` answers them.
+        include_instructions: Add what the servers say about their tools to the agent's instructions, as
+            `server_instructions` quotes it: text of servers, which nobody has checked.
 
     Raises:
         ModuleNotFoundError: Pydantic AI is missing: `pip install 'toolweave[pydantic-ai]'`.
+        ValueError: There is no policy of the name in `confirm`.
     """
-    return _toolset_class()(source, id)
+    return _toolset_class()(source, id, confirm, include_instructions)
 
 
 def _name(tool: WireTool) -> dict[str, Any]:
@@ -48,18 +65,24 @@ def _name(tool: WireTool) -> dict[str, Any]:
 
 @cache
 def _toolset_class() -> type[Any]:
+    from pydantic_ai.exceptions import ApprovalRequired
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
     class BorrowedToolset(AbstractToolset[Any]):
         """A Toolweave toolset as one of Pydantic AI."""
 
-        def __init__(self, source: ToolSource, id: str | None) -> None:  # noqa: A002
+        def __init__(self, source: ToolSource, id: str | None, confirm: ConfirmCalls, instructed: bool) -> None:  # noqa: A002
             self._id = id
             self._listing = ToolExport(source, "openai", _name)
+            self._hints = ApprovalHints(confirm, self._listing.toolset)
+            self._instructed = instructed
 
         @property
         def id(self) -> str | None:
             return self._id
+
+        async def get_instructions(self, ctx: RunContext[Any]) -> str | None:
+            return (server_instructions(self._listing.toolset) or None) if self._instructed else None
 
         async def get_tools(self, ctx: RunContext[Any]) -> dict[str, Any]:
             wire = self._listing.now()
@@ -67,7 +90,7 @@ def _toolset_class() -> type[Any]:
             return {
                 (name := wire.names.wire(spec.name)): ToolsetTool(
                     toolset=self,
-                    tool_def=_definition(name, spec),
+                    tool_def=_definition(name, spec, asks=self._hints.of_tool(spec)),
                     max_retries=1,
                     args_validator=_ArgumentsValidator(self._listing, name),
                 )
@@ -76,9 +99,42 @@ def _toolset_class() -> type[Any]:
 
         async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
             call = self._listing.call(name, tool_args, ctx.tool_call_id)
-            return _returned(await run_call(self._listing.toolset, call) if isinstance(call, ToolCall) else call)
+            if not isinstance(call, ToolCall):
+                return _returned(call)
+            if not ctx.tool_call_approved and self._hints.of_call(call):
+                raise ApprovalRequired
+            return _returned(await run_call(self._listing.toolset, call, telling(_teller(ctx))))
 
     return BorrowedToolset
+
+
+@cache
+def _progress_event() -> type[Any]:
+    from dataclasses import dataclass
+
+    from pydantic_ai.messages import CustomEvent
+
+    @dataclass(kw_only=True)
+    class ToolsetProgressEvent(CustomEvent, name=_PROGRESS):
+        """Progress of a call, in the stream of its run."""
+
+        progress: float
+        total: float | None = None
+        message: str | None = None
+
+    return ToolsetProgressEvent
+
+
+def _teller(ctx: RunContext[Any]) -> ProgressCallback:
+    """Return a callback that tells the stream of a run of progress."""
+    from pydantic_ai.exceptions import UserError
+
+    async def tell(progress: Progress) -> None:
+        event = _progress_event()(progress=progress.progress, total=progress.total, message=progress.message)
+        with suppress(UserError):  # outside of a run there is no stream
+            await ctx.emit(event)
+
+    return tell
 
 
 class _ArgumentsValidator:
@@ -104,7 +160,7 @@ class _ArgumentsValidator:
         return dict(call.arguments) if isinstance(call, ToolCall) else _returned(call)
 
 
-def _definition(name: str, spec: ToolSpec) -> Any:
+def _definition(name: str, spec: ToolSpec, *, asks: bool) -> Any:
     from pydantic_ai.tools import ToolDefinition
 
     spec = shown_spec(spec)
@@ -113,6 +169,7 @@ def _definition(name: str, spec: ToolSpec) -> Any:
         description=spec.description or None,
         parameters_json_schema=dict(spec.input_schema),
         sequential=spec.sequential,
+        kind="unapproved" if asks else "function",
         metadata={"name": spec.name, "server": spec.server, "annotations": dict(spec.annotations or {})},
     )
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from toolweave.errors import as_tool_error
 from toolweave.tools._ambient import ambient_context
-from toolweave.tools._call import CallContext, ToolCall
+from toolweave.tools._call import CallContext, Progress, ProgressCallback, ToolCall
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Toolset
 
-__all__ = ["AT_ONCE", "run_call", "run_calls"]
+__all__ = ["AT_ONCE", "run_call", "run_calls", "telling"]
 
 AT_ONCE = 8
 """Maximum calls of one turn that run on one server at the same time."""
@@ -24,6 +25,22 @@ async def run_call(toolset: Toolset, call: ToolCall, ctx: CallContext | None = N
         return await toolset.call(call, ambient_context() if ctx is None else ctx)
     except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns
         return ToolResult.failure(as_tool_error(exc))
+
+
+def telling(report: ProgressCallback) -> CallContext:
+    """Return the context of `calling`, whose progress is told to a framework, too."""
+    outer = ambient_context()
+    first = outer.on_progress
+    if first is None:
+        return outer.replace(on_progress=report)
+
+    async def both(progress: Progress) -> None:
+        for one in (first, report):
+            outcome = one(progress)
+            if inspect.isawaitable(outcome):
+                await outcome
+
+    return outer.replace(on_progress=both)
 
 
 async def run_calls(

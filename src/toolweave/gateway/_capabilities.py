@@ -9,22 +9,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from toolweave.connect import ConnectionState, McpConnection
-from toolweave.errors import shortened
 from toolweave.hub import Hub
 from toolweave.protocol.json_types import as_object
 from toolweave.protocol.meta import OF_EVERY_ERA
 from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.serve._request import Json, MayUse, Method, OfferKind
 from toolweave.tools import Toolset
+from toolweave.tools._instructions import joined_instructions
 
 __all__ = ["UpstreamCapabilities", "declares", "offered"]
 
 _OWN = frozenset({"tools", "prompts", "resources", "completions", "logging", "tasks", "extensions", "experimental"})
 _STARTING = frozenset({ConnectionState.IDLE, ConnectionState.CONNECTING})
 _NOUNS: Mapping[str, OfferKind] = {"prompt": "prompts", "resource": "resources", "resource template": "resources"}
-_MOST_OF_ONE = 8_000
-_MOST_OF_ALL = 64_000
-"""Characters of the instructions of one upstream, and of all of them, where they are joined."""
 
 
 def declares(connection: McpConnection, capability: str, member: str | None = None) -> bool:
@@ -106,12 +103,11 @@ class UpstreamCapabilities:
         only = self._only
         if only is not None:
             return only.instructions if self._shows(only.name, may) else None
-        parts = [
-            f"{server}:\n{_quoted(shortened(connection.instructions.strip(), _MOST_OF_ONE))}"
+        return joined_instructions(
+            (server, connection.instructions)
             for server, connection in self._hub.clients.items()
-            if connection.instructions and connection.instructions.strip() and self._shows(server, may)
-        ]
-        return shortened("\n\n".join(parts), _MOST_OF_ALL) or None
+            if connection.instructions and self._shows(server, may)
+        )
 
     def _shows(self, server: str, may: MayUse | None) -> bool:
         """Whether a caller may use something of an upstream."""
@@ -173,7 +169,3 @@ def _merged(objects: Iterable[object]) -> Json:
                 {**settings, **there} if there is not None and settings is not None else found.get(name, value)
             )
     return found
-
-
-def _quoted(text: str) -> str:
-    return "\n".join(f"> {line}" for line in text.splitlines())

@@ -14,7 +14,7 @@ from toolweave._value import Value
 from toolweave.protocol.apps import is_for_models
 from toolweave.protocol.component_meta import tags_in, version_in
 
-__all__ = ["AppliedRule", "ToolSpec"]
+__all__ = ["AppliedRule", "ToolSpec", "is_destructive"]
 
 
 def _no_parameters() -> dict[str, Any]:
@@ -111,3 +111,8 @@ class AppliedRule(Value, frozen=True, kw_only=True):
     rule: str
     changes: tuple[str, ...] = ()
     arguments: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+
+def is_destructive(spec: ToolSpec) -> bool:
+    """Whether a tool may be destructive, which is the default without a hint (MCP specification, `ToolAnnotations`)."""
+    return spec.hint("readOnlyHint") is not True and spec.hint("destructiveHint") is not False

@@ -162,6 +162,11 @@ class WrapperToolset(BaseToolset):
     def __init__(self, *toolsets: Toolset) -> None:
         self._toolsets = toolsets
 
+    @property
+    def wrapped(self) -> tuple[Toolset, ...]:
+        """The toolsets that it is around."""
+        return self._toolsets
+
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
         """Call `listener` after every change of the offered tools; see `Toolset.subscribe`."""
         before = self.snapshot()

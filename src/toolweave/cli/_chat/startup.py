@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolweave.agent import Approval
-from toolweave.agent._approval import is_destructive
 from toolweave.cli._chat.options import AGENT, ChatOptions, Confirm
 from toolweave.cli._chat.stores import opened_store
 from toolweave.cli._exit_codes import CommandError
@@ -24,6 +23,7 @@ from toolweave.jobs import WorkBackend
 from toolweave.models import Model, ToolCallPart, model_from
 from toolweave.state import Store
 from toolweave.tools import ToolSpec
+from toolweave.tools._spec import is_destructive
 
 __all__ = ["OFFLINE", "VARIABLE", "OpenedAgent", "choose_model", "named_model", "opened", "servers_of"]
 

@@ -17,7 +17,7 @@ from toolweave.cli._exit_codes import CommandError
 if TYPE_CHECKING:
     from toolweave.serve import ServedFolder
 
-__all__ = ["ObjectPath", "ServedObject", "find", "is_agent", "load", "parse_place"]
+__all__ = ["ObjectPath", "ServedObject", "find", "is_agent", "load", "named_objects", "parse_place"]
 
 USUAL = ("server", "mcp", "app")
 """Names of objects to try when none is given."""
@@ -124,6 +124,15 @@ def find(place: ObjectPath) -> ServedObject:
         hint = "name the object, as in FILE.py:object; or make one with create_mcp_server(...) or @tool"
         raise CommandError(f"{place}: found no server, no {', '.join(USUAL)}, and no @tool function", hint=hint)
     return ServedObject(place=place, tools=tools, version=version)
+
+
+def named_objects(place: ObjectPath) -> tuple[Any, ...]:
+    """Import the code and return the named object, or the items of the list that it is.
+
+    Raises:
+        CommandError: The code cannot be imported, or there is no such object.
+    """
+    return _items(_attribute(load(place), place))
 
 
 def load(place: ObjectPath) -> ModuleType:

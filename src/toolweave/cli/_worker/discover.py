@@ -6,18 +6,21 @@ import uuid
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolweave.cli._chat.stores import BACKEND
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._screen import note
-from toolweave.cli._serve.locate import ObjectPath, find, load, parse_place
+from toolweave.cli._serve.locate import ObjectPath, load, named_objects, parse_place
 
 if TYPE_CHECKING:
     from toolweave.agent import BaseAgent
+    from toolweave.durability import DurableAgent
     from toolweave.jobs import Handler, WorkBackend
     from toolweave.serve import McpServer
     from toolweave.state import Store
+
+    WorkedAgent: TypeAlias = BaseAgent | DurableAgent[Any]
 
 __all__ = ["WorkerTargets", "find_all", "open_all"]
 
@@ -31,11 +34,11 @@ class WorkerTargets:
     """The imported agents and servers, each once.
 
     Attributes:
-        agents: Agents whose runs are executed.
+        agents: Agents whose runs are executed, those of other frameworks that were made durable among them.
         servers: Servers whose tasks are executed.
     """
 
-    agents: tuple[BaseAgent, ...] = ()
+    agents: tuple[WorkedAgent, ...] = ()
     servers: tuple[McpServer, ...] = ()
 
 
@@ -45,12 +48,11 @@ def find_all(targets: Sequence[str]) -> WorkerTargets:
     Raises:
         CommandError: A target cannot be imported or is no agent and no server, or two have one name.
     """
-    from toolweave.agent import BaseAgent  # --help imports this module
-    from toolweave.serve import McpServer
+    from toolweave.serve import McpServer  # --help imports this module
 
-    found = {id(one): one for target in targets for one in _objects(parse_place(target))}
-    agents = tuple(one for one in found.values() if isinstance(one, BaseAgent))
+    found: dict[int, Any] = {id(one): one for target in targets for one in _objects(parse_place(target))}
     servers = tuple(one for one in found.values() if isinstance(one, McpServer))
+    agents: tuple[WorkedAgent, ...] = tuple(one for one in found.values() if not isinstance(one, McpServer))
     _check_names("agents", agents)
     _check_names("servers", servers)
     return WorkerTargets(agents=agents, servers=servers)
@@ -59,26 +61,28 @@ def find_all(targets: Sequence[str]) -> WorkerTargets:
 def _objects(place: ObjectPath) -> list[Any]:
     """Return the agents and servers of one target: the named object, or all of the module."""
     from toolweave.agent import BaseAgent  # as above
+    from toolweave.durability import DurableAgent
     from toolweave.serve import McpServer
 
-    if place.path:
-        found = find(place)
-        named = [found.server] if found.server is not None else [*found.agents, *found.tools]
-    else:
-        named = [value for value in vars(load(place)).values() if isinstance(value, (BaseAgent, McpServer))]
-    if not named or not all(isinstance(one, (BaseAgent, McpServer)) for one in named):
+    kinds = (BaseAgent, DurableAgent, McpServer)
+    found = named_objects(place) if place.path else vars(load(place)).values()
+    named: list[Any] = [one for one in found if isinstance(one, kinds)]
+    if not named or (place.path and len(named) < len(found)):
         raise CommandError(f"{place}: a worker works for agents and servers, and this is neither", hint=_WHAT)
     return named
 
 
-def _check_names(kind: str, found: Iterable[BaseAgent | McpServer]) -> None:
+def _check_names(kind: str, found: Iterable[WorkedAgent | McpServer]) -> None:
     names = [one.name for one in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise CommandError(f"two {kind} are named {twice!r}", hint="work is given by name: give each a name of its own")
 
 
-_WHAT = "name an Agent or a server: FILE.py:object or MODULE:OBJECT; FILE.py alone stands for all that are in it"
+_WHAT = (
+    "name an Agent, a durable agent of another framework or a server: FILE.py:object or MODULE:OBJECT; FILE.py alone "
+    "stands for all that are in it"
+)
 
 
 async def open_all(found: WorkerTargets, backend: WorkBackend, stack: AsyncExitStack) -> dict[str, Handler]:

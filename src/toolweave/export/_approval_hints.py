@@ -1,0 +1,55 @@
+"""Approval hints of exports: which calls need a person's yes, for each framework to ask in its own way.
+
+Asks nobody; a framework does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from toolweave.tools._call import ToolCall
+from toolweave.tools._spec import ToolSpec, is_destructive
+from toolweave.tools._toolset import Toolset
+
+__all__ = ["ApprovalHints", "ConfirmCalls"]
+
+ConfirmCalls: TypeAlias = Literal["always", "never", "destructive"] | Callable[[ToolCall, ToolSpec], bool]
+"""The calls that a person has to approve: all, none, those of tools that may be destructive by their annotations (which
+is the default of a tool without hints), or those for which a function of call and tool returns True."""
+
+
+class ApprovalHints:
+    """The policy of one export, asked with the definitions that its toolset has at that moment.
+
+    Args:
+        confirm: The policy.
+        toolset: The toolset that is exported.
+
+    Raises:
+        ValueError: There is no policy of this name.
+    """
+
+    __slots__ = ("_confirm", "_toolset")
+
+    def __init__(self, confirm: ConfirmCalls, toolset: Toolset) -> None:
+        if not callable(confirm) and confirm not in ("always", "never", "destructive"):
+            raise ValueError(f'confirm= is "always", "never", "destructive" or a function, not {confirm!r}')
+        self._confirm: ConfirmCalls = confirm
+        self._toolset = toolset
+
+    @property
+    def varies(self) -> bool:
+        """Whether the answer may differ from call to call, or with a change of the definition."""
+        return callable(self._confirm) or self._confirm == "destructive"
+
+    def of_tool(self, spec: ToolSpec) -> bool:
+        """Whether every call of a tool needs a yes; False, too, where it depends on the call."""
+        return self._confirm == "always" or (self._confirm == "destructive" and is_destructive(spec))
+
+    def of_call(self, call: ToolCall) -> bool:
+        """Whether a call needs a yes now; one of a tool that is gone does not, as it reaches nothing."""
+        spec = self._toolset.snapshot().find(call.name)
+        if spec is None:
+            return False
+        return self._confirm(call, spec) if callable(self._confirm) else self.of_tool(spec)

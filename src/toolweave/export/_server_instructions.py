@@ -1,0 +1,22 @@
+"""The instructions of servers, for the system prompt of a framework's agent."""
+
+from __future__ import annotations
+
+from toolweave.tools._instructions import instructions_of, joined_instructions
+from toolweave.tools._sources import ToolSource, as_toolset
+
+__all__ = ["server_instructions"]
+
+
+def server_instructions(source: ToolSource) -> str:
+    """Return what the servers of a toolset say to a model about their tools, or `""`.
+
+    Each is quoted under its server's name and shortened to 8,000 characters; those of servers without a tool in the
+    toolset are left out. It is text of servers, which nobody has checked: give it to a model only where you trust them.
+
+    Args:
+        source: A toolset, tools or functions, as for `as_toolset`: a connection, a hub, or a toolset around them.
+    """
+    toolset = as_toolset(source)
+    servers = {spec.server for spec in toolset.snapshot()}
+    return joined_instructions((name, text) for name, text in instructions_of(toolset) if name in servers) or ""

@@ -1,0 +1,49 @@
+"""The instructions of servers for models: collected from toolsets, and quoted so that none speaks for another.
+
+Independent of connections: knows them by the members that they show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+
+from toolweave.errors import shortened
+from toolweave.tools._toolset import Toolset
+from toolweave.tools._wrappers import WrapperToolset
+
+__all__ = ["instructions_of", "joined_instructions"]
+
+_MOST_OF_ONE = 8_000
+_MOST_OF_ALL = 64_000
+"""Characters of the instructions of one server, and of all of them together."""
+
+
+def instructions_of(toolset: Toolset) -> Iterator[tuple[str, str]]:
+    """Yield the instructions of the connections in a toolset, each with the name of its server.
+
+    A connection is an object with `instructions`, a hub one with `clients`; those behind wrappers are found.
+    """
+    if isinstance(toolset, WrapperToolset):
+        for inner in toolset.wrapped:
+            yield from instructions_of(inner)
+    clients = getattr(toolset, "clients", None)
+    connections: Iterable[Any] = cast("Mapping[str, Any]", clients).values() if isinstance(clients, Mapping) else ()
+    for one in (toolset, *connections):
+        text, name = getattr(one, "instructions", None), getattr(one, "name", None)
+        if isinstance(text, str) and isinstance(name, str):
+            yield name, text
+
+
+def joined_instructions(parts: Iterable[tuple[str, str | None]]) -> str | None:
+    """Return the instructions of servers as one text, each quoted line by line under its server's name.
+
+    What is blank is left out and what is long is shortened; None when nothing is left.
+    """
+    said = ((server, text.strip()) for server, text in parts if text and text.strip())
+    texts = [f"{server}:\n{_quoted(shortened(text, _MOST_OF_ONE))}" for server, text in said]
+    return shortened("\n\n".join(texts), _MOST_OF_ALL) or None
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}" for line in text.splitlines())
