@@ -13,6 +13,7 @@ from toolweave import Agent, ModelError, ToolSpec
 from toolweave.agent import RunResult
 from toolweave.agent._approval import Approval, WaitingCall
 from toolweave.agent._journal import Recorded, RunStart
+from toolweave.agent._questions import NOTHING_ASKED, Asked
 from toolweave.errors import RunError, StoreError
 from toolweave.models import Finished, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
 
@@ -71,6 +72,9 @@ class Notebook:
 
     async def waiting(self, result: RunResult, calls: Sequence[WaitingCall]) -> None:
         self._note("waiting")
+
+    async def asked(self, step: int, call: ToolCallPart, tool: ToolSpec) -> Asked:
+        return NOTHING_ASKED
 
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
         self._note(f"begin {call.id}")

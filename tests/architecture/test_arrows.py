@@ -41,6 +41,8 @@ ARROWS: dict[str, set[str]] = {
     "serve": {"tools", "schema", "protocol", "config", "state", "jobs", "http", "oauth", "trust"},
     "middleware": {"serve", "tools", "protocol", "config", "state"},
     "gateway": {
+        "agent",
+        "jobs",
         "hub",
         "connect",
         "serve",

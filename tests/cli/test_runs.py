@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.agent import asking_server
 from tests.cli.command import Done, toolweave, write_config
 from tests.servers.fixtures import echo_command
 from toolweave import Agent
@@ -143,6 +144,44 @@ def test_a_run_that_waits_is_listed_shown_whole_and_answered(folder: Path) -> No
     assert toolweave("runs", "show", run_id, "--json", *at).json["waiting"] == []
     both = toolweave("runs", "approve", run_id, "call_1", *at, "--backend", "redis://127.0.0.1:1/0")
     assert (both.code, "exclude each other" in both.err) == (2, True)
+
+
+async def asking_run(folder: Path) -> str:
+    """Leave a run in a store that waits for the answer to a question; return its id."""
+    call = tool_call("rooms_book", {"guest": "Ada"}, id="call_1")
+    servers = {"rooms": asking_server.entry(folder, "2026-07-28")}
+    async with SqliteStore(folder / "store.db") as store:
+        model = ScriptedModel([call])
+        async with Agent(model, name="desk", mcp_servers=servers, questions=True, store=store) as agent:
+            return (await agent.send("book", attended="later")).run_id
+
+
+def test_a_question_of_a_server_is_shown_and_answered(folder: Path) -> None:
+    run_id = anyio.run(asking_run, folder)
+    at = ("--store", folder / "store.db")
+
+    told = toolweave("runs", "show", run_id[:8], *at)
+    as_json = toolweave("runs", "show", run_id, "--json", *at).json["waiting"]
+    silent = toolweave("runs", "answer", run_id, "call_1", *at)
+    both = toolweave("runs", "answer", run_id, "call_1", "--accept", "--decline", *at)
+    yes = toolweave("runs", "approve", run_id, "call_1", *at)
+    word = toolweave("runs", "answer", run_id, "call_1", "nights=many", *at)
+    small = toolweave("runs", "answer", run_id, "call_1", "--accept", "nights=0", *at)
+    done = toolweave("runs", "answer", run_id[:8], "call_1", "nights=2", "view=sea", *at)
+    other = toolweave("runs", "answer", run_id, "call_1:1", "--decline", *at)
+
+    assert "waits for an answer: rooms_book (server rooms)" in told.err
+    assert "the server asks: How many nights for Ada?" in told.err
+    assert f"toolweave runs answer {run_id[:8]} call_1:1" in told.err
+    assert as_json[0]["question"]["schema"]["required"] == ["nights"]
+    assert "asked_by" not in as_json[0]["question"]
+    assert (silent.code, "the answer is missing" in silent.err) == (2, True)
+    assert (both.code, "exclude each other" in both.err) == (2, True)
+    assert (yes.code, "waits for an answer, not for a yes" in yes.err) == (1, True)
+    assert (word.code, "nights" in word.err) == (1, True)
+    assert (small.code, "has a form 'call_1:1' that the answer does not fit" in small.err) == (1, True)
+    assert (done.code, done.err) == (0, f"{run_id} goes on when its program resumes it: it has no workers\n")
+    assert (other.code, "already: it was accepted" in other.err) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from toolweave._lazy import lazy_exports
 if TYPE_CHECKING:
     from toolweave.agent._agent import BaseAgent
     from toolweave.agent._agent_tools import AgentTools, ClientTool
-    from toolweave.agent._approval import Approval, Confirm, WaitingCall
+    from toolweave.agent._approval import Approval, Confirm, WaitingCall, WaitingQuestion
     from toolweave.agent._durable import Durable, OnUnknown
     from toolweave.agent._events import (
         ApprovalGiven,
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         ChildFinished,
         ChildStarted,
         Event,
+        InputGiven,
+        InputRequested,
         ModelFailed,
         RunFinished,
         RunResult,
@@ -65,6 +67,8 @@ __all__ = [
     "Durable",
     "Event",
     "History",
+    "InputGiven",
+    "InputRequested",
     "Journal",
     "Limits",
     "ModelFailed",
@@ -94,6 +98,7 @@ __all__ = [
     "TurnRestarted",
     "UsageReported",
     "WaitingCall",
+    "WaitingQuestion",
     "current_run",
     "parallelize",
     "resubmit_runs",
@@ -117,6 +122,7 @@ __getattr__, __dir__ = lazy_exports(
             "Approval",
             "Confirm",
             "WaitingCall",
+            "WaitingQuestion",
         ),
         "_durable": (
             "Durable",
@@ -128,6 +134,8 @@ __getattr__, __dir__ = lazy_exports(
             "ChildFinished",
             "ChildStarted",
             "Event",
+            "InputGiven",
+            "InputRequested",
             "ModelFailed",
             "RunFinished",
             "RunResult",

@@ -77,12 +77,16 @@ class BaseAgent(SubmitMixin):
         history: A function, async or not, that gets the conversation's messages before each turn and returns those to
             send; the stored conversation stays whole. Without it, and after it, a conversation that is too long for
             the model is cut to its newest part (`trim_history`).
+        questions: Let its MCP servers ask the user in the middle of a call (elicitation): an attended run gets an
+            `InputRequested`, one that is attended later waits for `RunStatuses.answer`. Without it they are not told
+            that anybody could be asked.
 
     Attributes:
         name: Its name.
         description: Its description as a tool.
         tools: Its tools, to add, remove and get.
         durable: Its persistence in a store, or None without a store.
+        takes_questions: Whether its MCP servers may ask the user.
 
     Raises:
         ConfigError: The text names no model.
@@ -113,9 +117,11 @@ class BaseAgent(SubmitMixin):
         result_policy: ResultPolicy | None = None,
         defer_tools: int | None = 10_000,
         history: History | None = None,
+        questions: bool = False,
     ) -> None:
         self.name = name
         self.description = description
+        self.takes_questions = questions
         self.tools = AgentTools(tools, server=self.mcp_toolset)
         self.durable = make_durable(name, store, backend, on_unknown)
         self._on_unknown: OnUnknown = on_unknown

@@ -9,7 +9,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import anyio
@@ -17,6 +17,7 @@ import anyio
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.models._messages import ToolCallPart
 from toolweave.models._serialization import plain
+from toolweave.protocol.client_requests import ElicitationRequest
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec, is_destructive
 
@@ -27,6 +28,7 @@ __all__ = [
     "Confirm",
     "Grants",
     "WaitingCall",
+    "WaitingQuestion",
     "checked_confirm",
     "definition_digest",
     "denied",
@@ -90,12 +92,43 @@ class _PendingApproval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingQuestion:
+    """A question of a server to its user in the middle of a call: its own text, which nobody has checked.
+
+    Attributes:
+        message: The question.
+        mode: `"form"`: fill in `schema`. `"url"`: visit `url`, which must not be opened without consent.
+        schema: JSON Schema of the form: an object of primitive properties.
+        asked_by: The result that asked, with which a modern server's call goes on; it has the server's opaque state.
+    """
+
+    message: str
+    mode: Literal["form", "url"] = "form"
+    schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    url: str | None = None
+    asked_by: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, request: ElicitationRequest, asked_by: Mapping[str, Any] | None = None) -> WaitingQuestion:
+        """Return the question of a server's request."""
+        return cls(
+            message=request.message, mode=request.mode, schema=request.schema, url=request.url, asked_by=asked_by
+        )
+
+    @property
+    def digest(self) -> str:
+        """Digest of what is asked, by which an answer is found when the same is asked again."""
+        asked = json.dumps([self.mode, self.message, self.schema, self.url], sort_keys=True)
+        return hashlib.sha256(asked.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingCall:
-    """A call that waits for a person's approval.
+    """A call that waits for a person: for approval, or for the answer to a question of its server.
 
     Attributes:
         run_id: The run.
-        call_id: Its id, unique in the run.
+        call_id: Its id, unique in the run; of a question, the id of the call and a number (`call_1:1`).
         tool: The tool's exposed name.
         arguments: The whole arguments.
         server: The tool's server, or None.
@@ -103,6 +136,7 @@ class WaitingCall:
         repeats: Whether the call had begun in a process that died, so that it may have been carried out already.
         digest: The digest of the tool's definition; an answer counts for this definition only.
         asked_at: Time of the question in seconds.
+        question: What the server asks in the call, which was approved before; None for a call that needs approval.
     """
 
     run_id: str
@@ -114,6 +148,12 @@ class WaitingCall:
     repeats: bool = False
     digest: str = ""
     asked_at: float = 0.0
+    question: WaitingQuestion | None = None
+
+    @property
+    def of_call(self) -> str:
+        """The id of the tool call."""
+        return self.call_id if self.question is None else self.call_id.rpartition(":")[0]
 
     @classmethod
     def of(cls, call: ToolCallPart, tool: ToolSpec, *, run_id: str, repeats: bool) -> WaitingCall:
@@ -128,6 +168,26 @@ class WaitingCall:
             repeats=repeats,
             digest=definition_digest(tool),
         )
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> WaitingCall:
+        """Return a waiting call of a store."""
+        members: dict[str, Any] = {**value}
+        asked: Mapping[str, Any] | None = members.pop("question", None)
+        return cls(**members, question=None if asked is None else WaitingQuestion(**asked))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for a store."""
+        value = asdict(self)
+        if self.question is None:  # which older versions do not know
+            del value["question"]
+        return plain(value)
+
+    def shown(self) -> dict[str, Any]:
+        """Return it for people and programs, without the server's opaque state."""
+        value = self.to_json()
+        value.get("question", {}).pop("asked_by", None)
+        return value
 
 
 class Approvals:
@@ -153,6 +213,11 @@ class Approvals:
     def restore(self, digests: Iterable[str]) -> None:
         """Allow the tools of these `definition_digest`s to the run."""
         self._for_run.restore(digests)
+
+    @property
+    def seconds(self) -> float:
+        """Time limit for a person's answer."""
+        return self._seconds
 
     @property
     def waiting(self) -> tuple[ToolCallPart, ...]:

@@ -18,6 +18,7 @@ import anyio
 from toolweave.agent._approval import Approval, WaitingCall, definition_digest
 from toolweave.agent._events import RunResult
 from toolweave.agent._journal import ASK, Ask, Recorded, RunStart, outcome_unknown
+from toolweave.agent._questions import NOTHING_ASKED, Asked
 from toolweave.agent._records import (
     APPROVALS,
     CONVERSATIONS,
@@ -41,7 +42,7 @@ from toolweave.agent._records import (
     start_from_document,
     write_record,
 )
-from toolweave.agent._waiting import answer_key, answer_of, waiting_changes
+from toolweave.agent._waiting import answer_key, answer_of, asked_in, question_keys, waiting_changes
 from toolweave.errors import RunError
 from toolweave.jobs import WorkBackend, WorkQueue
 from toolweave.jobs._lease import LEASE_SECONDS, Lease
@@ -77,6 +78,8 @@ OnUnknown: TypeAlias = Literal["error", "ask", "rerun"]
 model reads that; `"rerun"`: it is repeated.
 """
 
+_WAITS_FOR_INPUT = "asked"
+"""The member of a call's entry that says that it waits for input that its server has asked for."""
 WORKER_LEASE_SECONDS = 5.0
 """Time to live of the lease of a run that workers execute; a worker that does not renew it in time loses the run."""
 KEEP_SECONDS = 30 * 86_400.0
@@ -289,6 +292,8 @@ class StoreJournal:
         if "result" in found.value:
             below = {run_id: usage_from_json(took) for run_id, took in found.value.get("below", {}).items()}
             return Recorded(result=result_from_json(found.value["result"]), below=below)
+        if found.value.get(_WAITS_FOR_INPUT) is True:  # `asked` has where it goes on
+            return None
         if tool is not None and (self._on_unknown == "rerun" or _is_repeatable(tool)):
             return None
         if tool is not None and self._on_unknown == "ask":
@@ -301,6 +306,18 @@ class StoreJournal:
         """Return a person's answer to a call that waited for it, given for the present definition of the tool."""
         found = self._entries.get(answer_key(self._run_id, call.id))
         return None if found is None else answer_of(found.value, tool)
+
+    async def asked(self, step: int, call: ToolCallPart, tool: ToolSpec) -> Asked:
+        """Return what the tool's server has asked in a call so far, here and in other processes."""
+        found = self._entries.get(self._call_key(step, call))
+        freely = self._on_unknown == "rerun" or _is_repeatable(tool)
+        repeats: Literal["freely", "ask", "never"] = (
+            "freely" if freely else "ask" if self._on_unknown == "ask" else "never"
+        )
+        if found is None:
+            return replace(NOTHING_ASKED, repeats=repeats)
+        waits = found.value.get(_WAITS_FOR_INPUT) is True
+        return asked_in(self._run_id, call.id, self._entries, waits=waits, repeats=repeats)
 
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
         """Record that a call is about to reach its tool; the answer that allowed it counts for this time only."""
@@ -323,8 +340,11 @@ class StoreJournal:
         now, ttl, jobs = self._durable.clock(), self._durable.keep_seconds, self._durable.jobs
         record = replace(self._record, status="waiting", changed_at=now, steps=result.steps, usage=result.usage)
         notes: Sequence[Change] = () if jobs is None else jobs.forgotten(self._run_id)
-        asked = waiting_changes(self._run_id, calls, known=self._entries, now=now, ttl=ttl)
-        changes = [record_change(record, ttl=ttl), *asked, *notes]
+        parked = self._parked()
+        known = [key for key in self._entries if not key.startswith(parked)]
+        asked = waiting_changes(self._run_id, calls, known=known, now=now, ttl=ttl)
+        marks = [self._mark(result.steps, call) for call in calls if call.question is not None]
+        changes = [record_change(record, ttl=ttl), *asked, *dict(marks).values(), *notes]
         revisions = self._unless_taken(await self._lease.give_back_with(changes, tell=ended_signal(self._run_id)))
         self._record = replace(record, revision=revisions[0])
 
@@ -377,6 +397,19 @@ class StoreJournal:
         if revisions is not None:
             self._begun, self._start = replace(begun, revision=revisions[0]), start
         return revisions is not None
+
+    def _mark(self, step: int, call: WaitingCall) -> tuple[str, Put]:
+        """Return the change by which a call that was begun waits for input; its outcome is not unknown."""
+        begun = self._entries[f"{self._run_id}/{step:06}/call/{call.of_call}"]
+        value = {**begun.value, _WAITS_FOR_INPUT: True}
+        ttl = self._durable.keep_seconds
+        return begun.key, Put(collection=JOURNAL, key=begun.key, value=value, ttl=ttl, expect=begun.revision)
+
+    def _parked(self) -> tuple[str, ...]:
+        """Return how the keys of questions begin that belong to calls which still wait: later ones of the turn."""
+        entries = [(key, found.value) for key, found in self._entries.items() if "/call/" in key]
+        ids = [key.partition("/call/")[2] for key, value in entries if value.get(_WAITS_FOR_INPUT) is True]
+        return tuple(question_keys(self._run_id, call_id) for call_id in ids)
 
     async def _write_rest(self) -> None:
         rest, self._unwritten = self._unwritten, None

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self, TypeAlias
 from toolweave.errors import ModelError, RunError
 from toolweave.models._base import Usage
 from toolweave.models._messages import Message, ToolCallPart
+from toolweave.protocol.client_requests import ElicitationRequest
 from toolweave.tools._call import Progress
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
@@ -19,6 +20,8 @@ __all__ = [
     "ChildFinished",
     "ChildStarted",
     "Event",
+    "InputGiven",
+    "InputRequested",
     "ModelFailed",
     "RunFinished",
     "RunResult",
@@ -68,7 +71,7 @@ StopReason: TypeAlias = Literal[
 """The reason for the end of a run.
 
 `"end"`: the model has answered; `"client_tools"`: it waits for tools that the caller runs itself (`pending`);
-`"waiting"`: it waits for a person's approval of calls (`pending`);
+`"waiting"`: calls wait for a person's approval, or for answers to questions of their servers (`pending`);
 `"max_tokens"`: the model's own bound on one turn; the `_limit`s and `"max_steps"`: those of `Limits` and the agent;
 `"malformed_call"`, `"empty_answer"`: the model did so again and again (`Limits.turn_retries`); `"other"`: the provider
 gave a reason that this version does not know (`RunResult.stop_detail`); `"tool_failures"`: a tool failed too often in a
@@ -88,7 +91,7 @@ class RunResult:
         steps: Turns of the model.
         error: The exception that `await run` raises, or None.
         pending: Calls of client tools, for the caller to run and to answer with a `ToolMessage`; or calls that wait for
-            a person's approval.
+            a person.
         stop_detail: More about `stop_reason`: the provider's own word for it, or the tool that failed; usually None.
     """
 
@@ -220,6 +223,30 @@ class ApprovalGiven(Event):
     call: ToolCallPart
     approved: bool
     reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputRequested(Event):
+    """A server asks the user in the middle of a call: answer with `run.answer(event, ...)`.
+
+    Attributes:
+        question_id: The id of the question.
+        request: The question: the server's text, which nobody has checked.
+    """
+
+    call: ToolCallPart
+    tool: ToolSpec
+    question_id: str
+    request: ElicitationRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputGiven(Event):
+    """A server's question was answered, or was dismissed as nobody answered in time."""
+
+    call: ToolCallPart
+    question_id: str
+    action: Literal["accept", "decline", "cancel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from toolweave.agent._approval import Approval, Attended, WaitingCall
 from toolweave.agent._events import RunResult
+from toolweave.agent._questions import NOTHING_ASKED, Asked
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.models._base import Finished, Usage
 from toolweave.models._messages import Message, ToolCallPart
@@ -122,6 +123,10 @@ class Journal(Protocol):
         """Return a person's answer to a call that waited for it, given for the present definition of the tool."""
         ...
 
+    async def asked(self, step: int, call: ToolCallPart, tool: ToolSpec) -> Asked:
+        """Return what the tool's server has asked in a call so far."""
+        ...
+
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
         """Record that an allowed call is about to reach its tool; a journal that may repeat every call need not."""
         ...
@@ -131,7 +136,10 @@ class Journal(Protocol):
         ...
 
     async def waiting(self, result: RunResult, calls: Sequence[WaitingCall]) -> None:
-        """Record that the run waits for a person's answers to these calls; all others of the turn are recorded."""
+        """Record that the run waits for a person's answers to these calls; all others of the turn are recorded.
+
+        A call that was begun and has asked (`WaitingCall.question`) is made again with `asked` when the run goes on.
+        """
         ...
 
     async def finished(self, result: RunResult) -> None:
@@ -169,6 +177,9 @@ class _NoJournal:
 
     async def answer(self, call: ToolCallPart, tool: ToolSpec) -> Approval | None:
         return None
+
+    async def asked(self, step: int, call: ToolCallPart, tool: ToolSpec) -> Asked:
+        return NOTHING_ASKED
 
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
         return None

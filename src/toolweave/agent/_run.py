@@ -19,6 +19,7 @@ from toolweave.agent._agent_tools import AgentTools
 from toolweave.agent._approval import Approval, Approvals, Attended
 from toolweave.agent._events import Event, RunResult, RunStatus
 from toolweave.agent._lifespan import CLOSE_SECONDS, LifespanPeriod
+from toolweave.agent._questions import GivenAnswer, RunQuestions
 from toolweave.agent._run_loop import AgentRuntime, RunLoop, RunRequest
 from toolweave.errors import RunError
 from toolweave.models._base import Usage
@@ -29,6 +30,7 @@ __all__ = ["Run", "current_run"]
 _log = logging.getLogger("toolweave.agent")
 _SHUT_DOWN = "the agent was closed"
 _LEFT = "whoever awaited it was cancelled"
+_FOR_PEOPLE = (events.ApprovalRequested, events.ApprovalGiven, events.InputRequested, events.InputGiven)
 _current: ContextVar[Run | None] = ContextVar("toolweave-run", default=None)
 
 
@@ -82,6 +84,7 @@ class Run:
             seconds=job.rules.limits.approval_seconds,
             attended=True if job.attended is None else job.attended,
         )
+        self._questions = RunQuestions(self.id, self._approvals)
         self._driver = RunLoop(host, job, self)
 
     # the handle
@@ -130,6 +133,11 @@ class Run:
     def approvals(self) -> Approvals:
         """The approvals of its calls."""
         return self._approvals
+
+    @property
+    def questions(self) -> RunQuestions:
+        """The questions of servers in its calls."""
+        return self._questions
 
     @property
     def cancelling(self) -> bool:
@@ -195,6 +203,27 @@ class Run:
     def deny(self, call: str | events.ApprovalRequested, *, reason: str | None = None) -> bool:
         """Deny a waiting call; the model reads the reason."""
         return self._decide(call, Approval(approved=False, reason=reason))
+
+    def answer(self, question: str | events.InputRequested, answer: GivenAnswer) -> bool:
+        """Answer a question of a server, in this run or in one that its tools started.
+
+        Args:
+            question: The id of the question, or the event that asked.
+            answer: An `ElicitationResult`, or the values of the form, which accepts it.
+
+        Returns:
+            False when no such question waits (any more).
+
+        Raises:
+            RunError: The values do not fit the form; the question still waits.
+            ValueError: Questions of several runs have this id.
+        """
+        run_id = question.run_id if isinstance(question, events.InputRequested) else None
+        question_id = question.question_id if isinstance(question, events.InputRequested) else question
+        found = [run for run in self._with_question(question_id) if run_id in (None, run.id)]
+        if len(found) > 1:
+            raise ValueError(f"{len(found)} runs wait for answers to {question_id!r}; give the event that asked")
+        return bool(found) and found[0].questions.answer(question_id, answer)
 
     def __await__(self) -> Generator[Any, None, RunResult]:
         return self.outcome().__await__()
@@ -299,6 +328,10 @@ class Run:
         own = [self] if any(call.id == call_id for call in self._approvals.waiting) else []
         return own + [run for child in self.children.values() for run in child._asking(call_id)]  # noqa: SLF001 - its own kind
 
+    def _with_question(self, question_id: str) -> list[Run]:
+        own = [self] if self._questions.waits(question_id) else []
+        return own + [run for child in self.children.values() for run in child._with_question(question_id)]  # noqa: SLF001 - its own kind
+
     # what children tell
 
     def runs_in_loop(self, loop: asyncio.AbstractEventLoop) -> bool:
@@ -327,7 +360,7 @@ class Run:
         if self._news is not None:
             self._news.set()
             self._news = None
-        if self.parent is not None and isinstance(event, (events.ApprovalRequested, events.ApprovalGiven)):
+        if self.parent is not None and isinstance(event, _FOR_PEOPLE):
             self.parent.emit(event)
 
     # its task

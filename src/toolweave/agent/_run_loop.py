@@ -21,6 +21,7 @@ from toolweave.agent._history import History
 from toolweave.agent._journal import Journal, OpenJournal, RunStart
 from toolweave.agent._lifespan import AgentLifespan, LifespanPeriod, ToolsetSource
 from toolweave.agent._output import Output
+from toolweave.agent._questions import RunQuestions
 from toolweave.agent._sessions import ConversationStore, SessionState, SessionStates, continue_conversation
 from toolweave.agent._step import (
     AskModel,
@@ -134,6 +135,11 @@ class RunControl(Protocol):
     @property
     def approvals(self) -> Approvals:
         """The approvals of its calls."""
+        ...
+
+    @property
+    def questions(self) -> RunQuestions:
+        """The questions of servers in its calls."""
         ...
 
     @property
@@ -306,6 +312,7 @@ class RunLoop:
             journal=journal,
             tools=tools,
             approvals=self._run.approvals,
+            questions=self._run.questions,
             limits=self._rules.limits,
             kept=room.kept,
             slots=host.slots,
@@ -363,7 +370,7 @@ class RunLoop:
 
     def _waiting(self, state: RunState, turn: TurnRunner) -> Finish:
         """Return the step of a run that waits for a person; its loop begins the turn's calls again when it goes on."""
-        ids = {call.call_id for call in turn.waiting}
+        ids = {call.of_call for call in turn.waiting}
         calls = cast("AssistantMessage", state.messages[-1]).tool_calls
         return Finish(reason="waiting", pending=tuple(call for call in calls if call.id in ids))
 

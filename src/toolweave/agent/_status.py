@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from toolweave.agent._approval import Approval, WaitingCall
 from toolweave.agent._durable import KEEP_SECONDS
+from toolweave.agent._questions import GivenAnswer
 from toolweave.agent._records import (
     LEASES,
     RUN_NOTES,
@@ -38,7 +39,7 @@ StoredStatus: TypeAlias = Literal[
 ]
 """The status of a run in its store.
 
-`"waiting"` is one that waits for a person's approval, `"interrupted"` an unfinished run that no process executes,
+`"waiting"` is one that waits for a person, `"interrupted"` an unfinished run that no process executes,
 `"unreadable"` one whose record is damaged or of another version: `record.error` has the reason.
 """
 
@@ -199,6 +200,23 @@ class RunStatuses:
         """Deny a call that waits; the model reads the reason. See `approve`."""
         return await self._answer(run_id, call_id, Approval(approved=False, reason=reason))
 
+    async def answer(self, run_id: str, call_id: str, answer: GivenAnswer) -> bool:
+        """Answer a question of a server that a call waits with; return whether the run goes on now.
+
+        It goes on as after `approve`: the server gets the answer, and the call its result.
+
+        Args:
+            run_id: The run.
+            call_id: The `call_id` of the question; that of the call will do where it waits with one question.
+            answer: An `ElicitationResult`, or the values of the form, which accepts it; defaults are filled in.
+
+        Raises:
+            RunError: There is no such run or question, the run does not wait, the question has another answer, or the
+                values do not fit the form.
+            StoreError: The store or the queue cannot be reached.
+        """
+        return await self._answer(run_id, call_id, answer)
+
     async def info(self, record: RunRecord) -> RunInfo:
         """Return the present status of the run of a record."""
         status: StoredStatus = record.status
@@ -214,11 +232,9 @@ class RunStatuses:
             problem = exc
         return RunInfo(record=unreadable(found, problem), status="unreadable")
 
-    async def _answer(self, run_id: str, call_id: str, approval: Approval) -> bool:
+    async def _answer(self, run_id: str, call_id: str, answer: Approval | GivenAnswer) -> bool:
         now = self._clock()
-        return await answer_waiting(
-            self._store, run_id, call_id, approval, queue=self._queue, now=now, ttl=KEEP_SECONDS
-        )
+        return await answer_waiting(self._store, run_id, call_id, answer, queue=self._queue, now=now, ttl=KEEP_SECONDS)
 
     async def _cancel(self, record: RunRecord | None) -> bool:
         while record is not None and not record.done:

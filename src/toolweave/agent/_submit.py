@@ -15,6 +15,7 @@ from toolweave.agent._idempotency import run_id_of
 from toolweave.agent._journal import RunStart
 from toolweave.agent._output import Output
 from toolweave.agent._prompt import Prompt, Sendable, messages_of
+from toolweave.agent._questions import GivenAnswer
 from toolweave.agent._records import RunRecord, create, ended_signal, read_record, read_start
 from toolweave.agent._session_queue import SessionQueue, queued
 from toolweave.agent._status import RunInfo, RunStatuses
@@ -71,7 +72,7 @@ class SubmittedRun:
         return await self._statuses.cancel(self.id)
 
     async def waiting(self) -> Sequence[WaitingCall]:
-        """Return the calls that wait for a person's approval; see `RunStatuses.waiting`."""
+        """Return the calls that wait for a person; see `RunStatuses.waiting`."""
         return await self._statuses.waiting(self.id)
 
     async def approve(
@@ -83,6 +84,10 @@ class SubmittedRun:
     async def deny(self, call_id: str, *, reason: str | None = None) -> bool:
         """Deny a call that waits; see `RunStatuses.deny`."""
         return await self._statuses.deny(self.id, call_id, reason=reason)
+
+    async def answer(self, call_id: str, answer: GivenAnswer) -> bool:
+        """Answer a question that a call waits with; see `RunStatuses.answer`."""
+        return await self._statuses.answer(self.id, call_id, answer)
 
     def __await__(self) -> Generator[Any, None, RunRecord]:
         return self.result().__await__()

@@ -24,6 +24,7 @@ from toolweave.agent._history import History, trim_history
 from toolweave.agent._idempotency import call_key
 from toolweave.agent._journal import ASK, Ask, Journal, Recorded, outcome_unknown
 from toolweave.agent._limits import Limits
+from toolweave.agent._questions import Asked, QuestionAnswers, RunQuestions
 from toolweave.agent._step import AvailableTools, cut_off_result
 from toolweave.agent._tool_search import ToolSearchToolset
 from toolweave.agent._usage import ChildUsage
@@ -32,6 +33,7 @@ from toolweave.models import _base as base
 from toolweave.models._base import Finished, Model, ModelRequest
 from toolweave.models._messages import AssistantMessage, Message, ToolCallPart
 from toolweave.models._prices import listed, priced
+from toolweave.protocol.client_requests import ElicitationRequest, ElicitationResult
 from toolweave.tools._call import IDEMPOTENCY_KEY, NO_CONTEXT, CallContext, Progress, ToolCall
 from toolweave.tools._names import unknown_tool
 from toolweave.tools._result import ToolResult
@@ -130,6 +132,7 @@ class TurnRunner:
     journal: Journal
     tools: Toolset
     approvals: Approvals
+    questions: RunQuestions
     limits: Limits
     kept: ResultCache
     slots: PerServerLimiter
@@ -293,8 +296,6 @@ class TurnRunner:
         else:
             answer = await self._answer(step, call, tool, again=recorded is ASK)
             if answer is None:
-                waits = WaitingCall.of(call, tool, run_id=self.run_id, repeats=recorded is ASK)
-                self.waiting.append(waits)
                 return
             result = answer
             if self.raises and tool.server is not None and result.is_error and result.raw is None:  # no answer of it
@@ -306,15 +307,20 @@ class TurnRunner:
 
     async def _answer(self, step: int, call: ToolCallPart, tool: ToolSpec, *, again: bool) -> ToolResult | None:
         """Return the result of a call, or None if it waits for a person."""
+        asked = await self.journal.asked(step, call, tool)
         while True:
-            result = await self._refusal(step, call, tool, again=again)
+            allowed = asked.allowed is not None and asked.allowed == definition_digest(tool)
+            result = None if allowed else await self._refusal(step, call, tool, again=again)
             if result is ASK:
+                self.waiting.append(WaitingCall.of(call, tool, run_id=self.run_id, repeats=again))
                 return None
             if result is None:
                 async with self.slots.of(tool):
                     found = self._now(tool)
                     if found is tool:
-                        result = await self._executed(step, call, tool)
+                        result = await self._executed(step, call, tool, asked)
+                        if result is None:
+                            return None
             else:
                 found = tool
             if result is not None:
@@ -362,7 +368,8 @@ class TurnRunner:
         """Whether a tool only reads what the run has already (search, kept results), so that it needs no approval."""
         return self.kept.owns(tool) or (isinstance(self.tools, ToolSearchToolset) and self.tools.owns(tool))
 
-    async def _executed(self, step: int, call: ToolCallPart, tool: ToolSpec) -> ToolResult:
+    async def _executed(self, step: int, call: ToolCallPart, tool: ToolSpec, asked: Asked) -> ToolResult | None:
+        """Return the result of a call, or None if it waits for the answer to a question of its server."""
         run_id, emit, updates = self.run_id, self.emit, count(1)
 
         def progress(update: Progress) -> None:
@@ -374,25 +381,54 @@ class TurnRunner:
         emit(events.ToolStarted(run_id=run_id, step=step, call=call, tool=tool))
         about = self.ctx
         meta = {**about.meta, IDEMPOTENCY_KEY: call_key(run_id, step, call.id)} if self.keyed else about.meta
+        answers = self._answers(step, call, tool, asked)
         ctx = CallContext(
             timeout=self.limits.call_seconds,
             on_progress=progress,
             meta=meta,
             state=about.state,
             caller=about.caller,
+            questions=answers if tool.server is not None else None,  # a tool here may make calls of several servers
         )
         if self.telemetry is None:
-            return await self._made(call, tool, ctx)
-        with self.telemetry.tool(call, tool) as span:
-            result = await self._made(call, tool, ctx.replace(meta=span.carried(meta)))
-            span.finish(result)
-            return result
+            result = await self._made(call, tool, ctx, answers)
+        else:
+            with self.telemetry.tool(call, tool) as span:
+                result = await self._made(call, tool, ctx.replace(meta=span.carried(meta)), answers)
+                if result is not None:
+                    span.finish(result)
+        if result is None:
+            for question_id, (question, running) in answers.parked.items():
+                waits = WaitingCall.of(call, tool, run_id=run_id, repeats=running and asked.repeats == "ask")
+                self.waiting.append(replace(waits, call_id=question_id, question=question))
+        return result
 
-    async def _made(self, call: ToolCallPart, tool: ToolSpec, ctx: CallContext) -> ToolResult:
+    def _answers(self, step: int, call: ToolCallPart, tool: ToolSpec, asked: Asked) -> QuestionAnswers:
+        def told(question_id: str, request: ElicitationRequest, answer: ElicitationResult | None) -> None:
+            run_id = self.run_id
+            if answer is None:
+                event: events.Event = events.InputRequested(
+                    run_id=run_id, step=step, call=call, tool=tool, question_id=question_id, request=request
+                )
+            else:
+                event = events.InputGiven(
+                    run_id=run_id, step=step, call=call, question_id=question_id, action=answer.action
+                )
+            self.emit(event)
+
+        return QuestionAnswers(self.questions, call.id, asked, told=told)
+
+    async def _made(
+        self, call: ToolCallPart, tool: ToolSpec, ctx: CallContext, answers: QuestionAnswers
+    ) -> ToolResult | None:
         try:
-            return await self.tools.call(ToolCall(name=tool.name, arguments=call.arguments, id=call.id), ctx)
+            with answers.scope:
+                return await self.tools.call(ToolCall(name=tool.name, arguments=call.arguments, id=call.id), ctx)
         except Exception as exc:  # boundary: a third-party Toolset may raise where ours returns
             return ToolResult.failure(as_tool_error(exc))
+        finally:
+            answers.end()
+        return None  # it was given up for a question
 
 
 def _is_kept(number: int) -> bool:

@@ -1,24 +1,29 @@
 """Calls of a stored run that wait for a person, and the answers to them, from any process.
 
 A run that waits (`attended="later"`) is executed by nobody: its record has the status `"waiting"`, its journal the
-calls that wait. The last answer makes it pending again, and with a queue a worker goes on with it.
+calls that wait, for approval or with a question of their server. The last answer makes it pending again, and with a
+queue a worker goes on with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from toolweave.agent._approval import Approval, WaitingCall, definition_digest
+from toolweave.agent._questions import Asked, GivenAnswer, checked_answer
 from toolweave.agent._records import JOURNAL, RunRecord, read_record, record_change, run_topic
 from toolweave.errors import RunError
 from toolweave.jobs import WorkQueue
 from toolweave.models._serialization import plain
-from toolweave.state import Change, Delete, Put, Store, iter_documents
+from toolweave.protocol.client_requests import ElicitationResult
+from toolweave.state import Change, Delete, Document, Put, Store, iter_documents
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["answer_key", "answer_of", "answer_waiting", "waiting_calls", "waiting_changes"]
+__all__ = ["answer_key", "answer_of", "answer_waiting", "asked_in", "question_keys", "waiting_calls", "waiting_changes"]
+
+_Answer: TypeAlias = Approval | GivenAnswer
 
 
 def answer_key(run_id: str, call_id: str) -> str:
@@ -26,11 +31,51 @@ def answer_key(run_id: str, call_id: str) -> str:
     return f"{run_id}/answer/{call_id}"
 
 
+def question_keys(run_id: str, call_id: str) -> str:
+    """Return how the keys begin of the questions of a call that wait."""
+    return f"{_waiting_key(run_id, call_id)}:"
+
+
 def answer_of(value: Mapping[str, Any], tool: ToolSpec) -> Approval | None:
     """Return a recorded answer, or None if the tool's definition is no longer the one that was shown."""
-    if value["digest"] != definition_digest(tool):
+    if value.get("digest") != definition_digest(tool):
         return None
     return Approval(approved=value["approved"], remember=value["remember"], reason=value["reason"])
+
+
+def asked_in(
+    run_id: str,
+    call_id: str,
+    entries: Mapping[str, Document],
+    *,
+    waits: bool,
+    repeats: Literal["freely", "ask", "never"],
+) -> Asked:
+    """Return what was asked in a call, by the entries of its run's journal; `waits`: the call waits for the answers."""
+    asked = {
+        number: WaitingCall.from_json(entries[key].value)
+        for number, key in _numbered(entries, _waiting_key(run_id, call_id))
+    }
+    answered = {
+        number: (value["asked"], ElicitationResult(action=value["action"], content=value["content"]))
+        for number, key in _numbered(entries, answer_key(run_id, call_id))
+        for value in [entries[key].value]
+    }
+    last = asked[max(asked)] if waits and asked else None
+    return Asked(
+        number=max([0, *asked, *answered]),
+        answers=[answered[number] for number in sorted(answered)],
+        asked_by=None if last is None or last.question is None else last.question.asked_by,
+        current=[answered[number] for number in sorted(answered) if number in asked],
+        allowed=None if last is None else last.digest,
+        repeats=repeats,
+    )
+
+
+def _numbered(entries: Mapping[str, Document], key: str) -> Sequence[tuple[int, str]]:
+    """Return the keys of the questions of a call, each with its number."""
+    found = [one for one in entries if one.startswith(f"{key}:")]
+    return [(int(number), one) for one in found if (number := one[len(key) + 1 :]).isdecimal()]
 
 
 def waiting_changes(
@@ -40,7 +85,7 @@ def waiting_changes(
 
     Answers that were given for other definitions of their tools are forgotten.
     """
-    wait = {_waiting_key(run_id, call.call_id): plain(asdict(replace(call, asked_at=now))) for call in calls}
+    wait = {_waiting_key(run_id, call.call_id): replace(call, asked_at=now).to_json() for call in calls}
     old = [key for key in known if key.startswith(_waiting_key(run_id, "")) and key not in wait]
     answers = [answer_key(run_id, call.call_id) for call in calls]
     return [
@@ -59,7 +104,7 @@ async def answer_waiting(
     store: Store,
     run_id: str,
     call_id: str,
-    approval: Approval,
+    answer: _Answer,
     *,
     queue: WorkQueue | None,
     now: float,
@@ -67,33 +112,33 @@ async def answer_waiting(
 ) -> bool:
     """Answer a waiting call; return whether the run goes on, as no other call waits.
 
-    With `remember` the answer counts for all waiting calls of the tool. The same answer may be given again.
+    With `remember` an approval counts for all waiting calls of the tool. The same answer may be given again. The one
+    open question of a call may be named by the id of the call.
 
     Raises:
-        RunError: There is no such run or call, the run does not wait, or the call has another answer.
+        RunError: There is no such run or call, the run does not wait, the call has another answer, or needs another
+            kind of answer; or the answer does not fit the form.
         StoreError: The store or the queue cannot be reached.
     """
     while True:
-        record = await _waiting_record(store, run_id, call_id, approval)
+        record = await _waiting_record(store, run_id, call_id, answer)
         if record is None:
             return True
         open_calls = {one.call_id: one for one in await _unanswered(store, run_id)}
-        asked = open_calls.get(call_id)
+        asked = _named(open_calls, call_id)
         if asked is None:
-            if await _is_answered(store, run_id, call_id, approval):
+            if await _is_answered(store, run_id, call_id, answer):
                 return False
             raise _error(
                 run_id, f"has no call {call_id!r} that waits; those that do: {', '.join(open_calls) or 'none'}"
             )
-        same = approval.approved and approval.remember is not None and not asked.repeats
-        answered = [
-            one
-            for one in open_calls.values()
-            if one is asked or (same and one.digest == asked.digest and not one.repeats)
-        ]
-        goes_on = len(answered) == len(open_calls)
+        values = _values(asked, open_calls.values(), answer)
+        goes_on = len(values) == len(open_calls)
         jobs = None if queue is None else run_topic(record.agent, store, queue, keep_seconds=ttl)
-        changes = [_answer(one, approval, ttl=ttl) for one in answered]
+        changes = [
+            Put(collection=JOURNAL, key=answer_key(run_id, one), value=value, ttl=ttl, expect=0)
+            for one, value in values.items()
+        ]
         changed = replace(record, status="pending" if goes_on else "waiting", changed_at=now)
         # one write with the record's revision: of two who answer the last calls at once, one sees the other's answer
         notes = [jobs.note(run_id)] if goes_on and jobs is not None else []
@@ -103,7 +148,7 @@ async def answer_waiting(
             return goes_on
 
 
-async def _waiting_record(store: Store, run_id: str, call_id: str, approval: Approval) -> RunRecord | None:
+async def _waiting_record(store: Store, run_id: str, call_id: str, answer: _Answer) -> RunRecord | None:
     """Return the record of a waiting run; None if the run has gone on with the same answer.
 
     Raises:
@@ -114,7 +159,7 @@ async def _waiting_record(store: Store, run_id: str, call_id: str, approval: App
         raise _error(run_id, "is not in the store")
     if record.status == "waiting":
         return record
-    if await _is_answered(store, run_id, call_id, approval):
+    if await _is_answered(store, run_id, call_id, answer):
         return None
     raise _error(run_id, f"waits for nobody: its status is {record.status}")
 
@@ -122,11 +167,18 @@ async def _waiting_record(store: Store, run_id: str, call_id: str, approval: App
 async def _unanswered(store: Store, run_id: str) -> Sequence[WaitingCall]:
     prefix = answer_key(run_id, "")
     answered = {found.key.removeprefix(prefix) async for found in iter_documents(store, JOURNAL, prefix)}
-    asked = [WaitingCall(**found.value) async for found in iter_documents(store, JOURNAL, _waiting_key(run_id, ""))]
+    waiting = iter_documents(store, JOURNAL, _waiting_key(run_id, ""))
+    asked = [WaitingCall.from_json(found.value) async for found in waiting]
     return sorted((one for one in asked if one.call_id not in answered), key=lambda one: one.asked_at)
 
 
-async def _is_answered(store: Store, run_id: str, call_id: str, approval: Approval) -> bool:
+def _named(open_calls: Mapping[str, WaitingCall], call_id: str) -> WaitingCall | None:
+    """Return the waiting call of an id, which may be that of the call that has one open question."""
+    of_call = [one for one in open_calls.values() if one.of_call == call_id]
+    return open_calls.get(call_id) or (of_call[0] if len(of_call) == 1 else None)
+
+
+async def _is_answered(store: Store, run_id: str, call_id: str, answer: _Answer) -> bool:
     """Whether a call has this answer.
 
     Raises:
@@ -135,15 +187,52 @@ async def _is_answered(store: Store, run_id: str, call_id: str, approval: Approv
     found = await store.get(JOURNAL, answer_key(run_id, call_id))
     if found is None:
         return False
-    if found.value["approved"] is not approval.approved:
-        given = "approved" if found.value["approved"] else "denied"
-        raise _error(run_id, f"has an answer to call {call_id!r} already: it was {given}")
+    if isinstance(answer, Approval):
+        same = found.value.get("approved") is answer.approved
+    else:
+        given = _result(answer)
+        content: Mapping[str, Any] = found.value.get("content") or {}
+        values = given.content or {}
+        same = found.value.get("action") == given.action and all(content.get(name) == values[name] for name in values)
+    if not same:
+        raise _error(run_id, f"has an answer to call {call_id!r} already: it was {_told(found.value)}")
     return True
 
 
-def _answer(call: WaitingCall, approval: Approval, *, ttl: float) -> Put:
-    value = {**asdict(approval), "digest": call.digest}
-    return Put(collection=JOURNAL, key=answer_key(call.run_id, call.call_id), value=value, ttl=ttl, expect=0)
+def _told(value: Mapping[str, Any]) -> str:
+    """Return a recorded answer in words."""
+    if "action" in value:
+        return {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}[value["action"]]
+    return "approved" if value["approved"] else "denied"
+
+
+def _values(asked: WaitingCall, open_calls: Collection[WaitingCall], answer: _Answer) -> dict[str, dict[str, Any]]:
+    """Return the answers to record, by the ids of what they answer.
+
+    Raises:
+        RunError: The call needs another kind of answer, or the answer does not fit its form.
+    """
+    question = asked.question
+    if not isinstance(answer, Approval):
+        if question is None:
+            text = f"has a call {asked.call_id!r} that waits for a yes or a no, not for an answer: approve or deny it"
+            raise _error(asked.run_id, text)
+        given = checked_answer(asked.run_id, asked.call_id, question, answer)
+        content = None if given.content is None else plain(given.content)
+        return {asked.call_id: {"action": given.action, "content": content, "asked": question.digest}}
+    if question is not None:
+        text = f"has a question {asked.call_id!r} that waits for an answer, not for a yes: accept, decline or cancel it"
+        raise _error(asked.run_id, text)
+    same = answer.approved and answer.remember is not None and not asked.repeats
+    return {
+        one.call_id: {**asdict(answer), "digest": one.digest}
+        for one in open_calls
+        if one is asked or (same and one.question is None and one.digest == asked.digest and not one.repeats)
+    }
+
+
+def _result(answer: GivenAnswer) -> ElicitationResult:
+    return answer if isinstance(answer, ElicitationResult) else ElicitationResult.accept(answer)
 
 
 def _waiting_key(run_id: str, call_id: str) -> str:

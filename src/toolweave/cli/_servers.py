@@ -20,7 +20,7 @@ from toolweave.cli._screen import complain, note, wrapped
 from toolweave.cli._targets import names_in
 from toolweave.config import LoadedConfig, ServerConfig, merge_loaded
 from toolweave.config._naming import program_name
-from toolweave.connect import ConnectionState, McpConnection, StateChanged
+from toolweave.connect import Callbacks, ConnectionState, McpConnection, StateChanged
 from toolweave.errors import AuthRequiredError, ConfigError, ServerError, ToolweaveError
 from toolweave.hub import Hub, connect_mcp_servers
 from toolweave.tools import ToolSpec
@@ -170,9 +170,9 @@ def program_of(config: ServerConfig | None) -> str:
 
 
 @asynccontextmanager
-async def open_fleet(selection: LoadedConfig) -> AsyncGenerator[OpenServers]:
+async def open_fleet(selection: LoadedConfig, *, callbacks: Callbacks | None = None) -> AsyncGenerator[OpenServers]:
     """Open these servers and wait until each is ready or has failed; a failing one stops no other."""
-    async with connect_mcp_servers(selection, wait=0) as hub:
+    async with connect_mcp_servers(selection, wait=0, callbacks=callbacks or Callbacks()) as hub:
         fleet = OpenServers(hub, selection)
         await fleet.settled()
         yield fleet

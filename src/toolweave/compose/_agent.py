@@ -18,6 +18,7 @@ from toolweave.agent._durable import Durable, OnUnknown
 from toolweave.agent._events import RunResult
 from toolweave.agent._journal import Ask, Journal, Recorded, RunStart
 from toolweave.agent._prompt import Sendable
+from toolweave.agent._questions import Asked
 from toolweave.agent._run import Run, current_run
 from toolweave.compose._mcp_tools import McpTools
 from toolweave.config import LoadedConfig, load_config
@@ -115,6 +116,10 @@ class JournalWithHooks:
         """Return a person's answer to a call."""
         return await self._journal.answer(call, tool)
 
+    async def asked(self, step: int, call: ToolCallPart, tool: ToolSpec) -> Asked:
+        """Return what was asked in a call."""
+        return await self._journal.asked(step, call, tool)
+
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
         """Record the start of a call."""
         await self._journal.call_started(step, call, tool)
@@ -170,7 +175,11 @@ class Agent(BaseAgent):
         """
         if hasattr(server, "__await__"):
             raise TypeError(f"server {name!r}: give its config, or the connection that awaiting it returns")
-        return super().mcp_toolset(server, name=name) if _is_live(server) else McpTools(name or "", server)
+        if _is_live(server):
+            return super().mcp_toolset(server, name=name)
+        made = McpTools(name or "", server)
+        made.takes_questions = self.takes_questions
+        return made
 
     def open_journal(
         self, run_id: str, *, durable: Durable | None = None, on_unknown: OnUnknown | None = None

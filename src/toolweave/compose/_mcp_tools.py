@@ -112,6 +112,8 @@ class McpTools(BaseToolset):
 
     Attributes:
         name: The server's name.
+        takes_questions: Whether the server may ask the user in a call (`Agent(questions=True)`); set it before it is
+            entered, for a connection of its own.
 
     Raises:
         ConfigError: At once, when the config is invalid. Entering raises `ServerError`s, unless `on_error` returns
@@ -135,6 +137,7 @@ class McpTools(BaseToolset):
         self._exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
         self._prefix = tool_prefix
         self._client = client
+        self.takes_questions = False
         if config is None and (client is None or isinstance(client, McpPool)):
             raise ConfigError("a component needs the config of its server, or a connection", server=server)
         self._base = None if config is None else server_config(config, name=server or None)
@@ -308,7 +311,12 @@ class McpTools(BaseToolset):
                 include, exclude = include or config.include, exclude or config.exclude
                 config = config.replace(include=(), exclude=())
             found = discover_mcp_tools(
-                config, include=include, exclude=exclude, tool_prefix=self.literal_prefix, client=client
+                config,
+                include=include,
+                exclude=exclude,
+                tool_prefix=self.literal_prefix,
+                client=client,
+                questions=self.takes_questions,
             )
             yield await held.enter_async_context(found)
 

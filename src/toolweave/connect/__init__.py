@@ -12,7 +12,7 @@ from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from toolweave.connect._channel import Channel, memory_channels
-    from toolweave.connect._client_features.callbacks import Callbacks, SamplingRequest
+    from toolweave.connect._client_features.callbacks import Callbacks, SamplingRequest, ask_caller
     from toolweave.connect._clock import Clock
     from toolweave.connect._connection import Connecting, McpConnection, connect_mcp
     from toolweave.connect._feed.list_cache import ListChanged
@@ -74,6 +74,7 @@ __all__ = [
     "SkillFile",
     "StateChanged",
     "Step",
+    "ask_caller",
     "connect_mcp",
     "memory_channels",
     "register_transport",
@@ -107,6 +108,7 @@ __getattr__, __dir__ = lazy_exports(
         "_client_features.callbacks": (
             "Callbacks",
             "SamplingRequest",
+            "ask_caller",
         ),
         "_clock": ("Clock",),
         "_connection": (

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -17,14 +15,18 @@ import anyio.to_thread
 from toolweave.config import ServerConfig
 from toolweave.connect._catalog import CallTarget, Catalog
 from toolweave.connect._client_features.input_required import exchange
-from toolweave.connect._client_features.server_requests import ForwardingHandler, ServerRequestHandler
+from toolweave.connect._client_features.server_requests import (
+    CallRequestHandler,
+    ForwardingHandler,
+    ServerRequestHandler,
+)
 from toolweave.connect._client_features.tasks import ClientTask, LegacyClientTask, wants_task
 from toolweave.connect._deadline import Deadline, SharedTimer
 from toolweave.connect._direct import DirectCall, DirectCalls
 from toolweave.connect._forwarding import ForwardedRequest
 from toolweave.connect._health import PendingRequest
 from toolweave.connect._idle_timeout import IdleTimeout
-from toolweave.connect._session import ClientHandlers
+from toolweave.connect._progress_feed import watched
 from toolweave.connect._supervisor import Supervisor
 from toolweave.connect._transports import OpenSession
 from toolweave.errors import (
@@ -37,84 +39,18 @@ from toolweave.errors import (
     printable,
 )
 from toolweave.protocol import methods
-from toolweave.protocol.codes import HEADER_MISMATCH
+from toolweave.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
 from toolweave.protocol.component_meta import VERSION
 from toolweave.protocol.content import TextContent
 from toolweave.protocol.json_types import as_object
 from toolweave.schema._problems import describe
-from toolweave.tools._call import CallContext, Progress, ProgressCallback
+from toolweave.tools._call import CallContext
 from toolweave.tools._mcp import tool_result
 from toolweave.tools._result import ToolResult, typed
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import ToolsChanged
 
 __all__ = ["Requester", "make_off_loop"]
-
-
-class ProgressFeed:
-    """A queue of progress notifications, delivered to a sync or async callback one after the other.
-
-    `touch` is called for every notification at once: it is the sign of life that resets a deadline.
-    """
-
-    def __init__(self, callback: ProgressCallback, touch: Callable[[], None]) -> None:
-        self._callback = callback
-        self._touch = touch
-        self._waiting: deque[Progress] = deque()
-        self._arrived = anyio.Event()
-        self._ended = False
-
-    def put(self, progress: Progress) -> None:
-        """Queue one notification; never waits."""
-        self._touch()
-        self._waiting.append(progress)
-        self._arrived.set()
-
-    def end(self) -> None:
-        """Mark the end of the queue; `run` returns when the rest is delivered."""
-        self._ended = True
-        self._arrived.set()
-
-    async def run(self) -> None:
-        """Deliver until `end`."""
-        while True:
-            await self._arrived.wait()
-            self._arrived = anyio.Event()
-            while self._waiting:
-                try:
-                    outcome = self._callback(self._waiting.popleft())
-                    if inspect.isawaitable(outcome):
-                        await outcome
-                except Exception:  # boundary: user code must not fail the call it watches
-                    _log.exception("a progress callback raised")
-            if self._ended:
-                return
-
-
-async def watched(
-    peer: ClientHandlers,
-    callback: ProgressCallback | None,
-    touch: Callable[[], None],
-    work: Callable[[str], Awaitable[ResultT]],
-) -> ResultT:
-    """Run `work` with a progress token; all progress is delivered before its result is returned."""
-    feed = ProgressFeed(callback or (lambda _progress: None), touch)
-    token = peer.watch_progress(feed.put)
-    results: list[ResultT] = []
-    failure: Exception | None = None
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(feed.run)
-        try:
-            results.append(await work(token))
-        except Exception as exc:  # boundary: kept out of the task group, which would wrap it
-            failure = exc
-        finally:
-            peer.forget_progress(token)
-            feed.end()
-    if failure is not None:
-        raise failure
-    return results[0]
-
 
 _log = logging.getLogger("toolweave.connect")
 _MANY_PARTS = 1_000
@@ -374,14 +310,27 @@ class Requester:
         first: dict[str, Any] | None = None,
     ) -> Mapping[str, Any]:
         """Make a call with an idle timeout; `first` is the first answer, if it has arrived."""
+        if wants_task(call_target.spec, line.session.agreement):
+            params = {**params, "task": {}}
+        modern = line.session.agreement.modern
+        async with self._supervisor.peer.asking(ctx.questions, modern=modern) as asked:
+            return await self._send_bounded(line, call_target, params, ctx, asked, first)
+
+    async def _send_bounded(
+        self,
+        line: OpenSession,
+        call_target: CallTarget,
+        params: Mapping[str, Any],
+        ctx: CallContext,
+        asked: ServerRequestHandler,
+        first: dict[str, Any] | None,
+    ) -> Mapping[str, Any]:
         seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
         total = self._config.timeout.call_total
         peer = self._supervisor.peer
-        if wants_task(call_target.spec, line.session.agreement):
-            params = {**params, "task": {}}
         with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
             silence = IdleTimeout(scope, seconds, total)
-            work = partial(self._call_interactive, line, params, call_target.schema, silence, first)
+            work = partial(self._call_interactive, line, params, call_target.schema, silence, asked, first)
             with peer.waiting(silence):
                 if first is not None or (ctx.on_progress is None and total is None):
                     return await work(ctx.meta)
@@ -397,17 +346,41 @@ class Requester:
         params: Mapping[str, Any],
         schema: Mapping[str, Any] | None,
         silence: IdleTimeout,
+        asked: ServerRequestHandler,
         first: dict[str, Any] | None,
         meta: Mapping[str, Any],
     ) -> Mapping[str, Any]:
         """Make a call that may want input or become a task, and return its result."""
-        asked = self._supervisor.peer.asked
 
         def send(more: Mapping[str, Any]) -> Awaitable[dict[str, Any]]:
             return line.session.request(methods.TOOLS_CALL, {**params, **more}, meta=meta, schema=schema)
 
-        result = await exchange(send, methods.TOOLS_CALL, asked, silence, first=first)
+        call = partial(exchange, send, methods.TOOLS_CALL, asked, silence)
+        if first is None and isinstance(asked, CallRequestHandler):
+            result = await self._resumed(call, asked, modern=line.session.agreement.modern)
+        else:
+            result = await call(first=first)
         return await self._followed(result, asked, silence, legacy="task" in params)
+
+    async def _resumed(
+        self, call: Callable[..., Awaitable[dict[str, Any]]], asked: CallRequestHandler, *, modern: bool
+    ) -> dict[str, Any]:
+        """Make a call whose questions its caller answers: go on where it asked, or make it from its start.
+
+        A server that does not know any more what it asked has done nothing more: the call is made again from its start
+        where its caller says that this does no harm.
+        """
+        asked_by = asked.questions.begin()
+        if asked_by is None:
+            return await call()
+        try:
+            if not modern:
+                raise asked.refusal(INVALID_PARAMS, "it speaks an older revision now, and cannot go on where it asked")
+            return await call(first=dict(asked_by))
+        except ProtocolError as exc:
+            if exc.code != INVALID_PARAMS or not asked.questions.restart():
+                raise
+        return await call()
 
     async def _followed(
         self, result: dict[str, Any], asked: ServerRequestHandler, silence: IdleTimeout, *, legacy: bool

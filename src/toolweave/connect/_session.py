@@ -11,8 +11,8 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
@@ -35,6 +35,7 @@ from toolweave.protocol.json_types import as_object, as_text
 from toolweave.protocol.logs import log_message
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from toolweave.tools._call import Progress
+from toolweave.tools._call_questions import CallQuestions
 
 __all__ = [
     "UNCANCELLABLE",
@@ -165,6 +166,8 @@ class ClientHandlers:
         self._waiting: set[IdleTimeout] = set()
         self._answering = 0
         self._ignored = False
+        self._one_asks = anyio.Lock()
+        self._of_call: ServerRequestHandler | None = None
 
     def capabilities(self, *, modern: bool) -> dict[str, Any]:
         """Return the capabilities to declare, as the era writes them; those of another client as it wrote them."""
@@ -191,6 +194,26 @@ class ClientHandlers:
             yield
         finally:
             self._waiting.discard(silence)
+
+    @asynccontextmanager
+    async def asking(
+        self, questions: CallQuestions | None, *, modern: bool
+    ) -> AsyncGenerator[ServerRequestHandler, None]:
+        """Give the handler of what is asked during a call, in which `questions` answers if this connection leaves that.
+
+        A legacy server's questions do not say which call they are of: one such call is made at a time.
+        """
+        if questions is None or not (self.asked.leaves_questions or questions.begin() is not None):
+            yield self.asked
+        elif modern:
+            yield self.asked.of_call(questions)
+        else:
+            async with self._one_asks:
+                self._of_call = self.asked.of_call(questions)
+                try:
+                    yield self._of_call
+                finally:
+                    self._of_call = None
 
     @contextmanager
     def working(self) -> Generator[None, None, None]:
@@ -268,7 +291,7 @@ class ClientHandlers:
             silence.hold()
         try:
             with self.working():
-                return await self.asked.answer(method, params)
+                return await (self._of_call or self.asked).answer(method, params)
         finally:
             self._answering -= 1
             for silence in self._waiting:

@@ -103,6 +103,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
         url: The address that callers know it by.
         disclosure: The form in which callers learn of tools.
         slow_call_seconds: Seconds after which a call becomes a task, for callers that take tasks; None for never.
+        runs: The URL or path of the store of agents' runs that the console shows; read once, at the start.
     """
 
     servers: LoadedConfig
@@ -119,6 +120,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     url: str | None = None
     disclosure: DisclosureMode = "all"
     slow_call_seconds: float | None = None
+    runs: Secret | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -201,9 +203,9 @@ def _read(value: Any, servers: LoadedConfig, scope: Scope) -> GatewayConfig:
         from toolweave.gateway._caller_auth import read_caller_auth  # only where callers are judged
 
         found["auth"] = read_caller_auth(section["auth"], scope)
-    if "redis" in section:
-        where = f"{SECTION}.redis"
-        found["redis"] = Secret(Expander(scope).text(check_text(section["redis"], where), where))
+    for member in [name for name in ("redis", "runs") if name in section]:
+        where = f"{SECTION}.{member}"
+        found[member] = Secret(Expander(scope).text(check_text(section[member], where), where))
     checks = {
         "rest": check_flag,
         "ui": check_flag,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from toolweave.gateway._config import GatewayConfig
 from toolweave.gateway._gateway import Gateway
@@ -10,6 +10,9 @@ from toolweave.gateway._in_flight import InFlightRequests
 from toolweave.gateway._reload import ConfigChange
 from toolweave.gateway._status import GatewayStatus, Readiness, UpstreamStatus
 from toolweave.hub import Hub
+
+if TYPE_CHECKING:
+    from toolweave.gateway._runs import StoredRuns
 
 __all__ = ["ManagedGateway"]
 
@@ -22,6 +25,7 @@ class ManagedGateway(Protocol):
     config: GatewayConfig
     server: Gateway
     in_flight: InFlightRequests
+    runs: StoredRuns | None
 
     def status(self) -> GatewayStatus:
         """Return the state of the gateway."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
@@ -29,7 +29,7 @@ from toolweave.gateway._extras import metrics_middleware, spans_middleware
 from toolweave.gateway._followed_auth import FollowedAuth
 from toolweave.gateway._gateway import Gateway, create_gateway
 from toolweave.gateway._in_flight import InFlightRequests
-from toolweave.gateway._options import GatewayOptions, replicas_of, tokens_in
+from toolweave.gateway._options import GatewayOptions, replicas_of, runs_of, tokens_in
 from toolweave.gateway._recent_calls import RecentCalls
 from toolweave.gateway._reload import ConfigChange, compare, file_stamps, when_changed
 from toolweave.gateway._status import (
@@ -89,6 +89,7 @@ class GatewayManager:
         in_flight: Counts the requests under way.
         auth: The authorization of requests over HTTP, or None.
         recent_calls: Keeps the last calls, where there is a console.
+        runs: The runs of agents that the console shows, if a store of them is named.
 
     Raises:
         ConfigError: The config cannot be read, its section `gateway` is wrong, or a package is not installed.
@@ -113,6 +114,7 @@ class GatewayManager:
             self.hub.on("state", self._sessions.upstream_moved)
         self.in_flight = InFlightRequests()
         self._replicas = replicas_of(self.config, options)
+        self.runs = runs_of(self.config, options)
         grouped = self._replicas is not None and self._replicas.group
         self._workers = WorkerChanges(self, self._replicas) if self._replicas is not None and grouped else None
         self.recent_calls: RecentCalls | None = None
@@ -261,7 +263,8 @@ class GatewayManager:
         Args:
             app: Where virtual servers are mounted; without one there are none.
         """
-        async with self.server.running(), anyio.create_task_group() as tasks:
+        runs = nullcontext() if self.runs is None else self.runs.open()
+        async with runs, self.server.running(), anyio.create_task_group() as tasks:
             self._tasks, self._app = tasks, app
             tasks.start_soon(self._reload_when_asked)
             if self._page is not None:

@@ -13,10 +13,11 @@ from toolweave.gateway._replicas import Replicas, shared_redis
 from toolweave.serve._request import Middleware
 
 if TYPE_CHECKING:
+    from toolweave.gateway._runs import RunsPlace, StoredRuns
     from toolweave.oauth import TokenStore
     from toolweave.serve._auth.token_auth import TokenAuth
 
-__all__ = ["GatewayOptions", "replicas_of", "tokens_in"]
+__all__ = ["GatewayOptions", "replicas_of", "runs_of", "tokens_in"]
 
 
 class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +40,8 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
             one. Those of one group follow each other's changes.
         ui: Whether to serve the console at `/ui`; needs the extra `console` and an admin token. None: as the config
             says, else where only this machine reaches it and the extra is installed.
+        runs: Where the runs of agents are that the console shows and answers: the URL or path of a store, a store, or a
+            backend, whose workers go on with what is answered; else the config says it.
     """
 
     names: tuple[str, ...] = ()
@@ -53,6 +56,7 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
     state_keys: tuple[str | bytes, ...] | None = None
     replicas: Replicas | None = None
     ui: bool | None = None
+    runs: RunsPlace | None = None
 
 
 def replicas_of(config: GatewayConfig, options: GatewayOptions) -> Replicas | None:
@@ -91,3 +95,17 @@ def tokens_in(replicas: Replicas | None) -> TokenStore | None:
         return SharedTokenStore(replicas.store)
     except StoreError as error:
         raise ConfigError(str(error), field="gateway.redis") from None
+
+
+def runs_of(config: GatewayConfig, options: GatewayOptions) -> StoredRuns | None:
+    """Return the runs that the console shows, if the options or the config name a store.
+
+    Raises:
+        ConfigError: They name none that can be used.
+    """
+    place = options.runs if options.runs is not None or config.runs is None else config.runs.reveal()
+    if place is None:
+        return None
+    from toolweave.gateway._runs import StoredRuns  # it loads agents and queues
+
+    return StoredRuns(place)

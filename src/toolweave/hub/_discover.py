@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from toolweave.config import server_config
+from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks, ask_caller
 from toolweave.connect._connection import McpConnection
 from toolweave.hub._hub import Hub
 from toolweave.tools._names import expose, unknown_tool
@@ -46,10 +47,13 @@ class DiscoveredTools(ToolList):
 
 
 class _Discovering:
-    def __init__(self, config: Any, client: McpClient | None, filters: dict[str, Any]) -> None:
+    def __init__(
+        self, config: Any, client: McpClient | None, filters: dict[str, Any], callbacks: Callbacks = NO_CALLBACKS
+    ) -> None:
         self._config = config
         self._client = client
         self._filters = filters
+        self._callbacks = callbacks
         self._found: DiscoveredTools | None = None
 
     async def _run(self) -> DiscoveredTools:
@@ -75,7 +79,7 @@ class _Discovering:
         config = server_config(self._config)
         if self._client is not None:
             return await self._client.connect(config.name, config)
-        connection = McpConnection(config)
+        connection = McpConnection(config, callbacks=self._callbacks)
         await connection.open()
         return connection
 
@@ -99,6 +103,7 @@ def discover_mcp_tools(
     exclude: Iterable[str] = (),
     tool_prefix: str | None = None,
     client: McpClient | None = None,
+    questions: bool = False,
 ) -> _Discovering:
     """Connect to one server and return its tools: `await` it and close the result, or `async with` it.
 
@@ -109,12 +114,14 @@ def discover_mcp_tools(
         exclude: Tools to leave out, by original name.
         tool_prefix: Put literally before each name; None keeps the server's names.
         client: A hub or a connection to use; it is never closed by the result.
+        questions: Leave what the server asks in a call to its caller (`CallContext.questions`); for a connection of its
+            own, not for a `client`.
 
     Raises:
         ServerError: The server cannot be reached.
     """
     filters = {"include": tuple(include), "exclude": tuple(exclude), "tool_prefix": tool_prefix}
-    return _Discovering(config, client, filters)
+    return _Discovering(config, client, filters, Callbacks(elicitation=ask_caller) if questions else NO_CALLBACKS)
 
 
 def _view(

@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self
 
 import toolweave.compose._agent as compose
-from toolweave.agent import AgentTools, ApprovalRequested, Event, Run, RunResult
+from toolweave.agent import AgentTools, ApprovalRequested, Event, InputRequested, Run, RunResult
 from toolweave.sync._blocking import blocking, forwarded, with_signature_of
+from toolweave.tools import ElicitationResult
 from toolweave.tools._portal import PORTAL
 
 __all__ = ["Agent", "SyncRun", "generate", "stream"]
@@ -62,6 +63,10 @@ class SyncRun:
     def deny(self, call: str | ApprovalRequested, *, reason: str | None = None) -> bool:
         """Deny a waiting call; the model reads the reason."""
         return self._decide(lambda: self.wrapped.deny(call, reason=reason))
+
+    def answer(self, question: str | InputRequested, answer: ElicitationResult | Mapping[str, Any]) -> bool:
+        """Answer a question of a server; see `Run.answer`."""
+        return self._decide(lambda: self.wrapped.answer(question, answer))
 
     def __iter__(self) -> Iterator[Event]:
         return PORTAL.iterate(aiter(self.wrapped))

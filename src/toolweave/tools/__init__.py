@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         ProgressReporter,
         ToolCall,
     )
+    from toolweave.tools._call_questions import CallQuestions
     from toolweave.tools._client_requests import Caller, Elicitation, Question, Roots, Sampling
     from toolweave.tools._function import FunctionTool, tool
     from toolweave.tools._media import File
@@ -78,6 +79,7 @@ __all__ = [
     "BaseToolset",
     "BudgetedToolset",
     "CallContext",
+    "CallQuestions",
     "Caller",
     "CallerSession",
     "ContentBlock",
@@ -165,6 +167,7 @@ __getattr__, __dir__ = lazy_exports(
             "RESUMABLE",
             "ToolCall",
         ),
+        "_call_questions": ("CallQuestions",),
         "_client_requests": (
             "Caller",
             "Elicitation",

@@ -39,6 +39,7 @@ __all__ = [
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultingTypeVar  # PEP 696, in `typing` from 3.13 on
 
+    from toolweave.tools._call_questions import CallQuestions
     from toolweave.tools._client_requests import Caller, Question
     from toolweave.tools._session import CallerSession, SessionPort
 
@@ -100,14 +101,16 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True):
         state: Dependencies for handlers: a mapping, or an object of any type, which an annotation
             `CallContext[AppState]` tells type checkers.
         caller: The client on whose behalf the call runs, or None where no client can be asked.
+        questions: Answers what the server asks its user in this call, where the connection leaves that to its callers.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"state", "caller"})
+    quiet: ClassVar[frozenset[str]] = frozenset({"state", "caller", "questions"})
     timeout: float | None = None
     on_progress: ProgressCallback | None = None
     meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     state: StateT_co = msgspec.field(default_factory=_no_state)
     caller: Caller | None = None
+    questions: CallQuestions | None = None
 
     @property
     def principal(self) -> str | None:

@@ -19,6 +19,7 @@ from toolweave.cli._stdin import can_ask
 from toolweave.cli._targets import names_in, select
 from toolweave.compose import Agent
 from toolweave.config import LoadedConfig, default_config
+from toolweave.connect import Callbacks, ask_caller
 from toolweave.jobs import WorkBackend
 from toolweave.models import Model, ToolCallPart, model_from
 from toolweave.state import Store
@@ -67,7 +68,10 @@ async def opened(
         kept: dict[str, Any] = {"backend": backend} if backend else {"store": store}
         fleet = None
         if selection is not None:
-            fleet = await stack.enter_async_context(open_fleet(selection))
+            callbacks = (
+                None if backend is None else Callbacks(elicitation=ask_caller)
+            )  # a worker's runs wait for answers
+            fleet = await stack.enter_async_context(open_fleet(selection, callbacks=callbacks))
             fleet.show_failures()
         agent = Agent(
             model,

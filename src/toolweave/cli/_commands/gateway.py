@@ -144,6 +144,7 @@ def _manager(options: GatewayRunOptions, worker: WorkerSettings | None = None) -
             state_keys=keys,
             replicas=_replicas(options, keys, worker),
             ui=_ui(options, worker),
+            runs=options.runs,
         ),
     )
     loaded = manager.config.servers

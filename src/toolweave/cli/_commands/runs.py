@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +23,19 @@ if TYPE_CHECKING:
     from toolweave.agent._status import RunInfo, RunStatuses
     from toolweave.state import Store
 
-__all__ = ["COMMAND", "Remember", "RunFilter", "approve", "cancel", "deny", "list_runs", "show_run", "spawn"]
+__all__ = [
+    "COMMAND",
+    "AnswerOptions",
+    "Remember",
+    "RunFilter",
+    "answer_question",
+    "approve",
+    "cancel",
+    "deny",
+    "list_runs",
+    "show_run",
+    "spawn",
+]
 
 _HELP = "List, show, begin, stop and answer runs of agents."
 _EXAMPLES = {
@@ -47,6 +59,11 @@ toolweave runs approve 496e77 call_1 --backend redis://localhost:6379/0
 """,
     "deny": """
 toolweave runs deny 496e77 call_1 --reason "not this file"
+""",
+    "answer": """
+toolweave runs answer 496e77 call_1 city=Oslo days:=3
+toolweave runs answer 496e77 call_1 --accept
+toolweave runs answer 496e77 call_1 --decline --backend redis://localhost:6379/0
 """,
     "cancel": """
 toolweave runs cancel 496e77
@@ -195,7 +212,7 @@ def show_run(run_id: RunId, store: StoreOption = None, as_json: JsonOption = Fal
         waiting = await statuses.waiting(one.run_id)
         if as_json:
             children = [_run_json(child) for _, child in below]
-            answer_json({**_run_json(one), "children": children, "waiting": [asdict(call) for call in waiting]})
+            answer_json({**_run_json(one), "children": children, "waiting": [call.shown() for call in waiting]})
             return ExitCode.OK
         record = one.record
         parts = [f"{record.steps} steps", f"{record.usage.input_tokens + record.usage.output_tokens} tokens"]
@@ -205,8 +222,8 @@ def show_run(run_id: RunId, store: StoreOption = None, as_json: JsonOption = Fal
         for level, child in below:
             note(f"{'  ' * level}{child.run_id[:_SHORT]}  {child.status}  {_one_line(child.record.prompt)}")
         for call in waiting:
-            note(f"waits for a yes: {_call_text(call)}")
-            note(f"  toolweave runs approve {one.run_id[:_SHORT]} {call.call_id}   (or: deny)")
+            for line in _waiting_lines(call, one.run_id[:_SHORT]):
+                note(line)
         if record.error is not None:
             note(f"error: {record.error}")
         if record.text:
@@ -274,6 +291,64 @@ def deny(
         return await statuses.deny(run, call, reason=reason)
 
     return _answered(run_id, call_id, answer_call, store, backend, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerOptions:
+    """The options that say how a question is answered; each attribute is an option."""
+
+    accept: Annotated[
+        bool, Option("--accept", help="Accept, with the values and the form's defaults, or the page after a visit.")
+    ] = False
+    decline: Annotated[bool, Option("--decline", help="Say no.")] = False
+    cancel: Annotated[bool, Option("--cancel", help="Dismiss the question, without a yes or a no.")] = False
+    json_values: Annotated[
+        str | None, Option("--json-values", metavar="JSON", help="All values of the form as one JSON object.")
+    ] = None
+
+
+def answer_question(
+    run_id: RunId,
+    call_id: CallId,
+    how: AnswerOptions,
+    values: Annotated[
+        tuple[str, ...],
+        Positional(
+            "FIELDS", help="The form's values: key=value, key:=JSON, key=@FILE, @FILE, or - for standard input."
+        ),
+    ] = (),
+    store: StoreOption = None,
+    backend: BackendOption = None,
+    as_json: JsonOption = False,
+) -> ExitCode:
+    """Answer what a server asks in a tool call that a run waits with; `toolweave runs show RUN` shows the question.
+
+    Words take the type that the form asks for. Values alone accept, too. Never send a secret in a form: the answer is
+    kept in the store and goes to the server. Exits with 1 when no such question waits, or the values do not fit.
+    """
+    from toolweave.cli._arguments import fit_arguments, read_arguments  # late, as below
+    from toolweave.cli._stdin import read_all
+
+    given = read_arguments(values, json_args=how.json_values, stdin=read_all)
+    said = [name for name in ("accept", "decline", "cancel") if getattr(how, name)]
+    if len(said) > 1:
+        raise CommandError(f"--{said[0]} and --{said[1]} exclude each other")
+    if not said and not given:
+        raise CommandError("the answer is missing", hint="FIELD=VALUE ..., --accept, --decline or --cancel")
+    if given and said and said != ["accept"]:
+        raise CommandError(f"--{said[0]} takes no values")
+
+    async def give(statuses: RunStatuses, run: str, call: str) -> bool:
+        from toolweave.protocol.client_requests import ElicitationResult
+
+        if said and said != ["accept"]:
+            return await statuses.answer(run, call, getattr(ElicitationResult, said[0])())
+        asked = [one for one in await statuses.waiting(run) if call in (one.call_id, one.of_call)]
+        question = asked[0].question if len(asked) == 1 else None
+        schema: Mapping[str, Any] = {} if question is None else question.schema
+        return await statuses.answer(run, call, ElicitationResult.accept(fit_arguments(given, schema)))
+
+    return _answered(run_id, call_id, give, store, backend, as_json=as_json)
 
 
 def _answered(
@@ -348,11 +423,30 @@ def _run_json(one: RunInfo) -> dict[str, Any]:
     return {**record, "status": one.status}
 
 
+def _waiting_lines(call: WaitingCall, run_id: str) -> list[str]:
+    """Return what a person is told of a call that waits, and how it is answered."""
+    if call.question is None:
+        return [
+            f"waits for a yes: {_call_text(call)}",
+            f"  toolweave runs approve {run_id} {call.call_id}   (or: deny)",
+        ]
+    lines = [f"waits for an answer: {_call_text(call)}", f"  the server asks: {call.question.message}"]
+    if call.question.mode == "url":
+        lines.append(f"  visit, if you trust it: {call.question.url}")
+    else:
+        lines.append(f"  form: {json.dumps(call.question.schema, ensure_ascii=False)}")
+    return [*lines, f"  toolweave runs answer {run_id} {call.call_id} ...   (or: --decline, --cancel)"]
+
+
 def _call_text(call: WaitingCall) -> str:
-    """Return a call with all of its arguments, however long: it is to be approved."""
+    """Return a call with all of its arguments, however long: a person decides on it."""
     arguments = json.dumps(call.arguments, ensure_ascii=False) if call.arguments else ""
     where = "" if call.server is None else f" (server {call.server})"
-    repeated = "; it had begun when its worker died, and may have been carried out" if call.repeats else ""
+    repeated = ""
+    if call.repeats and call.question is None:
+        repeated = "; it had begun when its worker died, and may have been carried out"
+    elif call.repeats:
+        repeated = "; with an answer it is made again from its start, and may do twice what it did before it asked"
     return f"{call.tool}{where} {arguments}".rstrip() + repeated
 
 
@@ -374,6 +468,7 @@ COMMAND = CommandGroup(
         "show": Command(show_run, examples=_EXAMPLES["show"]),
         "approve": Command(approve, examples=_EXAMPLES["approve"]),
         "deny": Command(deny, examples=_EXAMPLES["deny"]),
+        "answer": Command(answer_question, examples=_EXAMPLES["answer"]),
         "cancel": Command(cancel, examples=_EXAMPLES["cancel"]),
     },
 )

@@ -70,6 +70,14 @@ class GatewayRunOptions:
         ),
     ] = False
     no_ui: Annotated[bool, Option("--no-ui", help="Serve no console.")] = False
+    runs: Annotated[
+        str | None,
+        Option(
+            "--runs",
+            metavar="URL",
+            help="The store of agents' runs that the console shows and answers: a file, or a URL such as redis://.",
+        ),
+    ] = None
     metrics: Annotated[bool, Option("--metrics", help="Count and measure for Prometheus, at /metrics.")] = False
     trace: Annotated[bool, Option("--trace", help="Make OpenTelemetry spans, by the provider that is configured.")] = (
         False
@@ -109,6 +117,7 @@ def check_options(options: GatewayRunOptions) -> None:
         "--metrics": options.metrics,
         "--ui": options.ui,
         "--no-ui": options.no_ui,
+        "--runs": options.runs is not None,
     }
     if not options.config:
         raise CommandError("a config is expected: toolweave gateway --config mcp.json --http 8000")
@@ -119,8 +128,10 @@ def check_options(options: GatewayRunOptions) -> None:
         raise CommandError("replicas that share a Redis need the same state keys: --state-keys-env VAR")
     if options.ui and options.no_ui:
         raise CommandError("--ui and --no-ui contradict each other")
-    if options.ui and options.workers > 1:
-        raise CommandError("a console shows one process; --ui does not go with --workers")
+    if (options.ui or options.runs is not None) and options.workers > 1:
+        raise CommandError(
+            f"a console shows one process; {'--ui' if options.ui else '--runs'} does not go with --workers"
+        )
     if options.install is not None and over_http:
         raise CommandError("--install is for stdio: the editor starts the gateway; --http does not go with it")
     if options.show and options.install is None:

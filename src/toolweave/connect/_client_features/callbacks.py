@@ -24,7 +24,15 @@ from toolweave.protocol.client_requests import (
 from toolweave.protocol.logs import LogLevel, LogMessage, check_level
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["NO_CALLBACKS", "AnswerRequest", "Callbacks", "ClientStandIn", "RootsAnswer", "SamplingRequest"]
+__all__ = [
+    "NO_CALLBACKS",
+    "AnswerRequest",
+    "Callbacks",
+    "ClientStandIn",
+    "RootsAnswer",
+    "SamplingRequest",
+    "ask_caller",
+]
 
 
 class SamplingRequest(Value, frozen=True, kw_only=True):
@@ -108,6 +116,15 @@ class Callbacks(Value, frozen=True, kw_only=True):
 
 NO_CALLBACKS = Callbacks()
 """Offers nothing."""
+
+
+async def ask_caller(request: ElicitationRequest) -> ElicitationResult:
+    """Leave what is asked in a call of a tool to its caller: `Callbacks(elicitation=ask_caller)`.
+
+    A call whose `CallContext.questions` is set is asked there, in every era; calls of a legacy server are made one
+    after another then, since its questions do not say which call they are of. All other questions are cancelled.
+    """
+    return ElicitationResult.cancel()
 
 
 class ClientStandIn(Value, frozen=True, kw_only=True):

@@ -86,7 +86,7 @@ async def _send_first(send: Send, asked: ServerRequestHandler, silence: IdleTime
         if exc.code != URL_ELICITATION_REQUIRED:
             raise
         with silence.held():
-            visited = await _visit(exc, asked)
+            visited = await _visit(exc, asked.at_rest(None))
         if not visited:
             raise
     return await send({})
@@ -119,7 +119,7 @@ async def _answer_rounds(
         more: dict[str, Any] = {}
         with silence.held():
             if requests:
-                more[INPUT_RESPONSES] = await gather_input(requests, asked)
+                more[INPUT_RESPONSES] = await gather_input(requests, asked.at_rest(result))
                 pause = _PAUSE_SECONDS
             else:  # it only wants to be asked again
                 await anyio.sleep(pause)

@@ -11,12 +11,19 @@ import logging
 from collections.abc import Mapping
 from typing import Any, cast
 
-from toolweave.connect._client_features.callbacks import NO_CALLBACKS, AnswerRequest, Callbacks, SamplingRequest
+from toolweave.connect._client_features.callbacks import (
+    NO_CALLBACKS,
+    AnswerRequest,
+    Callbacks,
+    SamplingRequest,
+    ask_caller,
+)
 from toolweave.connect._feed.list_reader import read_tools
-from toolweave.errors import ProtocolError, RequestError, SchemaError, printable
+from toolweave.errors import ProtocolError, RequestError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.client_requests import (
     REJECTED,
+    ElicitationRequest,
     ElicitationResult,
     Root,
     SamplingResult,
@@ -29,12 +36,11 @@ from toolweave.protocol.client_requests import (
     wants_tools,
 )
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
-from toolweave.protocol.json_types import as_array, as_object
+from toolweave.protocol.json_types import as_array
 from toolweave.protocol.meta import TASKS_EXTENSION
-from toolweave.schema._problems import describe
-from toolweave.schema._validate import Validator
+from toolweave.tools._call_questions import CallQuestions, filled_form
 
-__all__ = ["ForwardingHandler", "ServerRequestHandler", "client_capabilities"]
+__all__ = ["CallRequestHandler", "ForwardingHandler", "ServerRequestHandler", "client_capabilities"]
 
 _log = logging.getLogger("toolweave.connect")
 
@@ -125,20 +131,11 @@ class ServerRequestHandler:
 
     def _accepted(self, schema: Mapping[str, Any], given: Mapping[str, Any]) -> ElicitationResult:
         """Return the consent with the form's values: its defaults filled in (SEP-1034), and valid."""
-        content = dict(given)
-        for name, part in (as_object(schema.get("properties")) or {}).items():
-            if name not in content and "default" in (as_object(part) or {}):
-                content[name] = part["default"]
-        try:
-            problems = Validator(schema).problems(content)
-        except SchemaError as exc:
-            _log.warning("server %r: the schema of its elicitation cannot be used: %s", self._server, exc)
-            problems = ()
-        if not problems:
+        content, wrong = filled_form(schema, given)
+        if not wrong:
             return ElicitationResult.accept(content)
-        said = describe(problems)
         _log.error(
-            "server %r: the elicitation callback's answer does not fit; cancelled: %s", self._server, printable(said)
+            "server %r: the elicitation callback's answer does not fit; cancelled: %s", self._server, printable(wrong)
         )
         return ElicitationResult.cancel()
 
@@ -163,6 +160,43 @@ class ServerRequestHandler:
     def refusal(self, code: int, message: str) -> ProtocolError:
         """Make the error of a request that is not answered."""
         return ProtocolError(message, server=self._server, code=code)
+
+    @property
+    def leaves_questions(self) -> bool:
+        """Whether the callers of tools answer what is asked in their calls."""
+        return self._callbacks.elicitation is ask_caller
+
+    def of_call(
+        self, questions: CallQuestions, *, running: bool = True, asked_by: Mapping[str, Any] | None = None
+    ) -> CallRequestHandler:
+        """Return the handler for one call, whose questions its caller answers; see `CallQuestions.answer`."""
+
+        async def elicit(request: ElicitationRequest) -> ElicitationResult:
+            return await questions.answer(request, running=running, asked_by=asked_by)
+
+        made = CallRequestHandler(self._callbacks.replace(elicitation=elicit), self._server, questions)
+        made.roots = self.roots
+        return made
+
+    def at_rest(self, asked_by: Mapping[str, Any] | None) -> ServerRequestHandler:
+        """Return the handler of questions while no call is running at the server; see `CallQuestions.answer`."""
+        return self
+
+
+class CallRequestHandler(ServerRequestHandler):
+    """The handler of one server's requests in one call.
+
+    Attributes:
+        questions: Answers its questions to the user.
+    """
+
+    def __init__(self, callbacks: Callbacks, server: str, questions: CallQuestions) -> None:
+        super().__init__(callbacks, server)
+        self.questions = questions
+
+    def at_rest(self, asked_by: Mapping[str, Any] | None) -> ServerRequestHandler:
+        """Return the handler of questions that a result, or a refusal, of the call's server has asked."""
+        return self.of_call(self.questions, running=False, asked_by=asked_by)
 
 
 class ForwardingHandler(ServerRequestHandler):

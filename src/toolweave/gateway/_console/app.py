@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from toolweave.errors import ToolweaveError
 from toolweave.gateway._console.app_pages import AppHost
@@ -21,6 +22,10 @@ from toolweave.gateway._console.trust_pages import TrustPages
 from toolweave.gateway._managed import ManagedGateway
 from toolweave.gateway._recent_calls import RecentCalls
 from toolweave.serve._http.asgi import Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from toolweave.gateway._console.run_pages import RunPages
+    from toolweave.gateway._runs import StoredRuns
 
 __all__ = ["ConsoleApp"]
 
@@ -40,10 +45,10 @@ class ConsoleApp:
     def __init__(self, gateway: ManagedGateway, token: str, calls: RecentCalls, *, path: str = "/ui") -> None:
         self._path = path
         self._sessions = ConsoleSessions(token)
-        self._pages = pages = ConsolePages(gateway.name)
+        self._pages = pages = ConsolePages(gateway.name, runs=gateway.runs is not None)
         self._apps = apps = AppHost(gateway)
         servers, tools = ServerPages(gateway, pages), OfferPages(gateway, pages, calls, apps)
-        parts = (servers, tools, TrustPages(gateway, pages), apps)
+        parts = (servers, tools, TrustPages(gateway, pages), apps, *_run_pages(gateway.runs, pages))
         self._shown: Mapping[str, ConsolePage] = {where: page for one in parts for where, page in one.shown.items()}
         self._changing: Mapping[str, ConsolePage] = {
             where: page for one in parts for where, page in one.changing.items()
@@ -149,6 +154,15 @@ class ConsoleApp:
                 see = ConsoleReply.see(asked.url("/", signed="in"))
                 return see._replace(headers=[*see.headers, self._sessions.begin(asked.headers, asked.base)])
         return self._pages.page(asked, "sign-in.html", status=status, problem=text, said="")
+
+
+def _run_pages(runs: StoredRuns | None, pages: ConsolePages) -> tuple[RunPages, ...]:
+    """Return the pages about runs, if a store of them is named."""
+    if runs is None:
+        return ()
+    from toolweave.gateway._console.run_pages import RunPages  # it loads agents
+
+    return (RunPages(runs, pages),)
 
 
 def _check_origin(asked: ConsoleRequest) -> None:

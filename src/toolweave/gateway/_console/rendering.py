@@ -32,9 +32,10 @@ class ConsolePages:
 
     Args:
         name: The gateway's name.
+        runs: Whether there are pages about runs.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, runs: bool = False) -> None:
         self._env = Environment(
             loader=FileSystemLoader(_FOLDER / "templates"),
             autoescape=True,
@@ -45,7 +46,7 @@ class ConsolePages:
         )
         filters: dict[str, Any] = {"counted": counted, "day": _day, "exact": _exact, "json": as_json, "moment": _moment}
         self._env.filters.update(filters)
-        values: dict[str, Any] = {"gateway": name, "version": VERSION, "assets": _digests()}
+        values: dict[str, Any] = {"gateway": name, "version": VERSION, "assets": _digests(), "runs": runs}
         self._env.globals.update(values)
 
     def page(self, asked: ConsoleRequest, template: str, *, status: int = 200, **values: Any) -> ConsoleReply:

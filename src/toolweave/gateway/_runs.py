@@ -1,0 +1,76 @@
+"""The runs of agents in a store that the gateway is told about, for its console: listed, and answered.
+
+The gateway executes none of them: workers, or their programs, go on with a run that was answered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TypeAlias
+
+from toolweave.agent import RunStatuses
+from toolweave.errors import ConfigError, StoreError, printable
+from toolweave.jobs import Backend, WorkBackend, WorkQueue
+from toolweave.state import Store, open_store
+
+__all__ = ["RunsPlace", "StoredRuns"]
+
+_log = logging.getLogger("toolweave.gateway")
+
+RunsPlace: TypeAlias = str | WorkBackend | Store
+"""The place of runs: the URL or path of a store, a store, or a backend."""
+_FIELD = "gateway.runs"
+
+
+class StoredRuns:
+    """The runs of a store.
+
+    Args:
+        place: Where they are. With the URL of a backend, such as `redis://`, its workers go on with what is answered.
+
+    Attributes:
+        statuses: The runs.
+        has_workers: Whether workers go on with what is answered; else the program of the agent resumes it.
+
+    Raises:
+        ConfigError: The URL names no store, or a package for it is not installed.
+    """
+
+    def __init__(self, place: RunsPlace) -> None:
+        self._opened: Store | Backend | None = None
+        self._store, queue = self._read(place)
+        self.statuses = RunStatuses(self._store, queue=queue)
+        self.has_workers = queue is not None
+
+    def _read(self, place: RunsPlace) -> tuple[Store, WorkQueue | None]:
+        if isinstance(place, Store):
+            self._opened = place
+            return place, None
+        if not isinstance(place, str):  # who gives a backend opens it
+            return place.store, place.queue
+        scheme, separator, _ = place.partition("://")
+        if separator and scheme.lower() == "memory":
+            text = "memory:// is the memory of one process, where no runs of others are"
+            raise ConfigError(f"{_FIELD!r}: {text}", field=_FIELD)
+        try:
+            if not separator or scheme.lower() == "sqlite":
+                self._opened = open_store(place)
+                return self._opened, None
+            made = Backend(place)
+        except (StoreError, ValueError) as error:
+            raise ConfigError(f"{_FIELD!r}: {error}", field=_FIELD) from None
+        self._opened = made
+        return made.store, made.queue
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None, None]:
+        """Keep the store open during the block; one that cannot be reached is tried again when it is used."""
+        async with AsyncExitStack() as stack:
+            if self._opened is not None:
+                try:
+                    await stack.enter_async_context(self._opened)
+                except StoreError as error:
+                    _log.warning("the store of runs for the console cannot be opened: %s", printable(str(error)))
+            yield

@@ -1,0 +1,69 @@
+"""Questions of a server in the middle of a call, answered by whoever makes the call: the port, and the forms' values.
+
+A connection that leaves questions to its callers (`toolweave.connect.ask_caller`) puts those of a call to the
+`CallContext.questions` of that call. Knows no wire and nobody who answers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from toolweave.errors import SchemaError, printable
+from toolweave.protocol.json_types import as_object
+
+if TYPE_CHECKING:
+    from toolweave.protocol.client_requests import ElicitationRequest, ElicitationResult
+
+__all__ = ["CallQuestions", "filled_form"]
+
+_log = logging.getLogger("toolweave.tools")
+
+
+class CallQuestions(Protocol):
+    """Answers what a server asks its user in one call."""
+
+    def begin(self) -> Mapping[str, Any] | None:
+        """Return the result that asked, for a call that goes on with the answers; None for one made from its start.
+
+        Called before each attempt at the call.
+        """
+        ...
+
+    def restart(self) -> bool:
+        """Whether a call that cannot go on where it asked may be made again from its start, which begins then."""
+        ...
+
+    async def answer(
+        self, request: ElicitationRequest, *, running: bool, asked_by: Mapping[str, Any] | None
+    ) -> ElicitationResult:
+        """Return the user's decision; the call may be cancelled in place of it.
+
+        Args:
+            request: The question. Its texts and its schema are the server's.
+            running: Whether the call is under way at the server, and is lost when nobody waits for it any more.
+            asked_by: The result that asked (SEP-2322): the call goes on when the same one is given by `begin`. None for
+                a call that is running, or was refused before anything was done.
+        """
+        ...
+
+
+def filled_form(schema: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return the values of a server's form with its defaults filled in (SEP-1034), and what is wrong with them.
+
+    The text is empty when they fit, or when the form's schema is none that could be checked against.
+    """
+    from toolweave.schema._validate import Validator, describe  # compiled code; only a question needs it
+
+    content = dict(given)
+    for name, part in (as_object(schema.get("properties")) or {}).items():
+        described = as_object(part) or {}
+        if name not in content and "default" in described:
+            content[name] = described["default"]
+    try:
+        problems = Validator(schema).problems(content)
+    except SchemaError as exc:
+        _log.warning("the schema of a server's form cannot be used: %s", printable(str(exc)))
+        return content, ""
+    return content, describe(problems) if problems else ""
