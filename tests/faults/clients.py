@@ -90,9 +90,9 @@ class InProcessGateway(Ours):
 
 def through_gateway(target: Target, seconds: float) -> Client:
     """Return our client behind a gateway in a process of its own, without any setting; only the client has a bound."""
-    from tests.faults.through_gateway import GatewayProcess
+    from tests.faults.through_gateway import SoleBehind
 
-    return GatewayProcess(target, {"call": seconds})
+    return SoleBehind(target, seconds)
 
 
 class Peer:

@@ -115,7 +115,7 @@ def test_what_is_played_through_a_gateway_has_a_column_of_its_own() -> None:
     (line,) = [line for line in page.splitlines() if line.startswith("| `bom` ")]
 
     assert "| Toolweave 1 | Toolweave, through a gateway 1 |" in page
-    assert "a process\nof its own with no setting but the server" in page
+    assert "a process of its\nown with no setting but its servers" in page
     assert line.endswith("| hang, process |")
 
 

@@ -1,63 +1,55 @@
-"""A server with a fault between two healthy ones, behind `toolweave gateway` in a process of its own. Judges nothing.
+"""Servers with faults between two healthy ones, behind one `toolweave gateway`, a process of its own. Judges nothing.
 
-The gateway has no option and no setting but the three servers; only its caller has the bounds of a row.
+The gateway has no option and no setting but its servers; only its one caller has the bounds of the rows.
 """
 
 from __future__ import annotations
 
 import contextlib
-import signal
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import anyio
 import anyio.to_thread
 
 from tests.gateway.running import RunningGateway, gateway, write_gateway_config
 from toolweave import McpConnection, connect_mcp
-from toolweave.gateway import GatewayAdmin
+from toolweave.gateway import GatewayAdmin, UpstreamStatus
 from toolweave.testing.servers import stdio_server_command
 
-__all__ = ["GatewayProcess"]
+__all__ = ["Behind", "GatewayProcess", "SoleBehind"]
 
-ODD, BESIDE = "odd", ("before", "after")
-UNDER_WAY = frozenset({"idle", "connecting"})
-END_SECONDS = 60.0
+Target = list[str] | str
+BESIDE = ("before", "after")
+UNDER_WAY, USABLE = frozenset({"idle", "connecting"}), frozenset({"ready", "degraded"})
 
 
 class GatewayProcess:
-    """The gateway, and its one caller.
+    """The gateway, and its one caller; open while it is entered.
 
     Args:
-        target: The URL or the command of the server.
-        timeout: The bounds of the caller.
+        targets: The URL or the command of each server, by name.
     """
 
-    def __init__(self, target: list[str] | str, timeout: dict[str, float]) -> None:
-        self._servers = {BESIDE[0]: entry(healthy()), ODD: entry(target), BESIDE[1]: entry(healthy())}
-        self._timeout = timeout
+    def __init__(self, targets: Mapping[str, Target]) -> None:
+        odd = {name: entry(target) for name, target in targets.items()}
+        self._servers = {BESIDE[0]: entry(healthy()), **odd, BESIDE[1]: entry(healthy())}
         self._life = contextlib.ExitStack()
         self._running: RunningGateway | None = None
         self._caller: McpConnection | None = None
 
-    async def open(self) -> None:
-        """Start the gateway and connect to it, and wait for what becomes of the server.
-
-        Raises:
-            RuntimeError: The server cannot be used; with what the gateway tells whoever runs it.
-        """
+    async def __aenter__(self) -> Self:
         running = await anyio.to_thread.run_sync(self._started)  # a gateway does not wait for servers that are silent
-        self._caller = await connect_mcp(running.entry(), timeout=self._timeout)
-        async with GatewayAdmin(running.base, running.token) as admin:
-            while True:
-                (odd,) = [one for one in (await admin.status()).upstreams if one.name == ODD]
-                if odd.state not in UNDER_WAY:
-                    break
-                await anyio.sleep(0.05)
-        if odd.error is not None and odd.state != "ready":
-            raise RuntimeError(odd.error)
+        self._caller = await connect_mcp(running.entry())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Disconnect, and end the gateway as SIGTERM does, within a bound."""
+        if self._caller is not None:
+            await self._caller.close()
+        await anyio.to_thread.run_sync(self._life.close)
 
     def _started(self) -> RunningGateway:
         folder = Path(self._life.enter_context(tempfile.TemporaryDirectory(prefix="gateway-")))
@@ -65,62 +57,84 @@ class GatewayProcess:
         self._running = self._life.enter_context(gateway(folder, config, drain=None))
         return self._running
 
-    async def tools(self, server: str = ODD) -> Iterable[str]:
-        """Return the names of a server's tools, as it has them itself."""
-        caller = self._connected()
-        await caller.refresh()
-        listed = [tool.name for tool in await caller.list_tools()]
-        return {name.removeprefix(f"{server}_") for name in listed if name.startswith(f"{server}_")}
+    @property
+    def caller(self) -> McpConnection:
+        """The connection of its caller."""
+        if self._caller is None:
+            raise RuntimeError("the gateway did not start")
+        return self._caller
 
-    async def call(self, text: str, server: str = ODD) -> str:
-        """Call `echo` of a server and return the text of its result.
+    async def status(self, server: str) -> UpstreamStatus:
+        """Return what it tells of a server to whoever runs it."""
+        assert self._running is not None
+        async with GatewayAdmin(self._running.base, self._running.token) as admin:
+            return next(one for one in (await admin.status()).upstreams if one.name == server)
+
+
+class Behind:
+    """One server, as the caller of its gateway reaches it.
+
+    Args:
+        whole: The gateway, which is open.
+        name: The server.
+        seconds: The caller's bound of a call.
+    """
+
+    def __init__(self, whole: GatewayProcess, name: str, seconds: float = 10) -> None:
+        self.whole, self.name, self.seconds = whole, name, seconds
+
+    async def open(self) -> None:
+        """Wait for what becomes of the server.
+
+        Raises:
+            RuntimeError: It cannot be used; with what the gateway tells whoever runs it.
+        """
+        while (found := await self.whole.status(self.name)).state in UNDER_WAY:
+            await anyio.sleep(0.1)
+        if found.error is not None and found.state not in USABLE:
+            raise RuntimeError(found.error)
+
+    async def tools(self) -> Iterable[str]:
+        """Return the names of its tools, as it has them itself."""
+        caller = self.whole.caller
+        await caller.refresh()
+        prefix = f"{self.name}_"
+        listed = [tool.name for tool in await caller.list_tools()]
+        return {name.removeprefix(prefix) for name in listed if name.startswith(prefix)}
+
+    async def call(self, text: str) -> str:
+        """Call its `echo` and return the text of the result.
 
         Raises:
             RuntimeError: The result is an error.
         """
-        result = await self._connected().call_tool(f"{server}_echo", {"text": text})
+        result = await self.whole.caller.call_tool(f"{self.name}_echo", {"text": text}, timeout=self.seconds)
         if result.is_error:
             raise RuntimeError(result.text)
         return result.text
 
     async def close(self) -> None:
-        """Disconnect, and end the gateway as Ctrl-C does."""
-        if self._caller is not None:
-            await self._caller.close()
-        if self._running is not None:
-            self._running.process.send_signal(signal.SIGINT)
-            await anyio.to_thread.run_sync(self._running.process.wait, END_SECONDS)
-        await anyio.to_thread.run_sync(self._life.close)
+        """Do nothing: the gateway is closed by itself."""
 
-    def beside(self) -> list[Beside]:
-        """Return the healthy servers, as clients that are open as long as the gateway is."""
-        return [Beside(self, name) for name in BESIDE]
-
-    def _connected(self) -> McpConnection:
-        if self._caller is None:
-            raise RuntimeError("the gateway did not start")
-        return self._caller
+    def beside(self) -> list[Behind]:
+        """Return the healthy servers behind the same gateway."""
+        return [Behind(self.whole, name) for name in BESIDE]
 
 
-class Beside:
-    """A healthy server behind the same gateway, through the same caller."""
+class SoleBehind(Behind):
+    """One server behind a gateway of its own."""
 
-    def __init__(self, whole: GatewayProcess, name: str) -> None:
-        self._whole, self._name = whole, name
+    def __init__(self, target: Target, seconds: float) -> None:
+        super().__init__(GatewayProcess({"odd": target}), "odd", seconds)
 
     async def open(self) -> None:
-        """Do nothing: the gateway is opened by itself."""
-
-    async def tools(self) -> Iterable[str]:
-        """Return the names of its tools."""
-        return await self._whole.tools(self._name)
-
-    async def call(self, text: str) -> str:
-        """Call its `echo`."""
-        return await self._whole.call(text, self._name)
+        """Start the gateway, and wait for what becomes of the server."""
+        await self.whole.__aenter__()
+        await super().open()
 
     async def close(self) -> None:
-        """Do nothing, as above."""
+        """End the gateway."""
+        await self.whole.__aexit__()
 
 
 def healthy() -> list[str]:
@@ -128,6 +142,6 @@ def healthy() -> list[str]:
     return stdio_server_command("--version", "2025-11-25")
 
 
-def entry(target: list[str] | str) -> dict[str, Any]:
+def entry(target: Target) -> dict[str, Any]:
     """Return the entry of a server in a config."""
     return {"url": target} if isinstance(target, str) else {"command": target[0], "args": target[1:]}

@@ -91,7 +91,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         assert self._transport is not None
         self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
         # a message waits with its caller, where it provably was not sent, not in a buffer
-        self._stdin.set_write_buffer_limits(high=0)
+        with suppress(RuntimeError):  # uvloop's, of a process that has ended already, as whoever sends is told
+            self._stdin.set_write_buffer_limits(high=0)
         output = cast("asyncio.ReadTransport", self._transport.get_pipe_transport(1))
         output.set_protocol(_StdoutProtocol(self, output.get_protocol()))
 
