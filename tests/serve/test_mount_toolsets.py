@@ -8,15 +8,25 @@ import anyio
 import pytest
 
 from tests.serve.carriers import EACH_CARRIER, EACH_ERA, connected
-from toolweave import Hub, McpConnection, create_mcp_server
+from toolweave import CallContext, Hub, McpConnection, create_mcp_server
 from toolweave.config import server_config
-from toolweave.errors import ProtocolError, ToolError
+from toolweave.errors import ProtocolError, ServerError, ToolError
 from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import McpServer
 
 pytestmark = pytest.mark.anyio
 
 BOUND = 60
+
+
+class LostConnection(McpConnection):
+    """A connection whose server does not answer any more when it is asked for what it offers beside tools."""
+
+    async def _list(self, *args: Any, **kwargs: Any) -> Any:
+        raise ServerError("it does not answer", server=self.name)
+
+    async def read_resource(self, *args: Any, **kwargs: Any) -> Any:
+        raise ServerError("it does not answer", server=self.name)
 
 
 def weather(name: str = "weather") -> McpServer:
@@ -185,3 +195,47 @@ async def test_a_hub_has_the_prompts_and_resources_of_all_its_servers() -> None:
                 await servers.get_prompt("x")
             with pytest.raises(ProtocolError, match="no server has a resource 'x://y'"):
                 await servers.read_resource("x://y")
+
+
+async def test_a_server_that_does_not_answer_costs_those_that_are_mounted_beside_it_nothing() -> None:
+    gone = LostConnection(server_config({"server": weather("gone")}, name="gone"))
+    server = outer(gone, "gone")
+    middle = create_mcp_server("middle")
+    middle.mount(weather(), "w")
+    server.mount(middle, "m")
+    with anyio.fail_after(BOUND):
+        async with connected(server) as client:
+            assert [one.name for one in await client.list_prompts()] == ["m_w_report"]
+            assert [one.uri for one in await client.list_resources()] == ["sky://colour"]
+            assert (await client.read_resource("sky://colour"))[0].text == "blue, says weather"
+
+
+async def test_lists_of_many_mounted_servers_ask_each_of_them_once_for_each() -> None:
+    asked = 0
+
+    class Counted:
+        """A source of one resource that counts how often it is listed."""
+
+        async def resources(self) -> list[dict[str, Any]]:
+            nonlocal asked
+            asked += 1
+            return [{"uri": "one://here", "name": "one"}]
+
+        async def templates(self) -> list[dict[str, Any]]:
+            return []
+
+        async def read(self, uri: str, ctx: CallContext) -> dict[str, Any] | None:
+            return None
+
+        def subscribe(self, listener: Any) -> Any:
+            return lambda: None
+
+    server = create_mcp_server("outer", resources=[Counted()])
+    for number in range(12):
+        server.mount(weather(), f"w{number}")
+    with anyio.fail_after(BOUND):
+        async with connected(server) as client:
+            uris = [one.uri for one in await client.list_resources()]
+    assert uris[:3] == ["one://here", "sky://colour", "w1+sky://colour"]
+    assert len(uris) == 13
+    assert asked <= 2 * 13

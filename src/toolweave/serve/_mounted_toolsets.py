@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, get_args, runtime_checkable
 
 from toolweave.errors import ProtocolError, RequestError, ServerError, as_tool_error
-from toolweave.protocol.codes import INVALID_PARAMS, RESOURCE_NOT_FOUND
+from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.protocol.component_meta import VERSION
 from toolweave.protocol.content import EmbeddedResource, block_json, resource_json
 from toolweave.protocol.server_features import (
@@ -31,6 +31,8 @@ __all__ = ["OffersMore", "ToolsetPrompts", "ToolsetResources"]
 
 _log = logging.getLogger("toolweave.serve")
 _UNKNOWN = (INVALID_PARAMS, RESOURCE_NOT_FOUND)
+
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -79,9 +81,9 @@ class ToolsetPrompts:
         self._names = names
 
     async def prompts(self) -> Sequence[Json]:
-        """Return the definitions of its prompts as they came, under exposed names."""
-        listed = await self._toolset.list_prompts()
-        return [{**definition(one), "name": self._names.exposed(one.name)} for one in listed]
+        """Return the definitions of its prompts under exposed names; none while its server does not answer."""
+        listed = await _listed(self._toolset.list_prompts)
+        return [{**definition(one), "name": self._names.exposed(one.name)} for one in listed or ()]
 
     async def get(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> Json | None:
         """Return the members of a `GetPromptResult`, or None when it has no such prompt.
@@ -125,7 +127,7 @@ class ToolsetResources:
         self._earlier = earlier
         self._known: Mapping[str, str] = {}  # exposed URIs -> own
         self._templates: Mapping[str, str] = {}  # likewise
-        self._learned = False
+        self._learned: set[UriMember] = set()  # the lists that were read
 
     async def resources(self) -> Sequence[Json]:
         """Return the definitions of its resources."""
@@ -136,22 +138,26 @@ class ToolsetResources:
         return await self.beside("uriTemplate", await taken_by(self._earlier, "uriTemplate"))
 
     async def beside(self, member: UriMember, taken: Collection[str]) -> Sequence[Json]:
-        """Return the definitions of its resources or templates where others have these URIs."""
+        """Return the definitions of its resources or templates where others have these URIs; none without an answer."""
+        toolset = self._toolset
         if member == "uri":
-            definitions, self._known = self._under(member, await self._toolset.list_resources(), taken)
+            listed: Sequence[Resource | ResourceTemplate] | None = await _listed(toolset.list_resources)
         else:
-            listed = await self._toolset.list_resource_templates()
-            definitions, self._templates = self._under(member, listed, taken)
+            listed = await _listed(toolset.list_resource_templates)
+        if listed is None:
+            return ()
+        definitions, names = self._under(member, listed, taken)
+        if member == "uri":
+            self._known = names
+        else:
+            self._templates = names
+        self._learned.add(member)
         return definitions
 
     async def learn(self) -> None:
-        """Read its lists, so that `offered` knows them; where they cannot be read, nothing else can."""
-        try:
-            await self.resources()
-            await self.templates()
-            self._learned = True
-        except ServerError as exc:
-            _log.info("%s", exc)
+        """Read its lists, so that `offered` knows them; before they were read, no resource is."""
+        await self.resources()
+        await self.templates()
 
     def _under(
         self, member: UriMember, listed: Iterable[Resource | ResourceTemplate], taken: Collection[str]
@@ -182,9 +188,9 @@ class ToolsetResources:
             RequestError: Its server refuses the request.
             ToolError: Its server, which listed the resource, does not answer.
         """
-        if not self._learned:
+        if len(self._learned) < len(get_args(UriMember)):
             await self.learn()
-        own = self._own(uri)
+        own = self._own(uri) if len(self._learned) == len(get_args(UriMember)) else None
         if own is None:
             return None
         try:
@@ -208,6 +214,17 @@ class ToolsetResources:
     def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Unsubscribe:
         """Call `listener` after every change of the lists."""
         return self._toolset.on("resources_changed", lambda *_: listener(ResourcesChanged()))
+
+
+async def _listed(ask: Callable[[], Awaitable[Sequence[T]]]) -> Sequence[T] | None:
+    """Return a list, or None where its server does not answer: the offers of others are not affected."""
+    try:
+        return await ask()
+    except ServerError as exc:
+        if isinstance(exc, ProtocolError) and exc.code == METHOD_NOT_FOUND:
+            return ()  # it has no such list
+        _log.info("%s; what it offers is not listed now", exc)
+        return None
 
 
 def _content(one: EmbeddedResource, own: str, uri: str) -> Json:
