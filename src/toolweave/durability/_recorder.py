@@ -119,7 +119,7 @@ class CheckedJournal(StoreJournal):
         if self._entries.pop(key, None) is not None:
             await self._store.delete(JOURNAL, key)
 
-    async def asked(self, step: int, call: ToolCallPart) -> ToolCallPart:
+    async def with_question_id(self, step: int, call: ToolCallPart) -> ToolCallPart:
         """Return a call with the id under which a person is asked: its own, or one of its step.
 
         A model may use the id of an earlier call again, and an answer to that one is none to this.
@@ -256,7 +256,7 @@ class RunRecorder:
 
     async def decision(self, step: int, call: ToolCallPart, tool: ToolSpec) -> Approval | None:
         """Return a person's answer to a call; None when there is none, and the run has to wait for it."""
-        asked = await self._journal.asked(step, call)
+        asked = await self._journal.with_question_id(step, call)
         given = await self._safely(self._journal.decision(asked, tool))
         if given is None:
             self._waiting[call.id] = WaitingCall.of(asked, tool, run_id=self.run_id, repeats=False)
