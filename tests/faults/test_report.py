@@ -9,10 +9,13 @@ from tests.faults.clients import Defaults
 from tests.faults.report import (
     KINDS,
     PAGE,
+    UNNOTICED,
     Outcomes,
     as_page,
     introduction,
     kinds,
+    named,
+    published_columns,
     totals,
     wrong,
 )
@@ -140,3 +143,12 @@ def test_what_ours_must_not_do_is_told_from_a_silence_that_is_waited_for() -> No
     assert not wrong({"toolweave": found["toolweave"], "gateway": silent, "sdk": lost})
     assert wrong({"gateway": lost})
     assert wrong({"toolweave": silent})
+
+
+def test_the_published_page_says_what_a_gateway_without_settings_makes_of_every_fault() -> None:
+    column = published_columns(PAGE.read_text(encoding="utf-8"))["gateway"]
+    cells = {name: said for name, (said,) in column.cells.items()}
+
+    assert set(cells) == {named(row) for row in ROWS}
+    lost = {name for name, said in cells.items() if said not in ("✓", "hang")}
+    assert lost <= {f"`{name}`" for name in UNNOTICED}
