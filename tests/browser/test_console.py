@@ -139,7 +139,17 @@ def test_everything_works_without_scripts(chromium: Any, tmp_path: Path) -> None
 def test_every_page_can_be_read_by_everybody(chromium: Any, tmp_path: Path, scheme: str) -> None:
     with opened(chromium, tmp_path, color_scheme=scheme) as (running, page, _):
         found: dict[str, list[str]] = {}
-        for path in ("/", "/tools", "/tool?name=kitchen_order", "/offers", "/calls", "/pins", "/sign-ins", "/config"):
+        for path in (
+            "/",
+            "/tools",
+            "/tool?name=kitchen_order",
+            "/offers",
+            "/calls",
+            "/tasks",
+            "/pins",
+            "/sign-ins",
+            "/config",
+        ):
             page.goto(f"{running.base}/ui{path}")
             found[path] = problems(page)
         page.get_by_role("button", name="Sign out").click()

@@ -13,7 +13,7 @@ from tests.gateway.running import RunningGateway, gateway, spoken, upstream, wri
 
 PAGES = (
     *("/ui/", "/ui/server?name=kitchen", "/ui/tools", "/ui/tool?name=kitchen_who", "/ui/offers", "/ui/calls"),
-    *("/ui/pins", "/ui/sign-ins", "/ui/config"),
+    *("/ui/tasks", "/ui/pins", "/ui/sign-ins", "/ui/config"),
 )
 ADMIN = "an-admin-token-of-the-tests"
 

@@ -88,7 +88,7 @@ class GatewayManager:
         server: The gateway as one server; serve it by the methods here.
         in_flight: Counts the requests under way.
         auth: The authorization of requests over HTTP, or None.
-        recent_calls: Keeps the last calls, where there is a console.
+        recent_calls: Keeps the last calls and tasks, where there is a console.
         runs: The runs of agents that the console shows, if a store of them is named.
 
     Raises:
@@ -189,15 +189,15 @@ class GatewayManager:
     def _put_rules(self, server: Gateway, view: VirtualServer | None) -> None:
         """Put the middleware of the config around a server, and show its tools in the form of the config."""
         own = None if view is None else view.disclosure
-        server.use(self._chain(view), disclosure=own or self.config.disclosure)
+        server.use(self._chain(server, view), disclosure=own or self.config.disclosure)
 
-    def _chain(self, view: VirtualServer | None) -> list[Middleware]:
+    def _chain(self, server: Gateway, view: VirtualServer | None) -> list[Middleware]:
         """Return the middleware of a server, outermost first: figures, the gateway's rules, the view's own, spans."""
         measured = () if self._metrics is None else (self._metrics,)
         shared = (*self._options.middleware, *self._rules.get("", ((), ()))[1])
         own = () if view is None else self._rules.get(view.name, ((), ()))[1]
         viewed = (ViewMiddleware(view),) if view is not None and view.servers else ()
-        seen = () if self.recent_calls is None else (self.recent_calls,)
+        seen = () if self.recent_calls is None else self.recent_calls.before(server.endpoint)
         return [self.in_flight, *seen, *self._outer, *measured, *viewed, *shared, *own, *self._inner]
 
     # serving

@@ -14,11 +14,12 @@ import msgspec
 
 from toolweave.errors import RequestError
 from toolweave.gateway._fast_calls import AnsweredCall
+from toolweave.gateway._recent_tasks import RecentTasks, TaskAnswerer, TasksSeen
 from toolweave.gateway._telemetry import first_text, subject_of
 from toolweave.middleware._outcome import outcome_of, shape_of, word_of
 from toolweave.middleware._outcome import subject_of as name_of
 from toolweave.protocol import methods
-from toolweave.serve._request import CallNext, Client, Json, Request, principal_name
+from toolweave.serve._request import CallNext, Client, Json, Middleware, Request, principal_name
 
 __all__ = ["RecentCall", "RecentCalls"]
 
@@ -103,13 +104,22 @@ class _KeptCall(msgspec.Struct, frozen=True):
 
 
 class RecentCalls:
-    """Middleware that keeps the last 500 calls of tools, prompts, resources and completions, and other failures."""
+    """Middleware that keeps the last 500 calls of tools, prompts, resources and completions, and other failures.
+
+    Attributes:
+        tasks: Keeps the tasks that calls became.
+    """
 
     reads_results = False  # but those of calls, which are never left as texts
 
     def __init__(self) -> None:
+        self.tasks = RecentTasks()
         self._kept: deque[RecentCall | _KeptCall] = deque(maxlen=_MOST)
         self._software: dict[int, tuple[Client, str]] = {}
+
+    def before(self, endpoint: TaskAnswerer) -> Sequence[Middleware]:
+        """Return the middleware of an endpoint by which its calls and tasks are kept."""
+        return self, TasksSeen(self.tasks, endpoint)
 
     @property
     def newest_first(self) -> Sequence[RecentCall]:

@@ -122,9 +122,7 @@ class Endpoint:
         self.middleware = checked(middleware)
         self._server = server
         reads = any(getattr(one, "reads_results", True) for one in self.middleware)
-        self._chain = (
-            chained(self.middleware, self._innermost if reads else self._dispatch) if self.middleware else None
-        )
+        self._chain = chained(self.middleware, self._innermost if reads else self.dispatch) if self.middleware else None
 
     def answer(self, request: Request) -> Coroutine[Any, Any, Json]:
         """Return the result of a request, complete for its era.
@@ -132,23 +130,14 @@ class Endpoint:
         Raises:
             RequestError: The answer is a JSON-RPC error; internal errors are masked and logged.
         """
-        return self._dispatch(request) if self._chain is None else self._through(self._chain, request)
+        return self.dispatch(request) if self._chain is None else self._through(self._chain, request)
 
-    async def _through(self, chain: Method, request: Request) -> Json:
-        """Answer a request through the middleware."""
-        request.server = self._server
-        return self._whole(request, await chain(request))
+    async def dispatch(self, request: Request) -> Json:
+        """Answer a request without middleware.
 
-    async def _innermost(self, request: Request) -> Json:
-        """Answer a request behind the middleware, which finds plain values where lists are kept as JSON texts."""
-        result = await self._dispatch(request)
-        for name, value in result.items():
-            if isinstance(value, msgspec.Raw):
-                result[name] = msgspec.json.decode(value)
-        return result
-
-    async def _dispatch(self, request: Request) -> Json:
-        """Answer a request without middleware."""
+        Raises:
+            RequestError: The answer is a JSON-RPC error; internal errors are masked and logged.
+        """
         modern = request.modern
         method = (self._modern if modern else self._legacy).get(request.method)
         if method is None:
@@ -161,6 +150,19 @@ class Endpoint:
             _log.exception("%s failed", request.method)
             raise RequestError("Internal error", code=INTERNAL_ERROR) from None
         return self.stamped(request.method, result) if modern else result
+
+    async def _through(self, chain: Method, request: Request) -> Json:
+        """Answer a request through the middleware."""
+        request.server = self._server
+        return self._whole(request, await chain(request))
+
+    async def _innermost(self, request: Request) -> Json:
+        """Answer a request behind the middleware, which finds plain values where lists are kept as JSON texts."""
+        result = await self.dispatch(request)
+        for name, value in result.items():
+            if isinstance(value, msgspec.Raw):
+                result[name] = msgspec.json.decode(value)
+        return result
 
     def _whole(self, request: Request, result: Json) -> Json:
         """Return a result of middleware with what its era and the transports ask of it.

@@ -101,7 +101,7 @@ class ServeOptions:
 
 
 def serve(options: ServeOptions) -> ExitCode:
-    """Serve functions, agents, a folder or a whole config as one server.
+    """Serve functions, agents, a folder or a config as one server.
 
     Over stdio, unless --http is given. Without OBJECT: the only server in the file or module, else what is called
     server, mcp or app there, else its @tool functions. Of a folder: the functions of its Python files, prompts/*.md,

@@ -17,6 +17,7 @@ from toolweave.gateway._console.rendering import ConsolePages, static_file
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest, read_request
 from toolweave.gateway._console.server_pages import ServerPages
 from toolweave.gateway._console.sessions import ConsoleSessions
+from toolweave.gateway._console.task_pages import TaskPages
 from toolweave.gateway._console.tool_pages import OfferPages
 from toolweave.gateway._console.trust_pages import TrustPages
 from toolweave.gateway._managed import ManagedGateway
@@ -38,7 +39,7 @@ class ConsoleApp:
     Args:
         gateway: The gateway.
         token: The admin token, by which people sign in where they have no link.
-        calls: Keeps the last calls.
+        calls: Keeps the last calls and tasks.
         path: The path that it is served at.
     """
 
@@ -48,7 +49,8 @@ class ConsoleApp:
         self._pages = pages = ConsolePages(gateway.name, runs=gateway.runs is not None)
         self._apps = apps = AppHost(gateway)
         servers, tools = ServerPages(gateway, pages), OfferPages(gateway, pages, calls, apps)
-        parts = (servers, tools, TrustPages(gateway, pages), apps, *_run_pages(gateway.runs, pages))
+        trust, tasks = TrustPages(gateway, pages), TaskPages(calls.tasks, pages)
+        parts = (servers, tools, tasks, trust, apps, *_run_pages(gateway.runs, pages))
         self._shown: Mapping[str, ConsolePage] = {where: page for one in parts for where, page in one.shown.items()}
         self._changing: Mapping[str, ConsolePage] = {
             where: page for one in parts for where, page in one.changing.items()

@@ -1,0 +1,186 @@
+"""The tasks that callers of a gateway got from this process, for its console.
+
+A task is asked about as its caller would ask, past the middleware, and its result is not kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+
+from toolweave.errors import RequestError
+from toolweave.gateway._kept_tasks import NO_LINE
+from toolweave.gateway._telemetry import first_text, subject_of
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS
+from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.tasks import ENDED, TASK_ID, TaskDocument, is_task, read_task
+from toolweave.serve._request import CallNext, Client, Json, Request, principal_name
+
+__all__ = ["RecentTask", "RecentTasks", "TaskAnswerer", "TasksSeen"]
+
+_MOST = 500
+_MOST_ASKED = 100
+_ASK_SECONDS = 3.0
+_LONGEST = 300
+UNKNOWN = "unknown"
+"""The status of a task that its server does not know any more."""
+
+
+class TaskAnswerer(Protocol):
+    """Answers requests about tasks without middleware: the endpoint of a gateway, or of a virtual server."""
+
+    async def dispatch(self, request: Request) -> Json:
+        """Answer a request.
+
+        Raises:
+            RequestError: The answer is a JSON-RPC error.
+        """
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class RecentTask:
+    """A task of a caller, as it was when it was looked at last.
+
+    Attributes:
+        number: Names it for the pages, which do not show its id.
+        name: The tool.
+        server: The upstream.
+        client: The caller.
+        begun: When it became a task, in seconds since the epoch.
+        status: `working`, `input_required`, `completed`, `failed`, `cancelled` or `unknown`.
+        message: What its server says about its state, or the beginning of its error.
+        is_error: Whether it has ended with an error, of the tool too.
+        problem: Why it could not be looked at, or "".
+    """
+
+    number: int
+    name: str
+    server: str
+    client: Client
+    begun: float
+    status: str = "working"
+    message: str = ""
+    is_error: bool = False
+    problem: str = ""
+    _id: str = field(repr=False)
+    _answerer: TaskAnswerer = field(repr=False)
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, or nothing more will be known of it."""
+        return self.status in ENDED or self.status == UNKNOWN
+
+    @property
+    def caller(self) -> str:
+        """The caller by its token, subject or client; "" without one."""
+        return principal_name(self.client.principal or "")[:_LONGEST]
+
+    async def look(self) -> None:
+        """Ask how it is."""
+        try:
+            with anyio.fail_after(_ASK_SECONDS):
+                self.read(read_task(await self._ask(methods.TASKS_GET), modern=self.client.modern))
+        except RequestError as error:
+            if error.code == INVALID_PARAMS:
+                self.status = UNKNOWN
+            self.problem = error.message[:_LONGEST]
+        except ValueError as error:
+            self.problem = f"server {self.server!r}: {error}"[:_LONGEST]
+        except TimeoutError:
+            self.problem = f"server {self.server!r} did not say how it is within {_ASK_SECONDS:g} s"
+
+    async def cancel(self) -> None:
+        """Cancel it.
+
+        Raises:
+            RequestError: It has ended, or its server refused.
+            TimeoutError: Its server did not answer.
+        """
+        with anyio.fail_after(_ASK_SECONDS):
+            await self._ask(methods.TASKS_CANCEL)
+
+    async def _ask(self, method: str) -> Json:
+        return await self._answerer.dispatch(Request(method, {TASK_ID: self._id}, self.client, NO_LINE, 0))
+
+    def read(self, task: TaskDocument) -> None:
+        """Take over what its server says of it."""
+        result = task.result or {}
+        self.status, self.problem = task.status, ""
+        self.is_error = task.status == "failed" or result.get("isError") is True
+        said = as_text((task.error or {}).get("message")) or (first_text(result) if self.is_error else "")
+        self.message = (said or task.message or "")[:_LONGEST]
+
+
+class RecentTasks:
+    """Keeps the last 500 tasks."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[int, RecentTask] = OrderedDict()
+        self._count = 0
+
+    def find(self, number: int) -> RecentTask | None:
+        """Return a task by its number, or None."""
+        return self._kept.get(number)
+
+    async def newest_first(self) -> Sequence[RecentTask]:
+        """Return the tasks as they are now; of those that have not ended the newest hundred are asked about."""
+        found = list(reversed(self._kept.values()))
+        async with anyio.create_task_group() as group:
+            for one in [one for one in found if not one.over][:_MOST_ASKED]:
+                group.start_soon(one.look)
+        return found
+
+    def add(self, request: Request, result: Json, server: str, answerer: TaskAnswerer) -> None:
+        """Keep the task that a call has become."""
+        try:
+            task = read_task(as_object(result.get("task")) or result, modern=request.modern)
+        except ValueError:  # its caller is told by what it cannot read, too
+            return
+        if task.id is None:
+            return
+        self._count += 1
+        one = self._kept[self._count] = RecentTask(
+            number=self._count,
+            name=request.text("name")[:_LONGEST],
+            server=server,
+            client=request.client,
+            begun=time.time(),
+            _id=task.id,
+            _answerer=answerer,
+        )
+        one.read(task)
+        while len(self._kept) > _MOST:
+            self._kept.popitem(last=False)
+
+
+class TasksSeen:
+    """Middleware that keeps the tasks of the callers of one endpoint.
+
+    Args:
+        tasks: Keeps them.
+        answerer: Answers requests about them.
+    """
+
+    reads_results = False
+    note_call = None  # a call that took the fast path became no task
+
+    def __init__(self, tasks: RecentTasks, answerer: TaskAnswerer) -> None:
+        self._tasks = tasks
+        self._answerer = answerer
+
+    async def __call__(self, request: Request, call_next: CallNext) -> Json:
+        """Answer a request, and keep the task that it became."""
+        if request.method != methods.TOOLS_CALL:
+            return await call_next(request)
+        server = subject_of(request).upstream  # before the call: it may leave with its server
+        result = await call_next(request)
+        if is_task(result):
+            self._tasks.add(request, result, server, self._answerer)
+        return result
