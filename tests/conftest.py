@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import signal
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         seconds = max((LONG.get(marker.name, 0) for marker in item.iter_markers()), default=0)
         if seconds and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(seconds))
+
+
+def pytest_sessionfinish() -> None:
+    """Write what was measured of coverage: pytest-xdist kills a process of its own that takes ten seconds to exit."""
+    coverage = sys.modules.get("coverage")
+    measured = None if coverage is None else coverage.Coverage.current()
+    if measured is not None:
+        measured.save()
 
 
 @pytest.fixture(scope="session")
