@@ -58,10 +58,15 @@ def as_program(out: Mapping[str, Any], values: Mapping[str, Any], path: Callable
 def _credentials(auth: Any) -> str:
     """Return a token as it is, anything else as JSON."""
     kind: Any = cast("Mapping[str, Any]", auth).get("type") if isinstance(auth, Mapping) else None
-    if isinstance(auth, Auth) or auth == "oauth" or kind == "oauth":
+    if isinstance(auth, Auth) or kind == "oauth":
+        made = Auth.of(auth)
+        oauth = None if made is None else made.oauth
+        if oauth is not None:
+            auth = {"type": "oauth", **oauth.of_client().to_mapping()}
+    if isinstance(auth, Auth) or auth == "oauth":
         raise ConfigError(
-            "an API is not signed in to: give a token as 'auth', or an object of credentials by the names of the "
-            "document's security schemes",
+            "nobody can sign in to an API: give a token as 'auth', a 'client_id' with its 'client_secret', or an "
+            "object of credentials by the names of the document's security schemes",
             field="auth",
         )
     return json.dumps(auth, default=reveal) if isinstance(auth, Mapping) else check_text(auth, "auth", controls=False)

@@ -161,6 +161,21 @@ class OAuth(Value, frozen=True, kw_only=True):
             raise ConfigError(f"'oauth' must be an object, not {kind_of(value)}", field="oauth")
         return cls(**_arguments(cast("Mapping[Any, Any]", value)))
 
+    def of_client(self) -> OAuth:
+        """Return the settings by which a client gets tokens for itself (RFC 6749, 4.4), where no person could sign in.
+
+        Raises:
+            ConfigError: They name another grant, no client, or neither its secret nor its key.
+        """
+        if self.grant not in ("authorization_code", "client_credentials"):
+            raise ConfigError(
+                f"'oauth' has the grant {self.grant!r}: an API is given 'client_credentials', or a token that you have",
+                field="oauth.grant",
+            )
+        if self.dpop:
+            raise ConfigError("'oauth.dpop': an API is sent bearer tokens", field="oauth.dpop")
+        return self.replace(grant="client_credentials")
+
     def secrets(self) -> tuple[str, ...]:
         """Return every fixed secret in it, for masking."""
         values = [getattr(self, name) for name in _SECRETS]

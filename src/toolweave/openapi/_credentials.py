@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import inspect
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 from urllib.parse import quote
 
-from toolweave.config import Auth, Secret, reveal
+from toolweave.config import Auth, OAuth, Secret, reveal
 from toolweave.errors import ConfigError
+from toolweave.openapi._client_tokens import ClientTokens, client_tokens
 from toolweave.openapi._document import ApiDocument, UnusablePart
+
+_OF_CLIENTS = ("oauth2", "openIdConnect")
 
 __all__ = ["ApiAuth", "ApiCredentials", "Placed"]
 
-ApiAuth: TypeAlias = "Auth | str | Secret | tuple[str, str | Secret] | Mapping[str, Any] | Callable[[], Any] | None"
-"""A token, a pair of user and password, an `Auth`, a callable that returns any of these or headers, or a mapping from
-the names of security schemes to them."""
+ApiAuth: TypeAlias = (
+    "Auth | OAuth | str | Secret | tuple[str, str | Secret] | Mapping[str, Any] | Callable[[], Any] | None"
+)
+"""A token, a pair of user and password, an `Auth`, an `OAuth` with the id and secret of a client, a callable that
+returns a token, a pair or headers, or a mapping from the names of security schemes to any of these."""
 
 
 @dataclass(slots=True)
@@ -38,24 +43,34 @@ class Placed:
 class ApiCredentials:
     """The credentials of one document's requests.
 
+    Args:
+        auth: The credentials.
+        document: The document.
+        trusted: The URLs that a person has given, whose kinds of address an authorization server may have.
+
     Raises:
         ConfigError: They are of no known form, or for a scheme that the document does not have.
     """
 
-    def __init__(self, auth: ApiAuth, document: ApiDocument) -> None:
+    def __init__(self, auth: ApiAuth, document: ApiDocument, trusted: Iterable[str] = ()) -> None:
         self._schemes = _schemes(document)
         self._declared = "security" in document.root or bool(self._schemes)
         self._named: dict[str, Any] = {}
         self._one: Any = None
         self._fixed: Auth | None = None
         if isinstance(auth, Mapping) and auth and not (auth.keys() - self._schemes.keys()):
-            self._named = dict(cast("Mapping[str, Any]", auth))
+            self._named = {
+                name: self._client(name, given, document, trusted) or given
+                for name, given in cast("Mapping[str, Any]", auth).items()
+            }
+        elif isinstance(auth, Mapping) and _names_client(cast("Mapping[str, Any]", auth)):
+            self._fixed = Auth.of(OAuth.of(auth))
         elif isinstance(auth, Mapping) and "type" not in auth:
             known = ", ".join(sorted(self._schemes)) or "none"
             raise ConfigError(
                 f"'auth' names other security schemes than the document, which has: {known}", field="auth"
             )
-        elif isinstance(auth, (Auth, Mapping)):
+        elif isinstance(auth, (Auth, OAuth, Mapping)):
             self._fixed = Auth.of(auth)
         elif isinstance(auth, (str, Secret)):
             made = Auth.of(auth)
@@ -65,9 +80,39 @@ class ApiCredentials:
             self._one = auth
         else:
             raise ConfigError(f"'auth' is no credential but of type {type(auth).__name__}", field="auth")
-        given = None if self._fixed is None else self._fixed.provider
-        if (given is not None and not callable(given)) or (self._fixed is not None and self._fixed.oauth is not None):
+        self._read_fixed(document, trusted)
+
+    def _read_fixed(self, document: ApiDocument, trusted: Iterable[str]) -> None:
+        """Check an `Auth`; one that names a client is of the one scheme that gives tokens to clients."""
+        if self._fixed is None:
+            return
+        if self._fixed.oauth is not None:
+            found = {name: one for name, one in self._schemes.items() if one.get("type") in _OF_CLIENTS}
+            if len(found) != 1:
+                raise ConfigError(
+                    f"'auth' names a client, and the document has {len(found)} security schemes of OAuth: give an "
+                    "object with the name of the scheme",
+                    field="auth",
+                )
+            [name] = found
+            self._named = {name: self._client(name, self._fixed.oauth, document, trusted)}
+            self._fixed = None
+        elif self._fixed.provider is not None and not callable(self._fixed.provider):
             raise ConfigError("'auth' is for MCP servers; give a token, or a callable that returns one", field="auth")
+
+    def _client(self, name: str, given: Any, document: ApiDocument, trusted: Iterable[str]) -> ClientTokens | None:
+        """Return the tokens of a client that is given as a credential, or None."""
+        if isinstance(given, Mapping) and _names_client(cast("Mapping[str, Any]", given)):
+            given = OAuth.of(given)
+        if not isinstance(given, OAuth):
+            return None
+        return client_tokens(name, self._schemes[name], given, url=document.url, trusted=trusted)
+
+    def refused(self) -> None:
+        """Get new tokens for the next request: the API has refused those of the last one."""
+        for one in self._named.values():
+            if isinstance(one, ClientTokens):
+                one.forget()
 
     @property
     def places(self) -> frozenset[tuple[str, str]]:
@@ -105,6 +150,10 @@ class ApiCredentials:
                     _place(made, self._schemes[name], await _asked(self._named[name]))
                 break
         return made
+
+
+def _names_client(given: Mapping[str, Any]) -> bool:
+    return any(name in given for name in ("client_id", "clientId"))
 
 
 def _schemes(document: ApiDocument) -> dict[str, dict[str, Any]]:

@@ -84,8 +84,9 @@ def openapi_tools(
             such as one of FastAPI, which is called without a socket.
         base_url: The URL that paths are appended to, instead of the document's servers. Without it, servers with
             private addresses are called only where the document itself is at such an address.
-        auth: A token for the security scheme of each operation, `(user, password)`, an `Auth`, a callable that
-            returns a token, or a mapping from names of security schemes to any of these.
+        auth: A token for the security scheme of each operation, `(user, password)`, an `Auth`, an `OAuth` with the id
+            and secret of a client that gets its tokens for itself (RFC 6749, 4.4), a callable that returns a token, or
+            a mapping from names of security schemes to any of these.
         headers: Headers of every request, such as a version. They and credentials go to the API's origin alone.
         include: Patterns of the operations to offer, as in `fnmatch`: of a tool's name, an operation id, `GET /pets*`,
             or `tag:NAME`; without any, all.
@@ -308,7 +309,8 @@ class OpenApiToolset(BaseToolset):
 
     def _read(self, document: ApiDocument) -> None:
         settings, options = self._settings, self._settings.options
-        credentials = ApiCredentials(settings.auth, document)
+        trusted = [url for url in (settings.base_url, document.url) if url]
+        credentials = ApiCredentials(settings.auth, document, trusted)
         reader = OperationReader(
             document,
             include=settings.include,
@@ -344,6 +346,8 @@ class OpenApiToolset(BaseToolset):
             secrets = (*secrets, *placed.secrets)
             request = await self._request(api, operation, arguments, placed)
             result = await self._answered(operation, sender, request, ctx)
+            if result.is_error and result.require_error().kind is ErrorKind.AUTH_REQUIRED:
+                api.credentials.refused()
         except UnusableArgument as exc:
             return invalid_input(call.name, [Problem(path=exc.path, message=str(exc))])
         except TimeoutError:
