@@ -219,6 +219,14 @@ async def test_a_call_without_an_outcome_is_made_again_where_that_does_no_harm_e
     assert await lasting.unfinished() == []
 
 
+async def test_a_policy_of_agents_of_our_own_is_refused() -> None:
+    policy: Any = "ask"
+    with pytest.raises(ValueError, match="is 'error' or 'rerun', not 'ask'"):
+        interrupted_agent(MemoryStore(), [], on_unknown=policy)
+    with pytest.raises(ValueError, match="is 'error' or 'rerun', not 'ask'"):
+        await interrupted_agent(MemoryStore(), []).submit("go", on_unknown=policy)
+
+
 @pytest.mark.parametrize(("hint", "calls"), [("readOnlyHint", 2), ("idempotentHint", 2), ("openWorldHint", 1)])
 async def test_a_tool_that_raised_is_called_again_only_where_that_does_no_harm(hint: str, calls: int) -> None:
     made = list[int]()

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, get_args
 
 import anyio
 
@@ -28,7 +28,10 @@ from toolweave.errors import RunError
 from toolweave.jobs._lease import Lease
 from toolweave.models._messages import UserMessage
 
-__all__ = ["DurableAgent", "Framework", "FrameworkInput", "FrameworkOutcome"]
+__all__ = ["DurableAgent", "Framework", "FrameworkInput", "FrameworkOutcome", "UnknownPolicy", "check_policy"]
+
+UnknownPolicy: TypeAlias = Literal["error", "rerun"]
+"""What becomes of a call with an unknown outcome: the model reads that, or it is made again."""
 
 ResultT = TypeVar("ResultT")
 T_co = TypeVar("T_co", covariant=True)
@@ -170,7 +173,7 @@ class DurableAgent(Generic[ResultT]):
         return await self._execute(self._again(run_id), options)
 
     async def submit(
-        self, sent: Any, /, *, key: str | None = None, on_unknown: OnUnknown | None = None, **options: Any
+        self, sent: Any, /, *, key: str | None = None, on_unknown: UnknownPolicy | None = None, **options: Any
     ) -> SubmittedRun:
         """Submit an input to a worker, on this machine or another, and return a handle of its run.
 
@@ -183,8 +186,10 @@ class DurableAgent(Generic[ResultT]):
         Raises:
             RunError: The key belongs to another input.
             StoreError: The store or the queue cannot be reached. With a key it is safe to try again.
-            ValueError: The agent has no backend, or an option is none of the input.
+            ValueError: The agent has no backend, an option is none of the input, or there is no such policy.
         """
+        if on_unknown is not None:
+            check_policy(on_unknown)
         run_id = uuid.uuid4().hex if key is None else run_id_of(self.name, key)
         return await submit_run(self.durable, self._start(sent, options, run_id, on_unknown=on_unknown))
 
@@ -346,3 +351,13 @@ def _end(
         stop_reason=reasons[status],  # pyright: ignore[reportArgumentType] - one of these
         error=error,
     )
+
+
+def check_policy(policy: str) -> None:
+    """Refuse a policy that there is not.
+
+    Raises:
+        ValueError: There is none of this name; `"ask"` is one of our own agents.
+    """
+    if policy not in get_args(UnknownPolicy):
+        raise ValueError(f"on_unknown of a durable agent is 'error' or 'rerun', not {policy!r}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from toolweave.agent._durable import make_durable
-from toolweave.durability._durable_agent import DurableAgent, Framework
+from toolweave.durability._durable_agent import DurableAgent, Framework, UnknownPolicy, check_policy
 from toolweave.jobs import WorkBackend
 from toolweave.state import Store
 
@@ -29,7 +29,7 @@ def durable(
     store: Store | WorkBackend,
     *,
     name: str | None = None,
-    on_unknown: Literal["error", "rerun"] = "error",
+    on_unknown: UnknownPolicy = "error",
     repeatable: Collection[str] = (),
     options: Mapping[str, Any] | None = None,
 ) -> DurableAgent[AgentRunResult[OutputT]]: ...
@@ -41,7 +41,7 @@ def durable(
     store: Store | WorkBackend,
     *,
     name: str | None = None,
-    on_unknown: Literal["error", "rerun"] = "error",
+    on_unknown: UnknownPolicy = "error",
     repeatable: Collection[str] = (),
     options: Mapping[str, Any] | None = None,
 ) -> DurableAgent[RunResult]: ...
@@ -53,7 +53,7 @@ def durable(
     store: Store | WorkBackend,
     *,
     name: str | None = None,
-    on_unknown: Literal["error", "rerun"] = "error",
+    on_unknown: UnknownPolicy = "error",
     repeatable: Collection[str] = (),
     options: Mapping[str, Any] | None = None,
 ) -> DurableAgent[dict[str, Any]]: ...
@@ -64,7 +64,7 @@ def durable(
     store: Store | WorkBackend,
     *,
     name: str | None = None,
-    on_unknown: Literal["error", "rerun"] = "error",
+    on_unknown: UnknownPolicy = "error",
     repeatable: Collection[str] = (),
     options: Mapping[str, Any] | None = None,
 ) -> DurableAgent[Any]:
@@ -85,8 +85,9 @@ def durable(
 
     Raises:
         TypeError: The agent is none of these frameworks'.
-        ValueError: It has no name, or something in it cannot be recorded.
+        ValueError: It has no name, something in it cannot be recorded, or there is no such policy.
     """
+    check_policy(on_unknown)
     framework = _framework(agent)
     named = name or getattr(agent, "name", None)
     if not named:
