@@ -31,7 +31,7 @@ from toolweave.models._messages import UserMessage
 __all__ = ["DurableAgent", "Framework", "FrameworkInput", "FrameworkOutcome", "UnknownPolicy", "check_policy"]
 
 UnknownPolicy: TypeAlias = Literal["error", "rerun"]
-"""What becomes of a call with an unknown outcome: the model reads that, or it is made again."""
+"""The policy for a call with an unknown outcome: the model reads that, or the call is made again."""
 
 ResultT = TypeVar("ResultT")
 T_co = TypeVar("T_co", covariant=True)
