@@ -23,6 +23,7 @@ def test_a_child_that_ended_is_no_leftover(homes: Path) -> None:
     assert watch.leftovers() == []
 
 
+@pytest.mark.slow
 def test_a_running_child_is_ended_and_named_with_its_command_line(homes: Path) -> None:
     watch = Watch(homes)
 

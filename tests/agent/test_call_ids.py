@@ -80,6 +80,7 @@ async def test_tasks_of_two_turns_are_two_though_their_calls_have_one_id() -> No
     assert sorted(task["output"] for task in content["tasks"]) == ["a", "b"]
 
 
+@pytest.mark.slow
 async def test_the_work_of_a_turn_does_not_grow_with_the_length_of_the_run() -> None:
     looks: list[int] = []
 

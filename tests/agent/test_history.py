@@ -161,6 +161,7 @@ turns = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(turns, st.sampled_from([0.5, 0.25, 0.1]))
 def test_whatever_is_left_out_begins_with_a_user_and_parts_no_pair(blocks: list[list[Message]], keep: float) -> None:
     messages: list[Message] = [UserMessage.of("begin"), *(one for block in blocks for one in block)]

@@ -26,6 +26,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent.parent
 PATIENCE = 60.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["await", "watch", "leave", "below"])
 async def test_a_run_whose_process_is_interrupted_can_be_resumed(tmp_path: Path, how: str) -> None:
     command = [sys.executable, "-m", "tests.agent.interrupted_run", str(tmp_path / "store.db"), how]

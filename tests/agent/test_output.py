@@ -76,6 +76,7 @@ async def test_what_does_not_fit_is_sent_back_with_its_problems_until_it_does() 
     assert "founded" in complaints[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", ["\n", "a", "``` ", " \n```"])
 async def test_an_answer_that_only_begins_a_code_fence_takes_no_time_to_refuse(many: str) -> None:
     text = "```\n" + many * 200_000 + "x"

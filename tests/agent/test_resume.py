@@ -62,6 +62,7 @@ def nothing(_: object) -> None:
     """Let the run go on."""
 
 
+@pytest.mark.slow
 async def test_the_run_that_is_killed_below_writes_as_often_as_the_kills_cover(tmp_path: Path) -> None:
     whole = run_in_a_process(tmp_path, "nowhere")
 

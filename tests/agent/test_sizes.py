@@ -26,6 +26,7 @@ def long_text() -> str:
     return "\n".join(f"line {number}" for number in range(1000))
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("C17")
 async def test_a_model_reads_the_head_and_the_tail_and_the_rest_by_a_tool() -> None:
     text = long_text()

@@ -356,6 +356,7 @@ def crashing_lead(store: Store, effects: str, crash: Callable[[], None]) -> Agen
     return Agent(ScriptedModel(say), name="lead", tools=spawn_tools(agent), store=store)
 
 
+@pytest.mark.slow
 async def test_tasks_that_a_crash_interrupted_go_on_with_their_parent_and_are_spawned_once(tmp_path: Path) -> None:
     path, effects = tmp_path / "store.db", tmp_path / "effects"
     command = [sys.executable, "-c", CRASHING, str(path), str(effects)]
@@ -393,6 +394,7 @@ async def test_a_spawn_whose_process_died_before_it_was_recorded_is_the_same_tas
     assert awaited["tasks"] == [{"id": spawned["id"], "status": "completed", "output": "x"}]
 
 
+@pytest.mark.slow
 async def test_interrupted_tasks_go_on_without_their_parent_when_that_is_asked_for(tmp_path: Path) -> None:
     path, effects = tmp_path / "store.db", tmp_path / "effects"
     command = [sys.executable, "-c", CRASHING, str(path), str(effects)]

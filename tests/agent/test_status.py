@@ -59,6 +59,7 @@ async def test_a_run_is_running_while_somebody_runs_it_and_interrupted_when_nobo
         assert await statuses.get("none") is None
 
 
+@pytest.mark.slow
 @every_store
 async def test_recent_runs_come_the_newest_first(make: Callable[[], Store]) -> None:
     async with make() as store:

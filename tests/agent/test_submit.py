@@ -52,6 +52,7 @@ async def test_what_is_submitted_is_done_by_a_worker_and_told_to_whoever_submitt
     assert (record.run_id, record.text, record.attempts) == (run.id, "hello", 1)
 
 
+@pytest.mark.slow
 async def test_the_same_key_is_the_same_run_of_an_agent(url: str) -> None:
     asked: list[str] = []
 
@@ -94,6 +95,7 @@ async def test_many_who_submit_one_key_at_the_same_time_have_one_run(url: str) -
     assert record.attempts == 1
 
 
+@pytest.mark.slow
 async def test_a_key_that_stands_for_another_message_is_refused(url: str) -> None:
     async with Backend(url) as backend:
         agent = agent_at(backend)
@@ -214,6 +216,7 @@ async def test_a_run_that_may_not_wait_is_denied_what_has_to_be_allowed(url: str
     assert (record.status, "nobody" in record.text) == ("completed", True)
 
 
+@pytest.mark.slow
 async def test_a_run_goes_on_with_the_conversation_as_it_is_when_it_begins(url: str) -> None:
     async with Backend(url) as backend:
         agent = agent_at(backend, heard)
@@ -226,6 +229,7 @@ async def test_a_run_goes_on_with_the_conversation_as_it_is_when_it_begins(url: 
     assert texts == ["0 0 1", "0 0 1 0 0 1 2"]
 
 
+@pytest.mark.slow
 async def test_runs_of_one_session_take_turns_in_the_order_in_which_they_were_submitted(url: str) -> None:
     going: set[str] = set()
     order: list[str] = []

@@ -329,6 +329,7 @@ async def test_turns_calls_and_runs_are_measured(recorded: Recorded) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_an_agent_loads_no_telemetry_that_nobody_has_loaded() -> None:
     script = """
 import asyncio, sys

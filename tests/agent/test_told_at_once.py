@@ -62,6 +62,7 @@ async def test_a_run_hears_at_once_that_it_is_to_end(place: str, redis_server: R
                 assert (await run).status == "cancelled"
 
 
+@pytest.mark.slow
 async def test_an_empty_run_costs_few_commands(redis_url: str) -> None:
     """Docket alone takes 30 for an empty job; what is more keeps the run, its lease, its journal and its end."""
     runs = 40

@@ -15,7 +15,7 @@ from toolweave.jobs import Backend
 from toolweave.models import ModelRequest
 from toolweave.state import MemoryStore
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 class Payments:

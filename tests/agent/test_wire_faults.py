@@ -416,6 +416,7 @@ async def test_what_a_provider_adds_to_a_call_goes_back_to_it(
         assert sent[2]["namespace"] == "files"
 
 
+@pytest.mark.slow
 async def test_what_one_provider_adds_to_a_call_goes_to_no_other(play: Play) -> None:
     signed = {**call(0, "c1", "wipe", "{}")["tool_calls"][0], "extra_content": SIGNED}
     played = await play(

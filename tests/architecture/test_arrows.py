@@ -115,12 +115,14 @@ def test_the_table_itself_has_no_cycle() -> None:
     assert done == ARROWS.keys()
 
 
+@pytest.mark.slow
 def test_every_import_follows_the_arrows() -> None:
     broken = [line for module in modules() for line in violations(module)]
 
     assert not broken, "\n".join(broken)
 
 
+@pytest.mark.slow
 def test_only_the_sdk_modules_import_the_mcp_sdk() -> None:
     broken = [
         f"{module.name}:{imported.line} imports {imported.target}"
@@ -175,6 +177,7 @@ def cycles(imports: dict[str, set[str]]) -> list[str]:
     return sorted(left)
 
 
+@pytest.mark.slow
 def test_no_two_files_import_one_another_in_a_circle() -> None:
     assert cycles(imported_modules()) == []
 

@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
+import pytest
+
 from tests.architecture.source import Module, modules
 
 BODY = 50
@@ -69,6 +71,7 @@ def parameters(function: Function) -> int:
     return len([arg for arg in named if arg.arg not in {"self", "cls"}])
 
 
+@pytest.mark.slow
 def test_no_function_body_is_longer_than_the_budget() -> None:
     over = [
         f"{name}: {lines} lines"
@@ -80,6 +83,7 @@ def test_no_function_body_is_longer_than_the_budget() -> None:
     assert not over, "\n".join(over)
 
 
+@pytest.mark.slow
 def test_no_function_is_more_complex_than_the_budget() -> None:
     over = [
         f"{name}: {paths}"
@@ -91,6 +95,7 @@ def test_no_function_is_more_complex_than_the_budget() -> None:
     assert not over, "\n".join(over)
 
 
+@pytest.mark.slow
 def test_no_function_takes_more_parameters_than_the_budget() -> None:
     over = {
         f"{module.name}.{function.name}": count

@@ -5,7 +5,11 @@ from __future__ import annotations
 import ast
 import re
 
+import pytest
+
 from tests.architecture.source import modules
+
+pytestmark = pytest.mark.slow
 
 BROAD = {"Exception", "BaseException"}
 

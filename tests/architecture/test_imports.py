@@ -11,6 +11,8 @@ import pytest
 
 from tests.architecture.source import modules
 
+pytestmark = pytest.mark.slow
+
 _BOUND_SECONDS = 300  # of one interpreter, on a machine that has much else to do
 
 HEAVY = {

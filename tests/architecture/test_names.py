@@ -53,6 +53,7 @@ def imports_of_tests() -> Iterator[tuple[str, str]]:
                     yield path.relative_to(TESTS).as_posix(), node.module
 
 
+@pytest.mark.slow
 def test_no_test_imports_a_private_module_of_another_room() -> None:
     """But for those of the pages in `docs`, which compare the figures of a page with the constants."""
     assert sorted(imports_of_tests()) == []
@@ -64,6 +65,7 @@ def classes(module: Module) -> Iterator[str]:
             yield node.name
 
 
+@pytest.mark.slow
 def test_no_class_name_stands_twice() -> None:
     found: dict[str, list[str]] = defaultdict(list)
     for module in modules():

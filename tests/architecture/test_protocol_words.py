@@ -69,6 +69,7 @@ def negatives(module: Module) -> Iterator[str]:
                 yield f"{module.name}:{node.lineno} {-value}"
 
 
+@pytest.mark.slow
 def test_no_other_room_spells_a_method_a_revision_a_key_a_member_or_an_error_code() -> None:
     strays = [word for module in modules() if is_held(module) for word in (*spelled(module), *negatives(module))]
 

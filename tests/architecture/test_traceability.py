@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.architecture.traceability import IN_SCOPE, known_ids, marked_ids, report, text_of
 
 
+@pytest.mark.slow
 def test_every_requirement_in_scope_has_a_test_that_names_it() -> None:
     result = report(known_ids(), marked_ids())
 
     assert not result.missing, text_of(result)
 
 
+@pytest.mark.slow
 def test_no_test_names_an_id_that_does_not_exist() -> None:
     result = report(known_ids(), marked_ids())
 

@@ -6,7 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
+import pytest
+
 from tests.architecture.source import modules
+
+pytestmark = pytest.mark.slow
 
 REFERENCE = re.compile(
     r"\b(?:requirements?|defects?) [RCDF]\d|\((?:[RCDF]|NG)\d{1,3}\b|"

@@ -255,11 +255,13 @@ JSON_VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON_VALUES)
 def test_any_json_value_travels_by_colon_equals(value: Any) -> None:
     assert fit(f"any:={json.dumps(value)}") == {"any": value}
 
 
+@pytest.mark.slow
 @given(st.integers(-(10**15), 10**15) | st.booleans() | st.none() | st.text())
 def test_a_value_of_a_declared_type_travels_as_a_plain_word(value: Any) -> None:
     key = {int: "count", bool: "deep", type(None): "none", str: "text"}[type(value)]
@@ -269,6 +271,7 @@ def test_a_value_of_a_declared_type_travels_as_a_plain_word(value: Any) -> None:
     assert fit(f"{key}={word}") == {key: expected}
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(), max_size=4))
 def test_any_words_are_read_or_refused(tokens: list[str]) -> None:
     with contextlib.suppress(CommandError):

@@ -21,7 +21,7 @@ from tests.conformance.headless import location_of
 from tests.oauth.world import World, world
 from toolweave.oauth import FileTokenStore, TokenRecord
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 Run = Callable[..., Awaitable[Done]]
 

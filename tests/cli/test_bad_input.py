@@ -13,6 +13,8 @@ import pytest
 from tests.cli.command import Done, write_config
 from tests.servers.fixtures import echo_command, fault_command
 
+pytestmark = pytest.mark.slow
+
 Cli = Callable[..., Done]
 
 BAD_SERVERS: dict[str, tuple[Sequence[str] | Mapping[str, Any], str]] = {

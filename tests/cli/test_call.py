@@ -211,6 +211,7 @@ def test_an_unwritable_folder_is_told(cli: Cli, config: Path, folder: Path) -> N
     assert f"error: cannot save to {str(folder / 'file')!r}" in done.err
 
 
+@pytest.mark.slow
 def test_arguments_come_from_words_json_files_and_standard_input(config: Path, folder: Path) -> None:
     (folder / "arguments.json").write_text('{"a": 1, "b": 2}')
     call = ["call", "--config", config, "echo_add"]
@@ -221,6 +222,7 @@ def test_arguments_come_from_words_json_files_and_standard_input(config: Path, f
     assert toolweave(*call, "-", cwd=folder, stdin='{"a": 1, "b": 7}').out == '{"sum": 8}\n'
 
 
+@pytest.mark.slow
 def test_piped_arguments_are_read_when_the_tool_needs_some_and_none_are_given(config: Path, folder: Path) -> None:
     call = ["call", "--config", config, "echo_add"]
     (folder / "file.json").write_text('{"a": 1, "b": 2}')
@@ -235,6 +237,7 @@ def test_piped_arguments_are_read_when_the_tool_needs_some_and_none_are_given(co
     assert "standard input is not UTF-8 text" in binary.err
 
 
+@pytest.mark.slow
 def test_missing_arguments_without_a_terminal_are_exit_code_1_with_the_list(config: Path, folder: Path) -> None:
     done = toolweave("call", "--config", config, "echo_add", cwd=folder)
 
@@ -269,6 +272,7 @@ def test_a_server_may_be_given_on_the_spot_after_the_arguments(cli: Cli) -> None
     assert '"a", "--", "b"' in done.out.replace("\n", "")
 
 
+@pytest.mark.slow
 def test_a_call_reports_only_the_calls_own_seconds(cli: Cli, folder: Path) -> None:
     config = write_config(folder, {"slow": fault_command("slow_start", "--seconds", "1")})
 

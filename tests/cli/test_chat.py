@@ -19,6 +19,8 @@ from tests.cli.tmux import Tmux, open_tmux
 from tests.models.fake_openai import KEY, call, chat_turn, fake_openai, said
 from tests.servers.fixtures import echo_command, fault_command
 
+pytestmark = pytest.mark.slow
+
 Cli = Callable[..., Done]
 OFFLINE = ("chat", "--model", "command")
 ADD = '/call numbers_add {"values": [40, 2]}'

@@ -241,6 +241,7 @@ def test_removing_leaves_what_was_edited_until_it_is_forced(cli: Cli, folder: Pa
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_python_made_of_the_copies_goes_with_them(cli: Cli, folder: Path) -> None:
     cli("add", "mcp-server")
     subprocess.run(
@@ -292,6 +293,7 @@ def test_a_component_that_the_catalog_no_longer_has_can_be_kept_and_removed(cli:
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_names_are_completed(cli: Cli, folder: Path) -> None:
     cli("add", "mcp-client")
 
@@ -314,6 +316,7 @@ def test_the_names_are_completed(cli: Cli, folder: Path) -> None:
     assert "update" in completed("toolweave components ")
 
 
+@pytest.mark.slow
 def test_edits_are_shown_in_colours_on_a_terminal(cli: Cli, folder: Path) -> None:
     cli("add", "mcp-server")
     edited(folder, "mcp_server/tools.py", "# mine \x1b[31m\n")

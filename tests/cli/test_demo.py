@@ -29,6 +29,7 @@ from toolweave.tools import Progress
 Cli = Callable[..., Done]
 
 
+@pytest.mark.slow
 def test_the_demo_shows_tools_calls_errors_and_what_to_type_next(folder: Path) -> None:
     done = toolweave("demo", cwd=folder)
 
@@ -43,6 +44,7 @@ def test_the_demo_shows_tools_calls_errors_and_what_to_type_next(folder: Path) -
     assert "toolweave demo --config > mcp.json" in done.out
 
 
+@pytest.mark.slow
 def test_on_a_terminal_the_demo_shows_bars(folder: Path) -> None:
     with on_terminal("demo", cwd=folder) as terminal:
         terminal.wait_for("numbers_primes .*up to")
@@ -50,6 +52,7 @@ def test_on_a_terminal_the_demo_shows_bars(folder: Path) -> None:
         assert "What to type next" in terminal.text
 
 
+@pytest.mark.slow
 def test_the_demos_config_works_with_every_example_it_names(cli: Cli, folder: Path) -> None:
     (folder / "mcp.json").write_text(cli("demo", "--config").out)
 
@@ -137,6 +140,7 @@ async def test_a_demo_server_knows_its_own_era_only_and_answers_wrong_requests_w
         assert (await modern.call("primes", limit=1))["result"]["isError"] is True
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", ["notes", "numbers", "words"])
 async def test_a_demo_server_over_stdio_starts_without_the_sdk_and_pydantic(name: str) -> None:
@@ -181,6 +185,7 @@ def test_the_demos_http_server_refuses_browsers_and_garbage() -> None:
         assert post(url, "nope", modern=True)[0] == 404
 
 
+@pytest.mark.slow
 def test_the_demo_fails_when_its_own_servers_do(folder: Path) -> None:
     """A server does not inherit PYTHONPATH: it is not found where the package is reached by that alone."""
     bare = Path(sys.base_prefix) / "bin" / "python3"

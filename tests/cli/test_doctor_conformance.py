@@ -56,6 +56,7 @@ def box(boxes: list[dict[str, Any]], number: int) -> tuple[str, str]:
     return found["outcome"], found["reason"]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R106")
 def test_there_are_seventeen_boxes_in_the_order_of_the_checklist(cli: Cli) -> None:
     done = cli("doctor", "--conformance", "--json", "--", *NUMBERS)
@@ -69,6 +70,7 @@ def test_there_are_seventeen_boxes_in_the_order_of_the_checklist(cli: Cli) -> No
     assert done.code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R106")
 def test_a_table_shows_each_box_with_its_reason(cli: Cli) -> None:
     done = cli("doctor", "--conformance", "--", *sdk_command())
@@ -81,6 +83,7 @@ def test_a_table_shows_each_box_with_its_reason(cli: Cli) -> None:
     assert done.code == 1
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R106")
 def test_every_kind_of_target_is_examined(cli: Cli, folder: Path) -> None:
     config = write_config(folder, {"one": NOTES, "two": NUMBERS})
@@ -92,6 +95,7 @@ def test_every_kind_of_target_is_examined(cli: Cli, folder: Path) -> None:
     assert {name: server["protocol_version"] for name, server in only.items()} == {"two": "2026-07-28"}
 
 
+@pytest.mark.slow
 def test_a_server_that_cannot_be_reached_is_exit_code_3_and_costs_the_others_nothing(cli: Cli, folder: Path) -> None:
     config = write_config(folder, {"good": NOTES, "dies": fault_command("exits_at_once")})
 

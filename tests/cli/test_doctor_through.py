@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import write_config
 from tests.cli.conftest import Cli
 from tests.gateway.running import gateway
@@ -14,6 +16,7 @@ NUMBERS = [sys.executable, "-m", "toolweave.cli.demo.numbers"]
 CLIENTS = ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 
 
+@pytest.mark.slow
 def test_nothing_of_a_plain_server_is_lost_and_the_limits_of_old_clients_are_told(cli: Cli) -> None:
     done = cli("doctor", "--through", "--json", "--", *NOTES)
     shown = cli("doctor", "--through", "--", *NOTES)
@@ -28,6 +31,7 @@ def test_nothing_of_a_plain_server_is_lost_and_the_limits_of_old_clients_are_tol
     assert "forms for the user need a client of 2025-06-18" in shown.out
 
 
+@pytest.mark.slow
 def test_a_gateway_that_runs_is_asked_for_what_it_has_of_the_server(cli: Cli, folder: Path) -> None:
     config = write_config(folder, {"notes": NOTES, "numbers": NUMBERS})
     served = write_config(folder, {"notes": NOTES}, name="served.json")

@@ -13,6 +13,8 @@ import pytest
 from tests.cli.command import Done
 from toolweave.schema import SchemaProfile
 
+pytestmark = pytest.mark.slow
+
 Cli = Callable[..., Done]
 
 SERVER = """

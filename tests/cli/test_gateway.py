@@ -22,6 +22,7 @@ BOUND = 90
 NUMBERS = [sys.executable, "-m", "toolweave.cli.demo.numbers"]
 
 
+@pytest.mark.slow
 async def test_a_config_is_served_over_stdio(folder: Path) -> None:
     config = write_config(folder, {"numbers": NUMBERS})
     entry = {"command": sys.executable, "args": ["-m", "toolweave", "gateway", "--config", str(config)]}
@@ -31,6 +32,7 @@ async def test_a_config_is_served_over_stdio(folder: Path) -> None:
             assert connection.server_info["name"] == "toolweave"
 
 
+@pytest.mark.slow
 def test_servers_are_added_listed_and_removed_by_command(folder: Path) -> None:
     config = write_gateway_config(folder, {"a": upstream(folder, "a")}, {"virtual": {"v": {"title": "Viewed"}}})
     with gateway(folder, config) as running:
@@ -75,6 +77,7 @@ def test_servers_are_added_listed_and_removed_by_command(folder: Path) -> None:
         assert run("reload").code == 2
 
 
+@pytest.mark.slow
 def test_a_gateway_that_is_not_ready_shows_in_the_exit_code(folder: Path) -> None:
     servers = {"gone": {"command": "toolweave-test-no-such-command"}}
     config = write_gateway_config(folder, servers, {"required": ["gone"]})
@@ -86,6 +89,7 @@ def test_a_gateway_that_is_not_ready_shows_in_the_exit_code(folder: Path) -> Non
         assert "no such command" in done.out or "not found" in done.out or "failed" in done.out
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_a_link_to_the_console_and_a_log_does_not(folder: Path) -> None:
     config = write_config(folder, {"numbers": NUMBERS})
     words = ("gateway", "--config", config, "--http", "127.0.0.1:0", "--drain", "0")

@@ -90,6 +90,7 @@ def test_a_new_file_holds_an_entry_with_nothing_relative_in_it(cli: Cli, code: P
     assert f"'notes' is in {path}" in done.err
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.anyio
 @pytest.mark.requirement("D26")
@@ -148,6 +149,7 @@ def test_doing_it_again_changes_nothing_and_keeps_no_second_backup(cli: Cli, cod
     assert len(list(path.parent.iterdir())) == 2
 
 
+@pytest.mark.slow
 @linux
 def test_an_entry_of_ours_is_brought_up_to_date_and_keeps_what_was_added_to_it(
     cli: Cli, code: Path, home: Path
@@ -265,6 +267,7 @@ def test_the_json_twin_says_what_was_done(cli: Cli, code: Path, home: Path) -> N
     assert (second["changed"], second["backup"]) == (False, None)
 
 
+@pytest.mark.slow
 @linux
 def test_what_cannot_be_served_is_not_installed(code: Path, home: Path) -> None:
     code.write_text("import no_such_package\n")
@@ -276,6 +279,7 @@ def test_what_cannot_be_served_is_not_installed(code: Path, home: Path) -> None:
     assert not placed(home, "cursor").exists()
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.anyio
 async def test_an_entry_runs_nothing_of_the_directory_that_an_editor_starts_it_in(
@@ -306,6 +310,7 @@ def test_a_new_name_is_another_entry(cli: Cli, code: Path, home: Path) -> None:
     assert Path(_entry(path)["mcpServers"]["mine"]["args"][-1].removesuffix(":tools")).is_absolute()
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.anyio
 @pytest.mark.parametrize("editor", EDITORS)

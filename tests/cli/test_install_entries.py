@@ -96,6 +96,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(
     other=st.dictionaries(st.text(), JSON),
     servers=st.none() | st.dictionaries(st.text(), JSON),

@@ -14,6 +14,8 @@ import pytest
 from tests.cli.command import COMMAND, on_terminal, write_config
 from tests.servers.fixtures import echo_command, fault_command
 
+pytestmark = pytest.mark.slow
+
 CTRL_C = "\x03"
 
 

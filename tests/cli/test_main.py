@@ -119,6 +119,7 @@ def test_the_help_of_a_command_and_a_shells_tab_import_neither_rich_nor_asyncio(
     assert not [name for name in names if re.match(r"toolweave\.(config|connect|hub|tools|schema|protocol)\b", name)]
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error(folder: Path) -> None:
     config = write_config(folder, {"many": echo_command("--tools", "3000", "--tool-bytes", "1000")})
 
@@ -135,6 +136,7 @@ def test_a_reader_that_leaves_early_is_no_error(folder: Path) -> None:
             assert process.stderr.read() == b""
 
 
+@pytest.mark.slow
 def test_the_exit_code_survives_a_reader_that_left(folder: Path) -> None:
     config = write_config(folder, {"echo": echo_command()})
     command = [*COMMAND, "call", "--config", str(config), "echo_fail"]
@@ -158,6 +160,7 @@ def test_help_to_a_reader_that_left_is_quiet() -> None:
     assert b"Exception ignored" not in done.stderr
 
 
+@pytest.mark.slow
 def test_an_encoding_without_the_character_shows_its_escape(folder: Path) -> None:
     config = write_config(folder, {"echo": echo_command()})
     call = ["call", "--config", config, "echo_echo", "text=日"]
@@ -166,6 +169,7 @@ def test_an_encoding_without_the_character_shows_its_escape(folder: Path) -> Non
     assert toolweave(*call, env={"PYTHONIOENCODING": "utf-8"}).out == "日\n"
 
 
+@pytest.mark.slow
 def test_closed_standard_streams_do_no_harm(folder: Path) -> None:
     config = write_config(folder, {"echo": echo_command()})
     command = " ".join([*COMMAND, "call", "--config", str(config), "echo_add"])
@@ -182,6 +186,7 @@ def complete(words: str, folder: Path) -> list[str]:
     return toolweave(env=env, cwd=folder).out.split()
 
 
+@pytest.mark.slow
 def test_a_shell_completes_servers_and_the_tools_that_were_seen(cli: Cli, folder: Path) -> None:
     write_config(folder, {"echo": echo_command(), "else": echo_command()})
 
@@ -208,6 +213,7 @@ def test_each_shell_gets_words_as_its_script_reads_them(shell: str, folder: Path
     assert toolweave(env=env, cwd=folder).out == OFFERED[shell]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words, offered",
     [
@@ -248,6 +254,7 @@ def in_bash(program: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_bash_completes_by_the_script_that_is_shown(folder: Path) -> None:
     program = (
         'eval "$(toolweave --show-completion)"\n'
@@ -260,6 +267,7 @@ def test_bash_completes_by_the_script_that_is_shown(folder: Path) -> None:
     assert in_bash(program) == "status\n"
 
 
+@pytest.mark.slow
 def test_completion_is_installed_once(home: Path, folder: Path) -> None:
     said = in_bash("toolweave --install-completion\ntoolweave --install-completion\ntrue\n")
 
@@ -269,6 +277,7 @@ def test_completion_is_installed_once(home: Path, folder: Path) -> None:
     assert in_bash(f"source '{script}'\ncomplete -p toolweave").strip().endswith("toolweave")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"a": 5, "b": ["x y", "; rm -rf", 5]}', "\udcff"])
 def test_a_broken_cache_or_config_completes_nothing_and_says_nothing(folder: Path, home: Path, content: str) -> None:
     cache = home / ".cache" / "toolweave" / "completion.json"

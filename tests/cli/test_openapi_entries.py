@@ -58,6 +58,7 @@ def file(folder: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 async def test_an_api_is_served_with_credentials_of_a_variable(mock: MockApi, url: str, file: Path) -> None:
     words = ["--openapi", file, "--base-url", url, "--auth-env", "KEYS", "--headers-env", "MORE", "--name", "pets"]
     env = {"KEYS": json.dumps({"key": "k1", "user": ["ada", "p:w"]}), "MORE": json.dumps({"X-Version": "2"})}
@@ -71,6 +72,7 @@ async def test_an_api_is_served_with_credentials_of_a_variable(mock: MockApi, ur
             assert mock.last.headers["authorization"] == "Basic YWRhOnA6dw=="
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -89,6 +91,7 @@ def test_what_cannot_be_served_is_exit_code_2_with_the_reason(file: Path, words:
     assert says in " ".join(done.err.split())
 
 
+@pytest.mark.slow
 async def test_an_entry_names_a_document_and_its_credentials(
     mock: MockApi, url: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +114,7 @@ async def test_an_entry_names_a_document_and_its_credentials(
             assert mock.last.headers["authorization"] == "Bearer t1"
 
 
+@pytest.mark.slow
 def test_commands_take_such_an_entry_and_show_no_credential(mock: MockApi, url: str, file: Path) -> None:
     config = file.parent / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"pets": {"openapi": str(file), "base_url": url, "auth": "hunter2x"}}}))
@@ -123,6 +127,7 @@ def test_commands_take_such_an_entry_and_show_no_credential(mock: MockApi, url: 
     assert "hunter2x" not in shown.out + shown.err + listed.out + listed.err
 
 
+@pytest.mark.slow
 async def test_a_gateway_offers_such_an_entry_to_its_callers(mock: MockApi, url: str, file: Path) -> None:
     config = file.parent / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"pets": {"openapi": str(file), "base_url": url, "auth": "t2"}}}))

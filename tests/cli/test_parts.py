@@ -64,6 +64,7 @@ def test_a_group_of_several_errors_stays_a_group() -> None:
         run(body)
 
 
+@pytest.mark.slow
 def test_a_current_directory_that_is_gone_is_one_line(tmp_path: Path) -> None:
     program = "import os, sys; os.rmdir(os.getcwd()); from toolweave.cli.main import main; sys.exit(main(['tools']))"
     done = subprocess.run(
@@ -111,6 +112,7 @@ def test_main_takes_its_arguments_from_the_process(
     assert capsys.readouterr().out.startswith("toolweave ")
 
 
+@pytest.mark.slow
 def test_a_demo_server_speaks_lines_of_json_over_stdio() -> None:
     messages: list[dict[str, Any]] = [
         {

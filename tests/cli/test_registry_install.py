@@ -409,6 +409,7 @@ def bundle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @linux
 async def test_a_client_without_references_starts_the_server_through_toolweave(bundle: Path, home: Path) -> None:
@@ -473,6 +474,7 @@ def test_a_file_that_is_no_bundle_and_a_way_that_is_not_its_own_are_refused(cli:
 # on a terminal
 
 
+@pytest.mark.slow
 def test_a_person_is_asked_for_what_is_needed_and_for_a_yes(folder: Path, registry: ServedRegistry) -> None:
     with on_terminal("install", "com.example/notes", cwd=folder) as terminal:
         terminal.wait_for(r"The key of your notes\s+NOTES_KEY \(not shown as you type\): $")
@@ -501,6 +503,7 @@ def test_a_person_is_asked_for_what_is_needed_and_for_a_yes(folder: Path, regist
     assert servers(folder / "mcp.json")["notes"]["args"][1:] == [str(folder / "here"), "--tag", "a"]
 
 
+@pytest.mark.slow
 def test_no_writes_nothing(folder: Path, registry: ServedRegistry) -> None:
     with on_terminal("install", "io.github.acme/graph", "--set", "--mode=cached", cwd=folder) as terminal:
         terminal.wait_for(r"write this\? ")
@@ -532,6 +535,7 @@ def test_answers_that_never_fit_end_it(folder: Path, registry: ServedRegistry) -
         assert "no usable value for 'NOTES_LIMIT'" in terminal.text
 
 
+@pytest.mark.slow
 def test_a_config_that_changes_while_a_person_thinks_is_left_as_it_is(folder: Path, registry: ServedRegistry) -> None:
     with on_terminal("install", "io.github.acme/graph", "--set", "--mode=local", cwd=folder) as terminal:
         terminal.wait_for(r"write this\? ")

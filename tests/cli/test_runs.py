@@ -21,6 +21,8 @@ from toolweave.jobs import Backend
 from toolweave.models import ScriptedModel, tool_call
 from toolweave.state import SqliteStore
 
+pytestmark = pytest.mark.slow
+
 Cli = Callable[..., Done]
 ENDS = ("completed", "stopped", "cancelled", "failed", "interrupted")
 

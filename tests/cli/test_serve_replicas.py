@@ -14,6 +14,8 @@ import pytest
 
 from tests.cli.served import serving
 
+pytestmark = pytest.mark.slow
+
 Json = dict[str, Any]
 
 PAYS = """

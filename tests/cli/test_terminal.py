@@ -9,6 +9,8 @@ import pytest
 from tests.cli.command import on_terminal, write_config
 from tests.servers.fixtures import echo_command, fault_command
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def config(folder: Path) -> Path:

@@ -42,6 +42,7 @@ def hidden(text: str, allowed: str = "") -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @given(ANY_TEXT)
 @example("\x1b]0;owned\x07\u202e\u200b\U000e0041\x9b31m\r\n\t")
 def test_safe_text_is_one_line_without_a_hidden_character(text: str) -> None:
@@ -103,6 +104,7 @@ JSON_VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON_VALUES)
 @example({"\x7f\x9b": "\u202e\U000e0041\ud800 é"})
 def test_safe_json_loses_nothing_and_hides_nothing(value: object) -> None:

@@ -61,6 +61,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(TEXTS.filter(bool), st.dictionaries(TEXTS.filter(bool), VALUES, max_size=4))
 def test_any_entry_is_read_back_as_it_was(name: str, entry: dict[str, Any]) -> None:
     text = with_table("a = 1  # mine\n", ("servers", name), entry, "f")

@@ -227,6 +227,7 @@ def test_wrong_usage_is_exit_code_2_with_a_message_on_standard_error(cli: Cli, a
     assert done.out == ""
 
 
+@pytest.mark.slow
 def test_a_config_without_servers_says_so(cli: Cli, folder: Path) -> None:
     empty = write_config(folder, {}, "empty.json")
     off = write_config(folder, {"a": {"command": "x", "disabled": True}}, "off.json")
@@ -273,6 +274,7 @@ def test_a_tools_json_has_what_its_server_said_beside_the_schemas(cli: Cli, fold
     assert {"icons", "execution", "_meta"} <= set(tool)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["status", "tools", "doctor"])
 def test_no_word_is_broken_on_a_narrow_terminal(command: str, folder: Path) -> None:
     config = write_config(folder, {"numbers": echo_command(), "absent": {"command": "toolweave-no-such-program"}})
@@ -286,6 +288,7 @@ def test_no_word_is_broken_on_a_narrow_terminal(command: str, folder: Path) -> N
     assert all(len(line.split()) <= 2 or "/" in line for line in lines), lines
 
 
+@pytest.mark.slow
 def test_an_argument_is_utf8_whatever_the_locale(folder: Path) -> None:
     config = write_config(folder, {"echo": echo_command()})
     plain = {"PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}

@@ -17,6 +17,8 @@ from tests.cli.tmux import open_tmux
 from tests.servers.fixtures import echo_command
 from toolweave.config import TrustedFiles, default_config
 
+pytestmark = pytest.mark.slow
+
 Cli = Callable[..., Done]
 ALL_THAT_START = (
     ["tools"],

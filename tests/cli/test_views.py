@@ -45,6 +45,7 @@ def test_one_resource_is_printed(cli: Cli, config: Path) -> None:
     assert contents["server"] == "old"
 
 
+@pytest.mark.slow
 def test_binary_content_goes_to_a_pipe_as_it_is(config: Path, folder: Path) -> None:
     import subprocess
     import sys
@@ -64,6 +65,7 @@ def test_a_resource_that_two_servers_list_needs_a_server(cli: Cli, config: Path)
     )
 
 
+@pytest.mark.slow
 def test_a_resource_is_read_from_the_one_server_that_lists_it(cli: Cli, folder: Path) -> None:
     config = write_config(folder, {"none": fault_command("lies_about_resources"), "old": echo_command()})
 
@@ -135,6 +137,7 @@ def test_a_wrong_prompt_call_is_refused(cli: Cli, config: Path, args: list[str],
     assert done.out == ""
 
 
+@pytest.mark.slow
 def test_status_shows_who_answers_and_how_fast(cli: Cli, config: Path) -> None:
     view = cli("status", "--config", config)
     as_json = cli("status", "--config", config, "--json")
@@ -232,6 +235,7 @@ def test_doctor_knows_the_servers_that_the_second_sdk_broke(cli: Cli, folder: Pa
     assert "run it with uvx --with 'mcp<2'" in done.out
 
 
+@pytest.mark.slow
 def test_a_piped_view_is_as_wide_as_its_text_and_carries_no_escape(config: Path, folder: Path) -> None:
     done = toolweave("tools", "--config", config, cwd=folder)
 

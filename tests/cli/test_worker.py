@@ -23,6 +23,8 @@ from tests.redis_server import RedisServer
 from tests.servers.fixtures import echo_command
 from toolweave import connect_mcp
 
+pytestmark = pytest.mark.slow
+
 Cli = Callable[..., Done]
 NOWHERE = "redis://:hidden-word@127.0.0.1:1/0"
 """Nothing listens there."""

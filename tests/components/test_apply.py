@@ -66,6 +66,7 @@ def old_project(root: Path) -> Project:
     return Project(root)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R107")
 @pytest.mark.parametrize("how", ["full", "interrupt"])
 def test_what_goes_wrong_at_any_step_of_an_update_leaves_everything_as_before(how: str, tmp_path: Path) -> None:
@@ -88,6 +89,7 @@ def test_what_goes_wrong_at_any_step_of_an_update_leaves_everything_as_before(ho
     assert number > 8
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R107")
 def test_what_goes_wrong_while_adding_leaves_no_file_and_no_folder(tmp_path: Path) -> None:
     number = 0
@@ -101,6 +103,7 @@ def test_what_goes_wrong_while_adding_leaves_no_file_and_no_folder(tmp_path: Pat
     assert not Project(tmp_path).add("mcp-server").plan.writes
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R107")
 def test_a_process_that_is_killed_at_any_step_loses_no_edit_and_the_next_update_ends_the_work(tmp_path: Path) -> None:
     number = 0

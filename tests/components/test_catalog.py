@@ -109,6 +109,7 @@ def test_every_function_of_a_copied_file_is_typed_and_every_module_says_its_job(
 # the server
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.requirement("R107")
 async def test_the_server_runs_as_copied_over_stdio(tmp_path: Path) -> None:
@@ -139,6 +140,7 @@ def http_server(tmp_path: Path) -> Iterator[str]:
             process.terminate()
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.requirement("R107")
 async def test_the_server_runs_as_copied_over_http(http_server: str) -> None:
@@ -147,6 +149,7 @@ async def test_the_server_runs_as_copied_over_http(http_server: str) -> None:
             assert (await client.call_tool("count_stock", {"item": "pear"})).structured_content == {"count": 0}
 
 
+@pytest.mark.slow
 def test_the_server_offers_only_the_tools_and_the_agents_that_its_settings_name(tmp_path: Path) -> None:
     copied(tmp_path, "mcp-server")
     (tmp_path / "check.py").write_text(
@@ -177,6 +180,7 @@ def test_the_server_offers_only_the_tools_and_the_agents_that_its_settings_name(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R107")
 def test_a_long_result_is_shortened_where_the_user_can_read_how(tmp_path: Path) -> None:
     copied(tmp_path, "mcp-server")
@@ -197,6 +201,7 @@ def test_a_long_result_is_shortened_where_the_user_can_read_how(tmp_path: Path) 
 # the client
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R107")
 def test_the_client_runs_as_copied_and_lists_and_calls_tools(tmp_path: Path, config: Path) -> None:
     copied(tmp_path, "mcp-client")
@@ -215,6 +220,7 @@ def test_the_client_runs_as_copied_and_lists_and_calls_tools(tmp_path: Path, con
     assert "zero" in failed.stdout
 
 
+@pytest.mark.slow
 def test_the_client_says_what_is_missing(tmp_path: Path) -> None:
     copied(tmp_path, "mcp-client")
 
@@ -225,6 +231,7 @@ def test_the_client_says_what_is_missing(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R107")
 def test_the_copied_client_puts_functions_beside_the_servers_tools(tmp_path: Path, config: Path) -> None:
     copied(tmp_path, "mcp-client")
@@ -249,6 +256,7 @@ def test_the_copied_client_puts_functions_beside_the_servers_tools(tmp_path: Pat
     assert rest.startswith("['notes', 'numbers']")
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.requirement("R107")
 async def test_the_copied_client_uses_the_copied_server(tmp_path: Path) -> None:
@@ -265,6 +273,7 @@ async def test_the_copied_client_uses_the_copied_server(tmp_path: Path) -> None:
 # the agent
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R107")
 def test_the_agent_runs_as_copied_without_a_model_and_calls_its_functions(tmp_path: Path) -> None:
     copied(tmp_path, "agent")
@@ -278,6 +287,7 @@ def test_the_agent_runs_as_copied_without_a_model_and_calls_its_functions(tmp_pa
     assert called.stdout.strip()[:2] == "20"
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R107")
 def test_the_agent_uses_the_servers_of_the_projects_config(tmp_path: Path, config: Path) -> None:
     copied(tmp_path, "agent")
@@ -290,6 +300,7 @@ def test_the_agent_uses_the_servers_of_the_projects_config(tmp_path: Path, confi
     assert "there is nobody here who could be asked" in asked.stdout
 
 
+@pytest.mark.slow
 def test_a_call_that_somebody_has_to_allow_is_refused_where_nobody_is(tmp_path: Path) -> None:
     copied(tmp_path, "agent")
 
@@ -300,6 +311,7 @@ def test_a_call_that_somebody_has_to_allow_is_refused_where_nobody_is(tmp_path: 
     assert not (tmp_path / "notes.txt").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R107")
 def test_in_a_conversation_the_agent_asks_before_it_changes_something(tmp_path: Path) -> None:
     copied(tmp_path, "agent")
@@ -320,6 +332,7 @@ def test_in_a_conversation_the_agent_asks_before_it_changes_something(tmp_path: 
     assert (tmp_path / "notes.txt").read_text() == "eggs\n"
 
 
+@pytest.mark.slow
 def test_the_agent_asks_the_model_that_the_environment_names(tmp_path: Path) -> None:
     copied(tmp_path, "agent")
 
@@ -331,6 +344,7 @@ def test_the_agent_asks_the_model_that_the_environment_names(tmp_path: Path) -> 
     assert wrong.stderr.startswith("error: model 'openai:x' needs an API key: set OPENAI_API_KEY")
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R107", "R85")
 def test_the_copied_server_offers_the_copied_agent(tmp_path: Path) -> None:
     copied(tmp_path, "mcp-server")

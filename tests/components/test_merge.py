@@ -16,11 +16,13 @@ from toolweave.components._merge import lines_of, merge
 BASE = "one\ntwo\nthree\nfour\nfive\n"
 
 
+@pytest.mark.slow
 @given(text=texts())
 def test_lines_put_together_again_are_the_text(text: str) -> None:
     assert "".join(lines_of(text)) == text
 
 
+@pytest.mark.slow
 @given(three=three_texts())
 def test_a_side_that_changed_nothing_gets_the_other_side(three: Three) -> None:
     assert merge(three.base, three.mine, three.base).mine() == three.mine
@@ -31,6 +33,7 @@ def test_a_side_that_changed_nothing_gets_the_other_side(three: Three) -> None:
     assert not merge(three.base, three.mine, three.mine).conflicts
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R107")
 @given(three=three_texts())
 def test_every_line_the_user_added_is_in_the_merged_text(three: Three) -> None:
@@ -41,6 +44,7 @@ def test_every_line_the_user_added_is_in_the_merged_text(three: Three) -> None:
     assert not mine - added("", merged.marked("yours", "theirs"))
 
 
+@pytest.mark.slow
 @given(three=three_texts())
 def test_both_sides_of_a_conflict_stand_between_its_markers(three: Three) -> None:
     merged = merge(*three)
@@ -52,6 +56,7 @@ def test_both_sides_of_a_conflict_stand_between_its_markers(three: Three) -> Non
         assert "".join(conflict.theirs) in marked
 
 
+@pytest.mark.slow
 @given(three=three_texts())
 def test_the_line_of_a_conflict_is_where_it_begins_in_the_users_text(three: Three) -> None:
     lines = lines_of(three.mine)
@@ -89,6 +94,7 @@ def test_a_last_line_without_an_end_never_runs_into_a_marker() -> None:
     assert marked == "a\n<<<<<<< yours\nmine\n=======\ntheirs\n>>>>>>> catalog\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 @settings(max_examples=50, deadline=None)
 @given(three=three_texts())

@@ -79,6 +79,7 @@ def lines_in(disk: dict[str, bytes]) -> Counter[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R107")
 @steady
 @given(project=projects(), on_conflict=CONFLICTS)
@@ -94,6 +95,7 @@ def test_an_update_loses_no_line_of_the_users(project: Project, on_conflict: OnC
         assert not lost, (path, lost)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R107")
 @steady
 @given(project=projects(), on_conflict=CONFLICTS)
@@ -110,6 +112,7 @@ def test_a_second_update_changes_nothing(project: Project, on_conflict: OnConfli
     assert not second.writes
 
 
+@pytest.mark.slow
 @steady
 @given(project=projects())
 def test_a_refused_update_names_each_file_and_changes_the_lock_of_none(
@@ -123,6 +126,7 @@ def test_a_refused_update_names_each_file_and_changes_the_lock_of_none(
         assert step.original == originals.get(step.path)
 
 
+@pytest.mark.slow
 @steady
 @given(project=projects())
 def test_an_untouched_copy_becomes_the_catalog(
@@ -138,6 +142,7 @@ def test_an_untouched_copy_becomes_the_catalog(
     assert plan.originals == catalog
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R107")
 @steady
 @given(project=projects())
@@ -151,6 +156,7 @@ def test_adding_without_overwrite_changes_no_file_that_is_there(
     assert {path: result.get(path) for path in disk} == disk
 
 
+@pytest.mark.slow
 @steady
 @given(project=projects())
 def test_adding_with_overwrite_makes_every_file_the_catalogs(
@@ -164,6 +170,7 @@ def test_adding_with_overwrite_makes_every_file_the_catalogs(
     assert {path: text_of(after(plan, disk)[path]) for path in catalog} == catalog
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R107")
 @steady
 @given(project=projects())

@@ -76,6 +76,7 @@ async def test_an_entry_may_be_whatever_connect_mcp_takes_and_a_whole_config_is_
     assert {"cursor_echo", "full_echo"} <= set(names)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R78", "C3")
 async def test_a_config_file_is_taken_and_what_is_wrong_in_it_takes_nothing_else_down(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -238,6 +239,7 @@ async def test_a_gateway_owns_its_servers_by_a_context_and_all_of_them_are_close
     assert descendants(processes(), os.getpid()) == before
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("D17", "D18", "R80", "R77")
 async def test_over_the_wire_the_model_gets_arguments_as_json_and_reads_that_a_servers_tool_failed() -> None:
     arguments = {"text": 'say "hi"', "times": None}

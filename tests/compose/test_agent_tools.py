@@ -48,6 +48,7 @@ async def said(agent: Agent) -> list[str]:
     return [outcome.result.text for message in result.messages for outcome in getattr(message, "outcomes", ())]
 
 
+@pytest.mark.slow
 async def test_files_hubs_and_functions_are_tools_beside_each_other(tmp_path: Path) -> None:
     file = tmp_path / "server.py"
     file.write_text(SERVER, encoding="utf-8")

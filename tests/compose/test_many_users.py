@@ -127,6 +127,7 @@ async def test_two_users_of_one_server_have_a_connection_each_and_share_it_betwe
             assert len(pool) == 2
 
 
+@pytest.mark.slow
 async def test_a_caller_who_is_not_signed_in_upstream_is_not_served_with_the_sign_in_of_another() -> None:
     with anyio.fail_after(BOUND):
         async with McpPool() as pool, front(pool) as url:
@@ -140,6 +141,7 @@ async def test_a_caller_who_is_not_signed_in_upstream_is_not_served_with_the_sig
     assert "ann" not in result.text
 
 
+@pytest.mark.slow
 async def test_an_agent_asks_upstream_as_its_caller() -> None:
     with anyio.fail_after(BOUND):
         async with upstream() as url, McpPool() as pool:

@@ -55,6 +55,7 @@ async def asked(component: McpTools) -> str:
     return answered.outcomes[0].result.text
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R21", "R27", "R73")
 @EACH_ERA
 async def test_the_runs_of_one_user_share_a_connection_and_those_of_two_users_never_do(era: str) -> None:

@@ -55,6 +55,7 @@ def test_keys_that_are_no_texts_become_texts() -> None:
     assert read("1: a\ntrue: b\nnull: c") == {"1": "a", "true": "b", "null": "c"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

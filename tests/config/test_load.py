@@ -387,6 +387,7 @@ def test_the_part_of_claude_code_for_this_project_counts(tmp_path: Path, monkeyp
     assert list(load_config(path).servers) == ["all", "mine"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, text, line, part",
     [

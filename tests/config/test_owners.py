@@ -139,6 +139,7 @@ def test_the_second_outline_of_opencode(tmp_path: Path) -> None:
     assert loaded.disabled == ("off",)
 
 
+@pytest.mark.slow
 @given(seconds=st.integers(1, 3600))
 def test_clines_seconds_are_seconds_whatever_their_number(seconds: int) -> None:
     from toolweave.config._entries import read_entry
@@ -362,6 +363,7 @@ def test_crush_has_shell_commands_in_values_which_are_not_run(tmp_path: Path) ->
 # in general
 
 
+@pytest.mark.slow
 @given(
     path=st.sampled_from(
         [

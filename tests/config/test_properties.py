@@ -28,6 +28,8 @@ from toolweave.config._documents import parse_document
 from toolweave.config._jsonc import parse_json, strip_comments
 from toolweave.errors import ConfigError
 
+pytestmark = pytest.mark.slow
+
 # a busy machine is no failure, and a failure found once is found again
 steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 

@@ -152,6 +152,7 @@ async def test_an_executed_call_that_is_too_slow_is_an_error_result() -> None:
     assert result.text.startswith("MCP error: server 'run': no answer to the call of tool 'hang' within 0.2 s")
 
 
+@pytest.mark.slow
 async def test_progress_is_a_sign_of_life() -> None:
     # 12 steps of 0.1 s: silent for less than the bound each time, longer than the bound in all
     async with connected(echo_command()) as connection:
@@ -160,6 +161,7 @@ async def test_progress_is_a_sign_of_life() -> None:
     assert result.text == "done in 12 steps"
 
 
+@pytest.mark.slow
 async def test_a_bound_of_the_whole_call_holds_against_progress() -> None:
     target = config(echo_command(), timeout={"call": 30, "call_total": 0.4})
     async with connected(target) as connection:
@@ -216,6 +218,7 @@ REFUSED: Json = {"error": {"code": -32603, "message": "broken"}}
 DONE: Json = {"result": {"content": [{"type": "text", "text": "whose?"}]}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "words"),
     [

@@ -186,6 +186,7 @@ async def test_a_question_with_a_number_that_no_float_can_hold_is_one_error_of_t
             await connection.call_tool("t")
 
 
+@pytest.mark.slow
 async def test_a_flood_of_questions_in_one_piece_is_bounded() -> None:
     running = 0
     most = 0

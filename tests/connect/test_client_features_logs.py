@@ -87,6 +87,7 @@ async def test_a_logging_callback_that_raises_costs_nothing(caplog: pytest.LogCa
     assert "the logging callback raised" in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_server_that_logs_faster_than_it_is_heard_loses_messages_not_memory(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -214,6 +214,7 @@ async def test_a_legacy_result_without_result_type_is_complete() -> None:
 ODD = ["", " ", "\u2028\x00\x7f", '"\\u0041', "e\u0301\u00e9", "\U0001f600", "1e400", "null", "x" * 70_000]
 
 
+@pytest.mark.slow
 @each_kind
 async def test_odd_states_come_back_byte_for_byte(kind: str) -> None:
     with serving(kind, MODERN, "--asks") as target:
@@ -223,6 +224,7 @@ async def test_odd_states_come_back_byte_for_byte(kind: str) -> None:
                 assert result.structured_content == {"state": state, "responses": False}
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(states=st.lists(st.text(), min_size=1, max_size=20))
 def test_any_state_comes_back_byte_for_byte(states: list[str]) -> None:

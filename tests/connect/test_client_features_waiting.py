@@ -14,6 +14,7 @@ from toolweave.connect import ElicitationRequest
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.slow
 @EACH_ENGINE
 async def test_a_call_does_not_time_out_while_a_person_thinks(kind: str, version: str) -> None:
     asked, bound_passed = anyio.Event(), anyio.Event()

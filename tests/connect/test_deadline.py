@@ -106,6 +106,7 @@ async def play(script: list[str], courtesy: int) -> tuple[Wait, bool]:
     return wait, task.cancelled()
 
 
+@pytest.mark.slow
 @given(SCRIPTS, st.integers(0, 3))
 def test_a_cancellation_from_outside_always_wins_and_an_expired_deadline_leaves_no_trace(
     script: list[str], courtesy: int
@@ -171,6 +172,7 @@ async def test_a_deadline_within_a_deadline_ends_the_outer_one_only_when_that_is
     assert task.cancelling() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize("first", ["scope", "deadline"])
 async def test_a_call_whose_time_ends_as_its_caller_leaves_is_left_and_does_not_time_out(first: str) -> None:
@@ -203,6 +205,7 @@ async def test_a_call_whose_time_ends_as_its_caller_leaves_is_left_and_does_not_
         assert task.cancelling() == 0
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from((0.01, 0.02, 0.04, NEVER)), min_size=1, max_size=12), st.sets(st.integers(0, 11)))
 def test_of_many_waits_under_one_timer_each_ends_at_its_own_time(bounds: list[float], answered: set[int]) -> None:
     deadlines = SharedTimer()

@@ -84,6 +84,7 @@ async def test_notifications_of_the_server_are_told_with_method_and_parameters()
     ]
 
 
+@pytest.mark.slow
 async def test_a_storm_of_notifications_loses_none_and_comes_before_the_answer() -> None:
     notes: list[Any] = []
     async with connected(fault_command("notification_storm")) as connection:
@@ -167,6 +168,7 @@ except BaseException as exc:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event", ["state", "closed", "tools_changed", "notification"])
 @pytest.mark.parametrize("ends", ["SystemExit", "KeyboardInterrupt"])
 def test_a_listener_that_ends_the_program_is_not_swallowed(event: str, ends: str) -> None:

@@ -45,6 +45,7 @@ async def lists_asked(connection: McpConnection, method: str) -> int:
     return (await state_of(connection))["methods"].count(method)
 
 
+@pytest.mark.slow
 @everywhere
 @pytest.mark.requirement("C8", "D28")
 async def test_prompts_and_resources_that_come_later_are_told(kind: str, version: str) -> None:
@@ -140,6 +141,7 @@ async def test_updates_of_a_resource_are_told_to_whom_they_concern_until_they_le
             await eventually(forgotten)
 
 
+@pytest.mark.slow
 @kinds
 @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
 async def test_no_update_is_missed_while_the_subscriptions_change(kind: str, version: str) -> None:
@@ -193,6 +195,7 @@ async def test_subscriptions_and_lists_outlive_a_restart(kind: str, version: str
             await eventually(lambda: ResourceUpdated(uri="test://text") in told)
 
 
+@pytest.mark.slow
 @kinds
 async def test_after_a_stream_of_changes_ended_the_lists_are_read_again(kind: str) -> None:
     changes: list[ToolsChanged] = []
@@ -212,6 +215,7 @@ async def test_after_a_stream_of_changes_ended_the_lists_are_read_again(kind: st
             assert (await state_of(connection))["methods"].count("subscriptions/listen") <= 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["stdio", "http-json", "http-json-sdk"])
 async def test_a_modern_list_that_runs_out_is_read_again_while_somebody_listens(kind: str) -> None:
     changes: list[ToolsChanged] = []

@@ -121,6 +121,7 @@ async def test_a_change_is_told_once_however_many_asked_for_it() -> None:
     assert len(told) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("D28")
 async def test_a_storm_of_changes_costs_few_listings_and_ends_with_the_last_state() -> None:
     offer = Offer("a")
@@ -134,6 +135,7 @@ async def test_a_storm_of_changes_costs_few_listings_and_ends_with_the_last_stat
         assert offer.asked() < 60
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("D28")
 async def test_twenty_thousand_changes_before_an_answer_make_no_tasks_and_two_listings() -> None:
     offer = Offer("a", resources={"subscribe": True})
@@ -179,6 +181,7 @@ async def test_a_change_during_a_listing_is_followed_by_another_listing() -> Non
         assert offer.asked() == 3
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("C8")
 async def test_a_degraded_connection_recovers_by_itself_while_somebody_listens() -> None:
     offer = Offer("a")
@@ -287,6 +290,7 @@ async def test_a_subscription_that_a_restarted_server_refuses_is_told_and_may_be
         await eventually(lambda: first and second)
 
 
+@pytest.mark.slow
 async def test_a_stream_that_wants_other_credentials_is_opened_once_the_lists_are_had_again() -> None:
     valid = False
     listens = 0
@@ -404,6 +408,7 @@ async def test_a_stream_that_ends_at_once_is_not_opened_in_a_tight_loop() -> Non
         assert len(offer.listens()) <= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["auto", "sdk"])
 async def test_a_stream_that_the_server_cancels_is_opened_again(engine: str) -> None:
     offer = ModernOffer()
@@ -443,6 +448,7 @@ class Refusing:
         return {"result": {"tools": named("a"), "ttlMs": 1}} if message["method"] == "tools/list" else None
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R23")
 async def test_credentials_that_run_out_end_the_following_until_there_are_others() -> None:
     refused = Refusing(401)

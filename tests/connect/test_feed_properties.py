@@ -28,6 +28,7 @@ def page_of(tools: list[tuple[str, int]]) -> Json:
     return {"tools": [{"name": name, "description": str(text), "inputSchema": {}} for name, text in tools]}
 
 
+@pytest.mark.slow
 @given(st.lists(TOOLS | st.none(), max_size=8))
 @pytest.mark.requirement("C9")
 def test_the_changes_of_any_listings_applied_to_nothing_give_the_last_snapshot(
@@ -179,6 +180,7 @@ class Growing:
         return {"prompts": [{"name": str(number)} for number in range(seen + 1)]}
 
 
+@pytest.mark.slow
 @given(STEPS, st.integers(0, 4))
 @pytest.mark.requirement("C8", "C9")
 def test_whoever_reads_gets_what_was_there_when_he_asked_and_readings_never_overlap(

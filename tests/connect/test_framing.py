@@ -40,6 +40,7 @@ LINES = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(LINES, st.lists(st.integers(0, 500), max_size=20), st.booleans(), st.booleans())
 def test_any_cutting_of_any_lines_gives_the_same_messages_and_counts_the_same_junk(
     lines: list[tuple[str, bytes, bytes, bytes, bytes]], cuts: list[int], delivered: bool, ended: bool
@@ -198,6 +199,7 @@ def first_answers(answers: list[tuple[Any, str]]) -> dict[int, tuple[str, int]]:
     return first
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(ANSWERS, st.sets(st.integers(0, 8)))
 def test_any_answers_in_any_order_settle_each_request_once(answers: list[tuple[Any, str]], joined: set[int]) -> None:
@@ -364,6 +366,7 @@ async def test_what_stands_behind_the_head_of_a_log_record_is_never_taken_for_a_
         assert process.junk_lines == 4
 
 
+@pytest.mark.slow
 @given(st.lists(MESSAGES, min_size=1, max_size=4), st.sampled_from([b"", b" ", b"\t"]))
 def test_objects_on_one_line_are_told_apart_whatever_they_hold(messages: list[bytes], between: bytes) -> None:
     assert objects_in(between.join(messages)) == messages

@@ -52,6 +52,7 @@ async def test_a_legacy_http_server_is_reached_whatever_it_does_at_the_probe(pro
             assert (await connection.call_tool("echo", {"text": "hi"})).text == "hi"
 
 
+@pytest.mark.slow
 async def test_a_server_that_dies_of_the_probe_is_started_again_and_never_probed_again() -> None:
     async with connected(fault_command("dies_at_probe")) as connection:
         assert steps_of(connection).count("start the process") == 2
@@ -70,6 +71,7 @@ async def test_a_modern_server_is_found_again_as_a_modern_one_after_a_restart() 
         assert "initialize" not in steps_of(connection)
 
 
+@pytest.mark.slow
 async def test_a_server_silent_at_the_probe_is_asked_the_older_way_and_the_guess_is_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -82,6 +84,7 @@ async def test_a_server_silent_at_the_probe_is_asked_the_older_way_and_the_guess
     assert "server 'mute': it answered initialize and not server/discover" in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_modern_server_that_starts_slower_than_the_probe_is_still_found_out_to_be_modern() -> None:
     command = fault_command("slow_start", "--seconds", "0.5", "--version", MODERN)
     async with connected(command, timeout=QUICK_PROBE) as connection:
@@ -169,6 +172,7 @@ def dying(seconds: float, how: str = "silently") -> list[str]:
     return [sys.executable, "-S", "-E", "-c", DIES_OF_THE_PROBE, str(seconds), how]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "probe"), [(0, 10), (0.6, 0.1)], ids=["at once", "after the probe's bound"])
 @pytest.mark.parametrize("how", ["silently", "error"])
 async def test_a_server_that_dies_of_the_probe_whenever_it_reads_it_is_dialled_again(
@@ -180,6 +184,7 @@ async def test_a_server_that_dies_of_the_probe_whenever_it_reads_it_is_dialled_a
         assert (await connection.list_tools()).names == ("a",)
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_started_again_gets_as_long_as_it_took_to_die_of_the_probe() -> None:
     bounds = Timeouts(connect=3, probe=0.1, close=1)
     async with connected(dying(1.8), timeout=bounds) as connection:  # twice that is more than the bound

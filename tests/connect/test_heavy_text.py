@@ -63,6 +63,7 @@ async def complaints(target: Any) -> str:
         return "; ".join((*connection.problems, str(connection.error or "")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heavy", HEAVY)
 async def test_a_list_of_a_process_that_takes_work_to_read_costs_that_list_only(heavy: str, tmp_path: Path) -> None:
     script, text = tmp_path / "server.py", tmp_path / "text"
@@ -92,6 +93,7 @@ async def test_a_list_over_http_that_takes_work_to_read_costs_that_list_only(hea
         assert re.search(REASONS, await complaints({"url": url, "timeout": BOUNDS}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["tools/call", "prompts/get", "resources/read"])
 async def test_the_event_loop_goes_on_while_an_answer_of_very_many_parts_is_taken(method: str) -> None:
     count, ticks, sent = 200_000, 0, 0

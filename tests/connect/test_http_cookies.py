@@ -148,6 +148,7 @@ def test_the_special_one_goes_first_one_name_is_kept_once_and_there_is_room_for_
     assert sent_after(*(f"c{number}=x" for number in range(60))).count("=") == 50
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=40), max_size=4))
 def test_whatever_a_server_sets_what_is_sent_is_one_line_of_ascii(cookies: list[Any]) -> None:
     sent = sent_after(*cookies, *(f"a={text}; Path={text}; Expires={text}; Max-Age={text}" for text in cookies))

@@ -238,6 +238,7 @@ async def test_a_forgotten_session_costs_no_request_of_any_kind(use: str, engine
             assert (await state_of(connection))["methods"].count("initialize") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_broken_listen_streams_are_opened_again(engine: str) -> None:
     with http_server("--version", MODERN, "--mode", "dropped_sse", "--on", "subscriptions/listen", "--times", 1) as url:

@@ -47,6 +47,7 @@ def modern(call: Callable[[Json], Json], special: Special | None = None) -> Http
     return HttpScript(answer, special)
 
 
+@pytest.mark.slow
 async def test_a_connection_over_http_loads_neither_the_sdk_nor_an_http_library() -> None:
     program = (
         "import anyio, sys\n"
@@ -63,6 +64,7 @@ async def test_a_connection_over_http_loads_neither_the_sdk_nor_an_http_library(
     assert done.stdout.decode().strip() == "[]", done.stderr.decode()
 
 
+@pytest.mark.slow
 async def test_a_session_is_ended_when_the_connection_closes_even_if_the_server_does_not_answer_that() -> None:
     async def special(exchange: Exchange, _message: Json) -> bool:
         if exchange.method == "DELETE":

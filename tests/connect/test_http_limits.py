@@ -200,6 +200,7 @@ async def test_an_answer_over_the_bound_names_the_bound_and_how_to_raise_it(fram
     assert not error.retryable
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", ["json", "sse"])
 async def test_an_answer_of_many_megabytes_is_taken_whole(kind: str, engine: str) -> None:
@@ -233,6 +234,7 @@ async def test_headers_without_end_cost_their_call_only(engine: str) -> None:
     assert "RemoteProtocolError" in error.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_an_error_whose_text_never_ends_is_told_by_its_beginning(engine: str) -> None:
     async def special(exchange: Exchange, message: Json) -> None:
@@ -246,6 +248,7 @@ async def test_an_error_whose_text_never_ends_is_told_by_its_beginning(engine: s
     assert "the database is locked" in error.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "drip",
@@ -329,6 +332,7 @@ async def test_a_kept_connection_is_not_used_when_the_server_is_about_to_close_i
             http.close()
 
 
+@pytest.mark.slow
 async def test_a_connection_whose_answer_came_before_the_request_was_sent_is_not_used_again() -> None:
     async def refuse(reader: Any, writer: Any) -> None:
         nonlocal connections

@@ -66,6 +66,7 @@ def events_by_the_book(lines: list[str]) -> tuple[list[ServerSentEvent], str | N
     return events, last or None
 
 
+@pytest.mark.slow
 @given(LINES, st.sampled_from(["\n", "\r\n", "\r"]), CUTS, st.booleans())
 def test_events_are_the_same_in_whatever_pieces_they_come(
     lines: list[str], end: str, cuts: list[int], bom: bool
@@ -95,6 +96,7 @@ def test_an_event_over_the_bound_is_refused_but_comments_cost_nothing() -> None:
         parser.feed(b"data: " + b"x" * 100)
 
 
+@pytest.mark.slow
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=6), CUTS, st.booleans())
 def test_a_chunked_body_is_the_same_in_whatever_pieces_it_comes(
     chunks: list[bytes], cuts: list[int], more: bool
@@ -145,6 +147,7 @@ async def test_many_requests_at_once_share_few_connections_that_are_kept() -> No
             assert http.open_sockets == 0
 
 
+@pytest.mark.slow
 async def test_as_many_connections_are_kept_as_were_used_until_they_have_been_idle_for_too_long() -> None:
     arrived = 0
     all_there = anyio.Event()
@@ -305,6 +308,7 @@ async def test_a_stream_whose_end_comes_after_the_answer_leaves_its_connection_f
             http.close()
 
 
+@pytest.mark.slow
 async def test_a_stream_that_does_not_end_loses_its_connection_soon() -> None:
     async def handle(exchange: Exchange) -> None:
         await exchange.start_stream()
@@ -415,6 +419,7 @@ ARGUMENTS = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.recursive(LEAF, deeper, max_leaves=6), ARGUMENTS)
 def test_schemas_and_arguments_are_mirrored_as_the_official_sdk_does(schema: Any, arguments: Any) -> None:
     ours, theirs = mirroring_problem(schema), inbound.find_invalid_x_mcp_header(schema)

@@ -91,6 +91,7 @@ async def test_the_older_transport_is_carried_without_the_sdk() -> None:
     assert {one.query["session_id"] for one in server.seen if one.method == "POST"} == {"1"}
 
 
+@pytest.mark.slow
 async def test_many_calls_at_once_each_get_their_own_answer() -> None:
     with http_server("--era", "sse", path="/sse") as url:
         async with connected({"transport": "sse", "url": url}) as connection:

@@ -266,6 +266,7 @@ async def test_a_bad_request_that_is_not_about_the_session_leaves_it_alone(engin
     assert server.methods().count("initialize") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_a_goodbye_that_is_not_answered_holds_up_nobody(engine: str) -> None:
     asked, closed, released = anyio.Event(), anyio.Event(), anyio.Event()

@@ -52,6 +52,7 @@ async def test_an_id_that_is_the_same_number_is_ours_over_a_channel(form: str, e
         assert (await connection.call_tool("t")).text == "done"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["auto", "sdk"])
 @pytest.mark.parametrize("form", NOT_OURS)
 async def test_an_id_that_only_looks_like_ours_is_another_one_over_a_channel(form: str, engine: str) -> None:

@@ -76,12 +76,14 @@ async def test_the_sdks_low_level_server_is_used_in_process() -> None:
         await use_low_level(connection)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["auto", "sdk"])
 async def test_the_sdks_servers_are_used_over_stdio(engine: str) -> None:
     async with connected(on_engine(engine, sdk_command("--kind", "high")), 60) as connection:
         await use_high_level(connection)
 
 
+@pytest.mark.slow
 async def test_the_sdks_servers_are_used_over_http() -> None:
     with running(sdk_command("--http", 0), seconds=60) as port:
         async with connected(f"http://127.0.0.1:{port}/mcp") as connection:

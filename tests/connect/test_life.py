@@ -328,6 +328,7 @@ async def test_a_transport_that_does_not_end_is_left_behind_after_a_bound(monkey
     assert connection.state is ConnectionState.CLOSED
 
 
+@pytest.mark.slow
 async def test_a_handshake_that_takes_too_long_is_given_up_at_its_deadline() -> None:
     with pytest.raises(RequestTimeoutError) as late:
         await connect_mcp(fault_command("never_answers"), name="sleepy", timeout={"connect": 0.5, "close": 1})
@@ -355,6 +356,7 @@ async def test_an_http_connection_ends_its_session_on_closing() -> None:
         assert (await anyio.to_thread.run_sync(partial(post, url, "ping", headers=session)))[0] == 404
 
 
+@pytest.mark.slow
 async def test_a_transport_that_hangs_as_it_is_left_is_given_up_and_dialled_again() -> None:
     class Sticky(ChannelServer):
         async def __aexit__(self, *exc: object) -> None:

@@ -42,6 +42,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.slow
 async def test_what_loading_the_sdk_takes_does_not_count_against_the_bound_of_connecting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +71,7 @@ async def test_a_connection_can_be_given_up_while_the_sdk_is_loaded(
     assert server.conversations == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").exists(), reason="platform: counts descriptors as Linux does")
 async def test_a_first_call_without_a_file_descriptor_left_is_an_error_and_the_next_one_works() -> None:
     command = [sys.executable, "-c", EXHAUSTED, *echo_command()]

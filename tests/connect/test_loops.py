@@ -45,6 +45,7 @@ async def stubborn_life() -> int:
         return pid_of(connection)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1], ids=["asyncio", "uvloop"])
 def test_a_whole_life_works_on_each_event_loop(number: int) -> None:
     factory = loop_factories()[number]
@@ -82,6 +83,7 @@ def test_what_a_server_asks_and_reports_is_taken_where_sniffio_is_installed() ->
     assert reported == [1, 2]
 
 
+@pytest.mark.slow
 def test_loops_in_several_threads_do_not_disturb_each_other() -> None:
     groups: list[int] = []
 
@@ -222,6 +224,7 @@ print(connection.state.value)
 """
 
 
+@pytest.mark.slow
 def test_a_loop_that_was_closed_over_a_connection_is_named_and_closing_is_no_error() -> None:
     done = subprocess.run([sys.executable, "-c", CLOSED_OVER], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["True", "closed"]

@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +31,8 @@ from toolweave.protocol.server_features import (
     read_resource_contents,
     read_template,
 )
+
+pytestmark = pytest.mark.slow
 
 
 @given(JSON)

@@ -75,6 +75,7 @@ async def test_a_tool_that_may_be_repeated_is_sent_again_after_the_restart(tmp_p
         assert (result.text, connection.restarts) == ("twice", 1)
 
 
+@pytest.mark.slow
 async def test_a_tool_that_may_be_repeated_is_sent_again_only_once() -> None:
     async with connected(fault_command("dies_mid_call")) as connection:
         with pytest.raises(ConnectionLostError) as lost:
@@ -136,6 +137,7 @@ async def test_a_restarted_server_that_offers_other_tools_changes_the_catalog() 
     assert [change.removed for change in changes] == [("grown_1",)]
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_gone_is_waited_for_between_attempts(tmp_path: Path) -> None:
     program = tmp_path / "server"
     program.write_text(f"#!/bin/sh\nexec {' '.join(echo_command())}\n")
@@ -236,6 +238,7 @@ def backoff_seconds(policy: RestartPolicy, history: list[ConnectionLoss], jitter
     return decision.seconds
 
 
+@pytest.mark.slow
 @given(st.lists(st.none() | st.floats(0, 1e6), min_size=1, max_size=60), st.floats(0.01, 1e4), JITTERS)
 def test_any_history_is_answered_with_a_bounded_wait_or_the_end(
     held: list[float | None], every: float, jitter: float
@@ -265,6 +268,7 @@ def test_failures_in_a_row_have_an_end(failures: int) -> None:
     assert isinstance(decision, GiveUp) == (failures > policy.attempts)
 
 
+@pytest.mark.slow
 @given(st.lists(st.none() | st.floats(0, 1e4), max_size=12), st.floats(0, 1e4))
 def test_a_connection_that_held_starts_the_count_of_failures_anew(before: list[float | None], held: float) -> None:
     policy = RestartPolicy()

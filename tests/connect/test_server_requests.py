@@ -21,6 +21,7 @@ def replies_of(server: ChannelServer) -> dict[str, Json]:
     return {message["id"]: message for message in server.received if "method" not in message}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["auto", "sdk"])
 async def test_two_thousand_pings_in_one_go_are_all_answered(engine: str) -> None:
     def script(message: Json) -> Json | None:
@@ -36,6 +37,7 @@ async def test_two_thousand_pings_in_one_go_are_all_answered(engine: str) -> Non
     assert all(reply["result"] == {} for reply in replies_of(server).values())
 
 
+@pytest.mark.slow
 async def test_pings_over_http_are_all_answered() -> None:
     async def special(exchange: Exchange, message: Json) -> bool:
         if "id" in message and "method" not in message:
@@ -67,6 +69,7 @@ async def test_pings_over_http_are_all_answered() -> None:
     assert replies == set(range(1_000))
 
 
+@pytest.mark.slow
 async def test_more_questions_than_can_wait_are_refused_with_an_error_and_none_is_lost() -> None:
     asked = anyio.Event()
 

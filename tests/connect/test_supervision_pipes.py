@@ -116,6 +116,7 @@ async def test_calls_that_waited_for_a_deaf_server_are_answered_by_its_successor
     assert {result.require_error().kind for result in unknown} <= {ErrorKind.OUTCOME_UNKNOWN}
 
 
+@pytest.mark.slow
 async def test_calls_of_a_deaf_server_pass_their_own_bounds_and_can_be_cancelled(tmp_path: Path) -> None:
     mark = tmp_path / "deaf"
     async with connected(server(mark), timeout={"close": 0.5}) as connection, anyio.create_task_group() as tasks:

@@ -103,6 +103,7 @@ MOODS = ["well", "refusing", "silent", "listless", "absent", "locked"]
 ACTS = ["use", "list", "start", "lose", "expire", "moment", "minute", "leave"]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from([*ACTS, *ACTS, *MOODS]), max_size=14), st.booleans())
 def test_any_fate_is_a_chain_of_legal_changes_that_ends_closed(acts: list[str], closed_in_between: bool) -> None:

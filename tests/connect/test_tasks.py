@@ -107,6 +107,7 @@ async def test_a_task_that_the_server_gives_up_is_a_cancelled_call(kind: str, ve
     assert result.error == cancelled.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
 async def test_a_task_takes_longer_than_the_bound_on_silence(version: str) -> None:
     with serving("stdio", version, "--asks") as target:
@@ -226,6 +227,7 @@ async def test_a_task_that_falls_silent_times_out_and_is_cancelled() -> None:
     assert "tasks/cancel" in methods
 
 
+@pytest.mark.slow
 async def test_a_lost_connection_never_starts_a_task_twice() -> None:
     calls = 0
 
@@ -250,6 +252,7 @@ async def test_a_lost_connection_never_starts_a_task_twice() -> None:
     assert calls == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wished", [10**400, -(10**400), -1, True, "soon"])
 async def test_a_task_is_polled_at_a_sane_pace_whatever_the_server_wishes(wished: Any) -> None:
     server = MemoryServer(protocol=MODERN)

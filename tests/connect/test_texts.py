@@ -39,6 +39,7 @@ CALLS = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(CALLS, max_size=12))
 def test_a_call_has_the_text_it_would_have_alone_whatever_was_called_before(calls: list[Any]) -> None:
     texts = RequestEncoder()

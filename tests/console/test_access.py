@@ -18,6 +18,7 @@ PAGES = (
 ADMIN = "an-admin-token-of-the-tests"
 
 
+@pytest.mark.slow
 def test_a_link_signs_in_the_first_browser_that_opens_it_and_no_other(running: RunningGateway) -> None:
     path = link(running)
     first, second = Browser(running.base), Browser(running.base)
@@ -170,6 +171,7 @@ def test_other_requests_are_refused(
     assert found.status == status
 
 
+@pytest.mark.slow
 def test_a_gateway_on_loopback_has_a_console_unless_it_is_told_not_to(tmp_path: Path) -> None:
     config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
     with gateway(tmp_path, config, "--no-ui") as one:
@@ -180,12 +182,14 @@ def test_a_gateway_on_loopback_has_a_console_unless_it_is_told_not_to(tmp_path: 
         assert (told.code, "no console" in told.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_the_section_of_the_config_may_switch_it_off(tmp_path: Path) -> None:
     config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")}, {"ui": False})
     with gateway(tmp_path, config) as one:
         assert one.spoken("GET", "/ui/").status == 404
 
 
+@pytest.mark.slow
 def test_on_other_addresses_it_is_there_on_demand_behind_the_admin_token(tmp_path: Path) -> None:
     config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
     words = ("--admin-token-env", "ADMIN", "--allow-host", "gateway.example")
@@ -203,6 +207,7 @@ def test_on_other_addresses_it_is_there_on_demand_behind_the_admin_token(tmp_pat
         assert "wants https" in without.text
 
 
+@pytest.mark.slow
 def test_on_other_addresses_there_is_none_by_itself_nor_without_a_token(tmp_path: Path) -> None:
     config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
     with gateway(tmp_path, config, "--admin-token-env", "ADMIN", env={"ADMIN": ADMIN}, address="0.0.0.0:0") as one:
@@ -213,6 +218,7 @@ def test_on_other_addresses_there_is_none_by_itself_nor_without_a_token(tmp_path
     assert (told.code, "admin token" in told.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_the_command_makes_a_link_that_signs_in(running: RunningGateway) -> None:
     told = toolweave("gateway", "console", "--url", running.base, env=running.env)
 

@@ -67,6 +67,7 @@ def call(browser: Browser, page: Page, name: str, **arguments: Any) -> Any:
     return asked(browser, page, "tools/call", name=name, arguments=arguments)
 
 
+@pytest.mark.slow
 def test_the_page_of_a_tool_is_framed_at_an_origin_that_shares_no_cookie(browser: Browser) -> None:
     page = called(browser, "notes_board")
     frame, console = urlsplit(place(page)["data-frame"]), urlsplit(browser.base)
@@ -265,6 +266,7 @@ def test_a_console_whose_name_no_policy_can_name_shows_the_result_alone(browser:
     assert "app" not in page.ids
 
 
+@pytest.mark.slow
 def test_a_console_on_another_address_shows_the_result_alone(tmp_path: Path) -> None:
     config = write_gateway_config(tmp_path, {"notes": {"command": sys.executable, "args": [PAGED, "notes"]}})
     words = ("--admin-token-env", "ADMIN", "--allow-host", "gateway.example", "--ui")

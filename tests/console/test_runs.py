@@ -22,6 +22,8 @@ from toolweave.jobs import Backend
 from toolweave.models import tool_call
 from toolweave.state import SqliteStore
 
+pytestmark = pytest.mark.slow
+
 
 def status_of(folder: Path, run_id: str) -> str:
     async def look() -> str:

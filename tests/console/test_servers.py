@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from tests.console.browsing import Browser, Page
 from tests.console.conftest import SECRET, browse, served
 from tests.gateway.running import RunningGateway, gateway, until, write_gateway_config
@@ -20,6 +22,7 @@ def row(page: Page, server: str) -> str:
     return next(one for one in body.split("<tr>") if f"name={server}" in one)
 
 
+@pytest.mark.slow
 def test_the_servers_are_shown_with_states_and_errors(browser: Browser) -> None:
     page = browser.get("/ui/")
 
@@ -76,6 +79,7 @@ def pid(browser: Browser, server: str) -> str:
     return cells[2]
 
 
+@pytest.mark.slow
 def test_servers_are_added_restarted_and_removed_by_forms(tmp_path: Path) -> None:
     config = write_gateway_config(tmp_path, {"kitchen": served("kitchen")})
     with gateway(tmp_path, config) as running:
@@ -104,6 +108,7 @@ def test_servers_are_added_restarted_and_removed_by_forms(tmp_path: Path) -> Non
             assert (again.status, "no server 'bar'" in again.text) == (404, True)
 
 
+@pytest.mark.slow
 def test_a_config_with_a_mistake_is_shown_and_changes_nothing(tmp_path: Path) -> None:
     config = write_gateway_config(tmp_path, {"kitchen": served("kitchen")})
     with gateway(tmp_path, config, "--no-watch") as running:
@@ -123,6 +128,7 @@ def test_a_config_with_a_mistake_is_shown_and_changes_nothing(tmp_path: Path) ->
         assert "The last change was refused" in browser.get("/ui/config").text
 
 
+@pytest.mark.slow
 def test_what_a_restart_cannot_reach_is_told(running: RunningGateway, browser: Browser) -> None:
     page = browser.submit(browser.get("/ui/").form("/restart", name="gone"))
 

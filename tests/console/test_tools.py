@@ -41,6 +41,7 @@ def result(page: Page) -> object:
     return json.loads(unescape(shown))
 
 
+@pytest.mark.slow
 def test_tools_are_found_by_words_of_names_descriptions_and_servers(browser: Browser) -> None:
     every = browser.get("/ui/tools")
 
@@ -124,6 +125,7 @@ def test_fields_that_are_wrong_are_named_and_nothing_is_called(browser: Browser)
     assert called.form("/tool").fields[page.named(form, "count")] == "many"
 
 
+@pytest.mark.slow
 def test_all_arguments_may_be_given_as_json(browser: Browser) -> None:
     page, _ = tool(browser, "kitchen_order")
     form = page.forms[-1]
@@ -137,6 +139,7 @@ def test_all_arguments_may_be_given_as_json(browser: Browser) -> None:
     assert (missing.status, "dish" in missing.text) == (200, True)  # its server says what is missing
 
 
+@pytest.mark.slow
 def test_a_form_of_a_definition_that_has_changed_is_not_used(browser: Browser) -> None:
     _, form = tool(browser, "kitchen_who")
 
@@ -205,6 +208,7 @@ async def call_what_is_not_there(running: RunningGateway) -> None:
             )
 
 
+@pytest.mark.slow
 def test_a_call_that_the_gateway_refuses_is_kept_with_its_code(running: RunningGateway, browser: Browser) -> None:
     anyio.run(call_what_is_not_there, running)
 

@@ -16,6 +16,8 @@ from tests.console.conftest import browse, served
 from tests.gateway.running import gateway, write_gateway_config
 from toolweave.oauth import FileTokenStore, TokenKey, TokenRecord
 
+pytestmark = pytest.mark.slow
+
 LOCK = "toolweave.lock"
 
 

@@ -40,6 +40,7 @@ def test_a_block_is_the_file_it_names(block: Block) -> None:
     assert block.text == source_of(block.source), f"{block.where} and {block.source} differ"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [one for one in PARTS if "def test_" not in one.text], ids=lambda block: block.where)
 def test_a_block_that_shows_a_part_runs_alone_as_pasted(block: Block, tmp_path: Path) -> None:
     shutil.copy(SNIPPETS / "mcp.json", tmp_path)
@@ -49,6 +50,7 @@ def test_a_block_that_shows_a_part_runs_alone_as_pasted(block: Block, tmp_path: 
     printed_by(pasted, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_block_with_tests_passes_as_a_module_of_its_own(tmp_path: Path) -> None:
     for number, block in enumerate(one for one in PARTS if "def test_" in one.text):
         (tmp_path / f"test_pasted_{number}.py").write_text(block.text, encoding="utf-8")
@@ -62,6 +64,7 @@ def test_a_json_block_is_json(block: Block) -> None:
     json.loads(block.text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("block", "command", "output"), CONSOLE)
 def test_a_command_prints_what_the_page_shows(block: Block, command: str, output: str, tmp_path: Path) -> None:
     for example in (*SNIPPETS.glob("*.json"), *SNIPPETS.glob("serve*.py")):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.docs.cli_reference import PAGE, commands, reference
 
 
+@pytest.mark.slow
 def test_the_page_is_what_the_command_prints() -> None:
     assert PAGE.read_text(encoding="utf-8") == reference(), "run scripts/docs"
 

@@ -119,6 +119,7 @@ def test_the_changelog_names_only_what_exists() -> None:
     assert not [name for name in names if not is_public(name.lstrip("@"))]
 
 
+@pytest.mark.slow
 def test_pages_are_what_scripts_docs_would_write() -> None:
     stale = [page.name for page in pages() if generated(filled(text := page.read_text(encoding="utf-8"))) != text]
 

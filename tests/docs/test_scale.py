@@ -17,6 +17,7 @@ from toolweave.jobs._docket_worker import SILENT_SECONDS
 TEXT = " ".join((CHECKOUT / "docs" / "scale.md").read_text(encoding="utf-8").split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("snippet", sorted(SNIPPETS.glob("scale_*.py")), ids=lambda path: path.stem)
 def test_a_snippet_prints_the_same_over_redis(snippet: Path, redis_url: str, tmp_path: Path) -> None:
     assert printed_by(snippet, tmp_path, TOOLWEAVE_BACKEND=redis_url) == snippet.with_suffix(".out").read_text(

@@ -6,9 +6,13 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 import toolweave
 from tests.docs.pages import tables
 from tests.docs.test_pages import code_spans
+
+pytestmark = pytest.mark.slow
 
 OURS = re.compile(r"TOOLWEAVE_[A-Z]+(_[A-Z]+)*")
 

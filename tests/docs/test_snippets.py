@@ -17,6 +17,7 @@ from tests.docs.pages import SNIPPETS, pages, printed_by, source_of
 FILES = sorted(SNIPPETS.glob("*.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("snippet", FILES, ids=lambda path: path.stem)
 def test_a_snippet_runs_and_prints_what_it_promises(snippet: Path, tmp_path: Path) -> None:
     for example in SNIPPETS.glob("*.json"):

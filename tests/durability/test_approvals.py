@@ -184,6 +184,7 @@ async def test_an_answer_for_the_run_holds_for_further_calls_of_its_tool(make: M
     assert (till.done, await status(store)) == (["paid a", "paid c"], "completed")
 
 
+@pytest.mark.slow
 async def test_a_worker_parks_a_submitted_run_and_goes_on_with_it_when_it_was_approved(make: Make) -> None:
     till = Till([PAY])
     done, record = list[str](), None

@@ -34,6 +34,7 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return killed(framework, approved, tmp_path_factory.mktemp(framework))
 
 
+@pytest.mark.slow
 def test_a_run_that_has_ended_returns_its_answer_again_and_does_nothing(found: dict[str, Any]) -> None:
     assert (found["whole"]["answer"], found["whole"]["effects"]) == (DONE, ["a", "b", "c"])
     assert (found["again"]["answer"], found["again"]["effects"]) == (DONE, ["a", "b", "c"])

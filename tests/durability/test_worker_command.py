@@ -9,6 +9,8 @@ import pytest
 from tests.cli.command import toolweave
 from tests.cli.working import worker
 
+pytestmark = pytest.mark.slow
+
 _FOREIGN = '''
 from pathlib import Path
 

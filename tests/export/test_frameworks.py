@@ -184,6 +184,7 @@ async def test_progress_in_the_openai_agents_sdk_is_told_with_the_context_of_its
     assert seen == [("c1", "mine", *one) for one in PROGRESS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("live", [True, False])
 async def test_a_tool_that_a_server_adds_is_offered_at_the_next_turn_of_a_live_list_of_the_sdk(live: bool) -> None:
     async with connect_mcp(shop([]), name="shop") as connection:

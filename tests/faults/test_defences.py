@@ -70,6 +70,7 @@ def defended() -> list[tuple[Row, Combo]]:
     return [(row, combo) for row in rows for combo in runs(row) if (row.name, combo) not in without]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(3))
 def test_every_other_row_is_lost_by_a_client_that_has_no_defence(part: int) -> None:
     rows = OTHERS[part::3]
@@ -80,6 +81,7 @@ def test_every_other_row_is_lost_by_a_client_that_has_no_defence(part: int) -> N
     assert {row.name for row in unseen} - careless == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(2))
 def test_each_run_is_lost_by_a_client_whose_defence_against_it_is_taken_out(part: int) -> None:
     chosen = defended()[part::2]
@@ -90,6 +92,7 @@ def test_each_run_is_lost_by_a_client_whose_defence_against_it_is_taken_out(part
     assert {run for run, problems in found.items() if {"neighbour", "escaped"} & {*kinds(problems)}} == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(2))
 def test_the_same_client_with_its_defences_passes(part: int) -> None:
     found = played("brittle", [f"{row.name}\t{combo}" for row, combo in defended()[part::2]], bound=BOUND)
@@ -141,6 +144,7 @@ async def test_without_the_check_of_results_what_breaks_its_schema_comes_through
     assert [name for name, result in results.items() if not result.is_error] == broken
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_without_bounds_every_hang_is_seen(tmp_path: Path) -> None:
     hangs = ["hang_call", "stopped_mid_call", "slow_drip", "partial_line_then_hang", "endless_line"]

@@ -51,6 +51,7 @@ async def test_a_healthy_tool_is_usable_beside_a_malformed_one(mode: str, era: t
             assert (await echoed(connection, "fine")).text == "fine"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS, ids=" ".join)
 @pytest.mark.parametrize("mode", ["status_429", "status_503", "status_503_until_date"])
 async def test_a_server_that_says_when_to_come_back_is_asked_again_then(mode: str, era: tuple[str, str]) -> None:
@@ -89,6 +90,7 @@ async def test_an_error_names_the_last_words_of_a_process(mode: str, era: tuple[
     assert WORDS[mode] in said
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R60", "R64", "C3")
 @pytest.mark.parametrize("era", ERAS, ids=" ".join)
 async def test_twenty_three_bad_servers_leave_the_two_between_them_usable(era: tuple[str, str]) -> None:
@@ -106,6 +108,7 @@ async def test_twenty_three_bad_servers_leave_the_two_between_them_usable(era: t
                 assert (await hub.execute(f"{name}_echo", {"text": name})).text == name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS, ids=" ".join)
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_twenty_thousand_notifications_before_an_answer_cost_only_their_time(

@@ -162,6 +162,7 @@ async def test_a_caller_that_leaves_ends_its_own_call_and_no_other(protocol: str
     assert answers == {"one": "one", "two": "two"}
 
 
+@pytest.mark.slow
 @EACH_ERA
 async def test_a_caller_that_floods_keeps_nobody_from_an_answer_and_loses_none(protocol: str) -> None:
     upstream, answers, calm = Holding(), list[str](), list[str]()

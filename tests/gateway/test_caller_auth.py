@@ -147,6 +147,7 @@ async def of_an_issuer(**section: Any) -> AsyncGenerator[tuple[Issuer, str]]:
             yield issuer, base
 
 
+@pytest.mark.slow
 async def test_tokens_of_an_issuer_and_api_keys_are_good_side_by_side() -> None:
     with anyio.fail_after(BOUND):
         async with of_an_issuer() as (issuer, base):
@@ -159,6 +160,7 @@ async def test_tokens_of_an_issuer_and_api_keys_are_good_side_by_side() -> None:
                 assert await refused(f"{base}/mcp", issuer.token(**claims))
 
 
+@pytest.mark.slow
 async def test_each_virtual_server_is_a_resource_of_its_own_with_its_own_metadata() -> None:
     with anyio.fail_after(BOUND):
         async with of_an_issuer(scopes_supported=["call"]) as (issuer, base):
@@ -209,6 +211,7 @@ async def test_keys_come_and_go_with_the_config_and_other_changes_are_refused(tm
             assert await refused(f"{base}/mcp", KEY_OF_CI)
 
 
+@pytest.mark.slow
 def test_secrets_come_from_variables_and_files_and_are_shown_nowhere(tmp_path: Path) -> None:
     (tmp_path / "key.txt").write_text(f"{KEY_OF_ADA}\n")
     auth = {"api_keys": {"ci": "${KEY_OF_CI}", "ada": {"key": "${file:key.txt}"}}, "required_scopes": ["call"]}

@@ -40,6 +40,7 @@ BOUND = 60
 # signed in
 
 
+@pytest.mark.slow
 @EACH_ERA
 async def test_each_caller_is_itself_at_the_upstream_and_lists_what_is_its_own(era: str) -> None:
     with anyio.fail_after(BOUND):
@@ -300,6 +301,7 @@ async def test_a_server_that_comes_and_goes_is_there_for_callers_as_long_as_it_i
                 assert await names(caller) == ["notes_find", "mail_whoami"]
 
 
+@pytest.mark.slow
 async def test_one_caller_with_many_tokens_takes_the_place_of_no_other() -> None:
     with anyio.fail_after(BOUND):
         async with exchange_world() as (made, asked):
@@ -331,6 +333,7 @@ def test_replicas_keep_the_tokens_of_callers_in_their_store_where_there_is_a_key
 # many
 
 
+@pytest.mark.slow
 @EACH_ERA
 async def test_of_many_calls_of_many_users_none_is_made_as_another(era: str) -> None:
     users = tuple(f"user-{number}" for number in range(16))

@@ -60,6 +60,7 @@ async def test_nobody_goes_on_with_the_call_of_another_principal(kind: str) -> N
     assert "accept" in json.dumps(own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["http-legacy", "stdio-legacy"])
 async def test_callers_without_a_name_are_asked_as_well(kind: str) -> None:
     with anyio.fail_after(60):
@@ -126,6 +127,7 @@ async def test_a_server_that_was_taken_away_is_an_error_of_its_calls_alone() -> 
             assert (await caller.call_tool("other_f")).text == "done"
 
 
+@pytest.mark.slow
 async def test_the_process_that_a_caller_has_of_a_server_ends_with_it(tmp_path: Path) -> None:
     servers = {name: {**process(tmp_path, name), "protocol": "legacy"} for name in ("gone", "stays")}
     gateway = create_gateway(servers)

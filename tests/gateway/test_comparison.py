@@ -26,6 +26,7 @@ async def test_nothing_of_a_strange_server_is_lost_for_a_client_of_its_era(era: 
     assert bool(found.limits) is True
 
 
+@pytest.mark.slow
 async def test_what_the_revision_of_a_client_has_no_word_for_is_a_limit() -> None:
     with anyio.fail_after(60):
         async with strange("modern", "http") as entry:

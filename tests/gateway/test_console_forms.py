@@ -142,6 +142,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(parts=st.dictionaries(st.text(max_size=5), JSON, max_size=4), required=JSON)
 def test_no_schema_is_an_error(parts: dict[str, Any], required: Any) -> None:
     fields = fields_of({"properties": parts, "required": required})
@@ -155,6 +156,7 @@ def test_no_schema_is_an_error(parts: dict[str, Any], required: Any) -> None:
     assert {*arguments} | {field.name for field in fields if field.key in wrong} <= {*parts}
 
 
+@pytest.mark.slow
 @given(value=st.one_of(st.text(min_size=1), st.integers(), st.booleans()))
 def test_a_default_comes_back_as_it_is(value: Any) -> None:
     kind = {str: "string", int: "integer", bool: "boolean"}[type(value)]

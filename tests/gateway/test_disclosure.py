@@ -76,6 +76,7 @@ def names(result: Json) -> list[str]:
     return [tool["name"] for tool in result["structuredContent"]["tools"]]
 
 
+@pytest.mark.slow
 @EACH_ERA
 async def test_a_search_returns_definitions_as_they_are_listed_and_a_call_is_that_of_the_tool(
     version: str,
@@ -105,6 +106,7 @@ async def cursor_of(gateway: Gateway, peer: Peer) -> str:
     return (await asked(gateway, peer, "tools/list"))["nextCursor"]
 
 
+@pytest.mark.slow
 @EACH_ERA
 async def test_what_a_caller_may_not_call_is_not_found_and_is_as_unknown_as_what_is_not_there(version: str) -> None:
     rules = AccessRules(rules=[AccessRule(effect="allow", annotations={"readOnlyHint": True})])
@@ -124,6 +126,7 @@ async def test_what_a_caller_may_not_call_is_not_found_and_is_as_unknown_as_what
     assert allowed["structuredContent"] == {"found": "Ada", "at": "b"}
 
 
+@pytest.mark.slow
 @EACH_ERA
 async def test_auto_measures_what_a_caller_may_use(version: str) -> None:
     rules = AccessRules(
@@ -143,6 +146,7 @@ async def test_auto_measures_what_a_caller_may_use(version: str) -> None:
     assert refused.value.code == -32602
 
 
+@pytest.mark.slow
 @EACH_ERA
 async def test_the_tools_of_one_server_are_listed_on_demand(version: str) -> None:
     gateway, peer = fleet(disclosure="groups"), Peer(version=version)
@@ -160,6 +164,7 @@ async def test_the_tools_of_one_server_are_listed_on_demand(version: str) -> Non
     assert through["content"][0]["text"] == "b 1 June"
 
 
+@pytest.mark.slow
 async def test_odd_searches_and_calls_are_told_what_is_right() -> None:
     gateway, peer = fleet(disclosure="search"), Peer(version=MODERN)
     async with gateway.running():
@@ -196,6 +201,7 @@ async def test_a_tool_of_an_upstream_with_the_name_of_ours_is_called_by_ours() -
     assert by_ours["content"][0]["text"] == "theirs: x"
 
 
+@pytest.mark.slow
 async def test_the_scopes_of_a_call_are_those_of_the_tool_that_it_calls() -> None:
     gateway = fleet(disclosure="search")
     async with gateway.running():

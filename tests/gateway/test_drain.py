@@ -9,8 +9,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.gateway.running import RunningGateway, gateway, until, upstream, write_gateway_config
 from tests.serve.exchanges import call_body, modern_headers
+
+pytestmark = pytest.mark.slow
 
 SECONDS = 60
 

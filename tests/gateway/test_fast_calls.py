@@ -24,7 +24,7 @@ from toolweave import Callbacks, connect_mcp
 from toolweave.gateway import AnsweredCall, GatewayManager, GatewayOptions, create_gateway
 from toolweave.serve import BearerAuth, HttpLimits
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 SECONDS = 60.0
 META: Json = {

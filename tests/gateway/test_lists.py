@@ -53,6 +53,7 @@ async def names(server: Any, version: str, method: str, key: str) -> list[str]:
         return [entry[key] for page in await pages(raw, method) for entry in page[member]]
 
 
+@pytest.mark.slow
 @ERAS
 async def test_all_pages_of_all_upstreams_are_listed_in_the_order_of_the_config(version: str) -> None:
     many = [f"t{number:02}" for number in range(25)]
@@ -199,6 +200,7 @@ async def test_an_upstream_without_a_kind_of_offer_has_no_status_there(version: 
     assert found["_meta"][UPSTREAMS] == {"all": {"status": "ready"}}
 
 
+@pytest.mark.slow
 async def test_tools_of_an_upstream_that_announces_no_changes_are_read_again() -> None:
     upstream = MemoryServer(protocol="legacy")
     upstream.tool(offering_tool("a"))

@@ -44,6 +44,7 @@ async def upstream_state(talk: Talk) -> Json:
     return said(await talk.ask("tools/call", {"name": "state", "arguments": {}}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["stdio-legacy", "http-legacy"])
 async def test_the_question_of_a_running_call_is_the_result_and_its_answer_ends_the_call(kind: str) -> None:
     with anyio.fail_after(60), upstream(kind) as config:
@@ -82,6 +83,7 @@ async def test_questions_that_are_left_open_are_asked_again() -> None:
     assert said(result)["result"] == FORM
 
 
+@pytest.mark.slow
 async def test_a_call_whose_caller_does_not_come_back_ends_as_if_the_user_had_dismissed_the_form() -> None:
     with anyio.fail_after(60), upstream("stdio-legacy") as config:
         async with talking(gateway_to(config, patience=0.3)) as talk:
@@ -132,6 +134,7 @@ async def test_a_call_whose_upstream_dies_while_it_waits_says_so() -> None:
     assert result["_meta"]["io.toolweave/error"]["kind"] == "outcome_unknown"
 
 
+@pytest.mark.slow
 async def test_no_more_calls_wait_for_one_caller_than_may() -> None:
     server = create_mcp_server(name="up", version="1")
 

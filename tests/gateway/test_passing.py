@@ -174,6 +174,7 @@ async def test_progress_comes_under_the_callers_own_token_and_before_the_answer(
     assert [one["progress"] for one in told] == sorted(one["progress"] for one in told)
 
 
+@pytest.mark.slow
 @EACH_CALLER
 @pytest.mark.parametrize("kind", ["stdio-legacy", "stdio-modern", "http-legacy", "http-modern"])
 async def test_a_call_that_its_caller_cancels_is_cancelled_upstream(version: str, kind: str) -> None:

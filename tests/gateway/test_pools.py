@@ -79,6 +79,7 @@ async def test_an_idle_connection_makes_room_and_one_in_use_is_waited_for() -> N
         await pool.close()
 
 
+@pytest.mark.slow
 async def test_callers_whose_principal_is_not_known_share_a_bound_of_processes() -> None:
     pool = AskingConnections(most_unnamed=1)
     with anyio.fail_after(60):
@@ -95,6 +96,7 @@ async def test_callers_whose_principal_is_not_known_share_a_bound_of_processes()
             await pool.close()
 
 
+@pytest.mark.slow
 async def test_a_connection_without_calls_is_closed_after_a_while() -> None:
     upstream = server()
     gateway = create_gateway({"up": {"server": upstream, "tool_prefix": ""}}, idle_seconds=0.2)

@@ -151,6 +151,7 @@ async def test_a_caller_that_can_answer_nothing_is_not_asked(version: str, kind:
                 assert result.is_error
 
 
+@pytest.mark.slow
 @EACH_PAIR
 async def test_questions_of_calls_at_once_reach_each_caller_its_own(version: str, kind: str) -> None:
     def answering(name: str) -> Callbacks:
@@ -189,6 +190,7 @@ async def test_a_question_on_the_stream_of_a_session_belongs_to_the_one_call_of_
     assert said["result"]["action"] == "accept"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", CALLERS)
 async def test_a_caller_that_refuses_is_heard_upstream_or_ends_the_call(version: str) -> None:
     def sampling(request: SamplingRequest) -> None:
@@ -245,6 +247,7 @@ async def test_a_caller_that_cannot_visit_a_page_is_told_what_it_lacks() -> None
     assert refused.value.data == {"requiredCapabilities": {"elicitation": {"url": {}}}}
 
 
+@pytest.mark.slow
 async def test_a_user_that_does_not_consent_to_a_visit_ends_the_call() -> None:
     with anyio.fail_after(60):
         async with through("http-legacy", MODERN, Callbacks(elicitation=lambda request: None)) as caller:

@@ -20,6 +20,7 @@ KEY = "key-of-ci-0123456789"
 ADMIN = "an-admin-token-of-the-tests"
 
 
+@pytest.mark.slow
 @EACH_ERA
 async def test_a_call_is_kept_with_its_caller_and_the_types_of_its_arguments(era: str, tmp_path: Path) -> None:
     config = {"mcpServers": {"a": upstream(tmp_path, "a")}, "gateway": {"auth": {"api_keys": {"ci": KEY}}}}

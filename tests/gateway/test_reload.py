@@ -18,7 +18,7 @@ from toolweave import ProtocolError, connect_mcp
 from toolweave.errors import ServerError
 from toolweave.gateway import GatewayManager
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 BOUND = 120
 

@@ -116,6 +116,7 @@ async def test_an_upstream_that_is_gone_refuses_a_subscription_with_its_name() -
     assert "'mine://x'" in refused.value.message
 
 
+@pytest.mark.slow
 async def test_a_caller_is_told_of_the_changes_that_it_sees() -> None:
     mine, theirs = offering("mine"), offering("theirs")
     gateway = create_gateway({"mine": {"server": mine}, "theirs": {"server": theirs}})
@@ -167,6 +168,7 @@ async def test_a_caller_is_given_the_instructions_of_the_servers_that_it_may_use
     assert everything["instructions"] == "mine:\n> This is mine.\n\ntheirs:\n> This is theirs."
 
 
+@pytest.mark.slow
 async def test_a_session_is_told_of_the_changes_that_its_caller_sees() -> None:
     mine, theirs = offering("mine"), offering("theirs")
     gateway = create_gateway({"mine": {"server": mine}, "theirs": {"server": theirs}})

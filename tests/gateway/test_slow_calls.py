@@ -103,6 +103,7 @@ async def ended(raw: Raw, name: str) -> Json:
         await anyio.sleep(0.02)
 
 
+@pytest.mark.slow
 @EACH_UPSTREAM
 async def test_a_call_that_takes_long_is_a_task_with_its_result_and_runs_once(protocol: str) -> None:
     held = Held()

@@ -148,6 +148,7 @@ async def test_a_legacy_caller_has_the_task_of_a_legacy_upstream() -> None:
     assert result["_meta"]["io.modelcontextprotocol/related-task"] == {"taskId": created["taskId"]}
 
 
+@pytest.mark.slow
 async def test_a_caller_without_tasks_gets_the_result_itself() -> None:
     slow = Slow("required")
     slow.go.set()
@@ -262,6 +263,7 @@ async def test_a_listener_hears_at_once_what_the_upstream_says_of_a_task() -> No
             await anyio.sleep(0.01)  # the stream goes on without it
 
 
+@pytest.mark.slow
 async def test_an_upstream_that_says_nothing_of_tasks_is_asked_and_goes_on_telling_of_its_lists() -> None:
     async def refusing(asked: Request, call_next: CallNext) -> Json:
         if "taskIds" in asked.params.get("notifications", {}):

@@ -115,6 +115,7 @@ def attributes(span: ReadableSpan) -> set[tuple[str, Any]]:
     return set((span.attributes or {}).items())
 
 
+@pytest.mark.slow
 def test_a_gateway_without_tracing_and_metrics_loads_neither_package(tmp_path: Path) -> None:
     file = tmp_path / "run.py"
     file.write_text(

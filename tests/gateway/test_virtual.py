@@ -34,6 +34,7 @@ VIEWS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
 async def test_each_virtual_server_offers_its_own_view(tmp_path: Path, era: str) -> None:
     config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a"), "b": upstream(tmp_path, "b")}, VIEWS)
@@ -56,6 +57,7 @@ async def test_each_virtual_server_offers_its_own_view(tmp_path: Path, era: str)
                 assert caught.value.code == -32602
 
 
+@pytest.mark.slow
 def test_what_is_no_virtual_server_is_not_found(tmp_path: Path) -> None:
     config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")}, VIEWS)
     with gateway(tmp_path, config) as running:
@@ -67,6 +69,7 @@ def test_what_is_no_virtual_server_is_not_found(tmp_path: Path) -> None:
         assert running.spoken("POST", "/mcp/readers", {}, {"origin": "https://evil.example"}).status == 403
 
 
+@pytest.mark.slow
 async def test_virtual_servers_come_change_and_go_with_the_config(tmp_path: Path) -> None:
     servers = {"a": upstream(tmp_path, "a")}
     config = write_gateway_config(tmp_path, servers, {"virtual": {"v": {"include": ["who", "hold"]}}})
@@ -128,6 +131,7 @@ def test_a_gateway_section_comes_from_one_file_and_warns_of_unknown_servers(tmp_
     assert load_gateway_config({"mcpServers": {"a": {"command": "x"}}, "gateway": {"name": "n"}}).name == "n"
 
 
+@pytest.mark.slow
 async def test_rules_of_the_config_hold_for_the_gateway_and_for_each_virtual_server(tmp_path: Path) -> None:
     servers = {"a": upstream(tmp_path, "a")}
     no_hold = [{"name": "access_rules", "rules": [{"effect": "deny", "names": ["a_hold"]}, {"effect": "allow"}]}]
@@ -159,6 +163,7 @@ def test_the_example_of_the_documentation_is_a_config() -> None:
     assert (config.name, config.required, config.warnings) == ("company", ("notes",), ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_virtual_server_has_the_prompts_and_resources_of_its_servers_alone(tmp_path: Path, era: str) -> None:
     servers = {"a": upstream(tmp_path, "a"), "b": upstream(tmp_path, "b")}

@@ -37,6 +37,7 @@ async def hello(exchange: Exchange) -> None:
     await exchange.respond(200, b"hello")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("callers", "options", "most"), [(16, {}, 16), (150, {}, 100), (1_000, {}, 100), (150, {"max_connections": 7}, 7)]
 )
@@ -64,6 +65,7 @@ async def test_callers_share_the_connections_of_the_pool_and_none_is_refused(
         assert len(connections) == made
 
 
+@pytest.mark.slow
 async def test_a_call_waits_for_a_connection_as_long_as_its_own_bound_and_not_as_connecting_may_take() -> None:
     calls: list[Exchange] = []
     let_go = anyio.Event()

@@ -69,6 +69,7 @@ async def test_a_proxy_forwards_what_is_plain_and_tunnels_what_is_encrypted(
         assert proxy.connections == 1  # kept, and used again
 
 
+@pytest.mark.slow
 async def test_answers_in_streams_and_sessions_come_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async with proxying() as proxy:
         for version in ("2025-11-25", MODERN):
@@ -170,6 +171,7 @@ async def test_a_proxy_where_nobody_listens_is_named(monkeypatch: pytest.MonkeyP
             await connect_mcp(url)
 
 
+@pytest.mark.slow
 async def test_a_proxy_that_never_answers_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -196,6 +198,7 @@ async def test_the_certificate_of_a_server_behind_a_tunnel_is_checked(
     assert server.exchanges == []
 
 
+@pytest.mark.slow
 async def test_a_proxy_whose_certificate_is_not_trusted_is_told_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,7 @@ async def test_a_server_that_cannot_start_raises_and_leaves_nothing() -> None:
                 pass
 
 
+@pytest.mark.slow
 async def test_a_list_that_cannot_be_had_raises_and_ends_an_own_connection_but_no_borrowed_one() -> None:
     mute = fault("hang_list", timeout={"list": 0.3})
     with anyio.fail_after(BOUND):

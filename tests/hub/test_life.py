@@ -14,6 +14,7 @@ from toolweave.connect import ConnectionState
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R63", "R20")
 async def test_closing_ends_every_process_and_may_be_repeated() -> None:
     with anyio.fail_after(BOUND):

@@ -15,6 +15,7 @@ from toolweave.hub._start_limiter import StartLimiter
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.slow
 async def test_no_more_servers_start_at_once_than_the_limit_and_all_of_them_do(tmp_path: Path) -> None:
     limit, count = StartLimiter().limit, StartLimiter().limit + 3
     names = [f"s{number}" for number in range(count)]

@@ -200,6 +200,7 @@ async def test_a_server_that_is_left_out_stays_so_while_the_name_is_anothers() -
         assert ["'x' left out" in warning for warning in hub.warnings] == [True]
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.requirement("C3")
 async def test_starting_many_servers_names_and_compares_each_tool_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,6 +240,7 @@ SERVERS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("C1", "C20", "R39", "R40", "R41", "D5")
 @given(servers=SERVERS, late=st.tuples(PREFIXES, st.lists(IDENTIFIERS, unique=True, max_size=4)))
 @settings(max_examples=60, deadline=None)

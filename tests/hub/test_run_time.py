@@ -246,6 +246,7 @@ async def test_refreshing_with_a_failing_server_keeps_its_tools_and_says_so_unti
         assert set(hub.states()) == {"good", "dying"}
 
 
+@pytest.mark.slow
 async def test_a_refresh_that_succeeds_again_clears_the_error() -> None:
     async with opened({"slow": fault("hang_list", timeout={"list": 0.3})}) as hub:
         assert isinstance(hub.errors["slow"], RequestTimeoutError)
@@ -264,6 +265,7 @@ async def test_refreshing_a_server_that_never_came_up_says_why_and_an_unknown_on
             await hub.refresh("nobody")
 
 
+@pytest.mark.slow
 async def test_a_server_that_goes_while_it_is_asked_leaves_no_error_behind() -> None:
     async with opened({"good": echo(), "slow": fault("hang_list", timeout={"connect": BOUND, "list": 0.5})}) as hub:
         async with anyio.create_task_group() as tasks:

@@ -19,6 +19,7 @@ from toolweave.connect import ConnectionState
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R20", "D20")
 async def test_twenty_servers_that_wait_for_each_other_all_come_up(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
@@ -30,6 +31,7 @@ async def test_twenty_servers_that_wait_for_each_other_all_come_up(tmp_path: Pat
         assert [spec.server for spec in hub.snapshot() if spec.original_name == "echo"] == names
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("C3", "R64")
 async def test_by_default_no_server_is_waited_for_that_shows_no_sign_of_life() -> None:
     mute = {mode: fault(mode) for mode in ("hang_initialize", "hang_list", "never_answers")}
@@ -47,6 +49,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", PROGRAMS)
 async def test_a_server_that_shows_life_is_waited_for_however_slowly_it_starts(how: str) -> None:
     program = f"import os, sys, time\n{PROGRAMS[how]}\nos.execv(sys.argv[1], sys.argv[1:])"
@@ -82,6 +85,7 @@ async def test_a_script_can_still_wait_for_all(tmp_path: Path) -> None:
             assert set(hub.states().values()) == {ConnectionState.READY}
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("C3", "R64")
 async def test_a_hanging_server_is_given_up_at_its_own_deadline() -> None:
     async with opened({"good": echo(), "stuck": fault("never_answers", timeout=0.5)}) as hub:
@@ -137,6 +141,7 @@ async def test_waiting_some_seconds_ends_early_when_everybody_is_there() -> None
             assert hub.states() == {"a": ConnectionState.READY}
 
 
+@pytest.mark.slow
 async def test_a_late_failure_is_in_errors_and_hurts_nobody() -> None:
     stuck = fault("never_answers", timeout=0.5)
     async with opened({"good": echo(), "stuck": stuck}, wait="any", on_error="raise") as hub:

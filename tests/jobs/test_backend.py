@@ -93,6 +93,7 @@ except StoreError as exc:
     assert python(code) == "a queue of work needs docket: pip install 'toolweave[distributed]'"
 
 
+@pytest.mark.slow
 def test_docket_tells_nothing_below_a_loss_unless_it_is_asked_to() -> None:
     code = """
 import logging

@@ -117,6 +117,7 @@ async def test_a_topic_may_be_called_anything(url: str, topic: str) -> None:
     assert (done.keys, other.keys) == (["*"], [])
 
 
+@pytest.mark.slow
 async def test_two_workers_do_each_job_once(url: str) -> None:
     done = Done()
     async with queue_at(url) as backend, working(backend, {"letters": done}), working(backend, {"letters": done}):
@@ -339,6 +340,7 @@ async def test_what_is_no_json_is_no_job(url: str, about: dict[str, Any]) -> Non
         await queue_at(url).queue.submit(Job(topic="letters", key="a", about=about))
 
 
+@pytest.mark.slow
 async def test_of_what_was_done_nothing_is_kept_not_even_what_made_it_fail(redis_url: str) -> None:
     done = Done()
 

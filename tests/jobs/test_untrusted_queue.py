@@ -101,6 +101,7 @@ async def test_a_pickle_in_a_job_that_waits_for_its_time_is_never_unpickled(redi
     assert not (tmp_path / "pwned").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

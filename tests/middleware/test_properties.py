@@ -17,6 +17,8 @@ from toolweave.errors import RequestError
 from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import McpServer
 
+pytestmark = pytest.mark.slow
+
 TOOLS = {"find": ["find"], "change": ["change"], "wipe": ["wipe", "erase"]}
 """The names by which each tool can be called."""
 PATHS = {

@@ -72,6 +72,7 @@ async def test_limits_of_other_names_count_for_themselves() -> None:
     assert [await limits.spend("k", most=1, period=60) for limits in (one, other)] == [0, 0]
 
 
+@pytest.mark.slow
 async def test_while_the_store_is_away_every_process_counts_alone(tmp_path: Path) -> None:
     with RedisServer(tmp_path) as server:
         here = StoreLimits(RedisStore(server.url, wait_seconds=1))

@@ -291,6 +291,7 @@ async def test_an_answer_that_is_not_streamed_is_read_as_well() -> None:
     assert [type(event) for event in events] == [StreamedThinking, StreamedText, StreamedToolCall, ToolCallDelta]
 
 
+@pytest.mark.slow
 async def test_the_prompt_cache_is_asked_to_keep_the_system_prompt_and_the_conversation() -> None:
     body = await sent(HELLO, system="Be kind.")
     _, _, long = await ask(said("ok"), ModelRequest(messages=HELLO), cache="1h")
@@ -419,6 +420,7 @@ async def test_settings_and_further_members_are_sent() -> None:
     assert body["metadata"] == {"user_id": "u"}
 
 
+@pytest.mark.slow
 async def test_a_model_that_thinks_is_not_asked_to_where_the_api_forbids_it() -> None:
     foreign = [*HELLO, AssistantMessage(parts=(CALL,)), outcome(ToolResult.of("2"))]
     own = [*HELLO, AssistantMessage(parts=(_thought("hm"), CALL)), outcome(ToolResult.of("2"))]

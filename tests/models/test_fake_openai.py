@@ -33,6 +33,7 @@ def done(call_id: str, content: Any = "ok") -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
+@pytest.mark.slow
 async def test_openais_library_reads_the_fakes_chat_streams() -> None:
     turn = chat_turn({"content": "Hi"}, call(0, "c", "f", '{"a"'), call(0, None, None, ": 1}"), finish="tool_calls")
     async with (
@@ -48,6 +49,7 @@ async def test_openais_library_reads_the_fakes_chat_streams() -> None:
     assert message.tool_calls[0].function.arguments == '{"a": 1}'
 
 
+@pytest.mark.slow
 async def test_openais_library_reads_the_fakes_responses_streams() -> None:
     text: dict[str, Any] = {"type": "output_text", "text": "Hi", "annotations": []}
     message: dict[str, Any] = {

@@ -258,6 +258,7 @@ async def test_turns_share_one_connection_and_go_on_after_a_close() -> None:
         assert fake.server.connections == 2
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # nobody closes the first loop's connection: the subject
 def test_one_model_serves_one_event_loop_after_another_without_being_closed_between() -> None:
     async def hi(_: Received) -> Answer:

@@ -111,6 +111,7 @@ def through_json(value: Any) -> Any:
     return json.loads(json.dumps(value, allow_nan=False))
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("D17", "D18")
 @settings(deadline=None)
 @given(conversation=st.lists(messages, max_size=4))
@@ -118,12 +119,14 @@ def test_a_conversation_is_read_as_it_was_written(conversation: list[Message]) -
     assert messages_from_json(through_json(messages_to_json(conversation))) == tuple(conversation)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(turn=turns)
 def test_a_turn_is_read_as_it_was_written(turn: Finished) -> None:
     assert turn_from_json(through_json(turn_to_json(turn))) == turn
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(result=results)
 def test_a_result_is_read_as_it_was_written(result: ToolResult) -> None:

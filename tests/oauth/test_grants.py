@@ -28,6 +28,7 @@ def pem(key: Any) -> str:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_a_person_types_a_code_on_another_device(engine: str) -> None:
     async with world() as here:
@@ -48,6 +49,7 @@ async def test_the_page_for_a_code_is_a_web_page(page: str) -> None:
         assert here.person.prompts == []
 
 
+@pytest.mark.slow
 async def test_a_code_that_a_person_refuses_is_asked_for_no_more() -> None:
     async with world() as here:
         here.host.answer["/token"] = lambda one: refuse(one, "access_denied")

@@ -31,6 +31,7 @@ async def test_one_word_is_enough_to_sign_in_at_a_server_that_registers_clients(
         assert set(here.server.tokens()) == {"", f"Bearer {next(iter(here.host.tokens))}"}
 
 
+@pytest.mark.slow
 async def test_a_token_costs_no_more_than_a_header_once_it_is_there() -> None:
     async with world() as here, connected(here.target()) as connection:
         for _ in range(3):

@@ -213,6 +213,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pause", [0.0, 0.003, 0.011])
 async def test_a_process_that_is_killed_as_it_writes_leaves_a_whole_file_and_no_lock(path: Path, pause: float) -> None:
     writer = subprocess.Popen([sys.executable, "-c", WRITE_FOR_EVER, str(path)], stdout=subprocess.PIPE, text=True)
@@ -253,6 +254,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.slow
 async def test_of_processes_that_want_to_refresh_a_token_one_does(path: Path, tmp_path: Path) -> None:
     await FileTokenStore(path).save(a_record(token="old"))
     refreshes = tmp_path / "refreshes"

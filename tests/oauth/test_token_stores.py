@@ -272,6 +272,7 @@ async def test_the_lock_of_a_holder_that_died_ends_by_itself(monkeypatch: pytest
             pass
 
 
+@pytest.mark.slow
 async def test_a_lock_lasts_as_long_as_the_work_under_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolweave.oauth._stores.shared_store.LOCK_SECONDS", 0.3)
     async with MemoryStore() as documents:

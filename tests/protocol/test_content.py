@@ -80,6 +80,7 @@ def test_a_block_survives_being_written_and_read(block: ContentBlock) -> None:
     assert content_block(block_json(block)) == block
 
 
+@pytest.mark.slow
 @given(blocks)
 def test_a_block_that_was_read_is_written_as_it_came(block: ContentBlock) -> None:
     written = block_json(block) | {"vendor": {"kept": [None]}}

@@ -50,6 +50,7 @@ def test_a_template_survives_being_listed(item: ResourceTemplate) -> None:
     assert read_template(definition(item)).replace(raw={}) == item
 
 
+@pytest.mark.slow
 @given(st.builds(Prompt, arguments=st.lists(arguments, max_size=3).map(tuple), **common))
 def test_a_prompt_survives_being_listed(item: Prompt) -> None:
     assert read_prompt(definition(item)).replace(raw={}) == item
@@ -61,6 +62,7 @@ def test_a_definition_that_came_from_a_server_goes_out_as_it_came() -> None:
     assert definition(read_resource(entry)) == entry
 
 
+@pytest.mark.slow
 @given(st.lists(texts, max_size=3).map(tuple), st.none() | st.integers(0), st.booleans())
 def test_completions_survive_being_answered(values: tuple[str, ...], total: int | None, has_more: bool) -> None:
     assert read_completion(completion_json(values, total=total, has_more=has_more)) == Completion(

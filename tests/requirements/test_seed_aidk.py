@@ -232,6 +232,7 @@ async def test_websocket_is_an_old_name_of_streamable_http() -> None:
             assert (await connection.call_tool("echo", {"text": "hi"})).text == "hi"
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R46", "C10")
 async def test_arguments_are_checked_before_the_server_is_called() -> None:
     with anyio.fail_after(BOUND):

@@ -220,6 +220,7 @@ async def test_cancelling_a_call_reaches_the_server_under_the_calls_own_id() -> 
             await eventually(heard)
 
 
+@pytest.mark.slow
 async def test_cancelling_while_the_tools_are_discovered_leaves_nothing() -> None:
     connecting = connect_mcp(fault("hang_list"))
     with anyio.move_on_after(0.5) as scope:

@@ -190,6 +190,7 @@ async def test_limits_and_authorization_are_hooks_and_no_policy_is_built_in() ->
     assert set(seen) == {"/mcp"}
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R87")
 @pytest.mark.parametrize(
     "half, other",
@@ -202,6 +203,7 @@ def test_each_half_is_imported_without_the_other(half: str, other: tuple[str, ..
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R88", "C4", "C12")
 def test_over_stdio_each_answer_is_json_rpc_and_a_results_content_is_result_content(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(

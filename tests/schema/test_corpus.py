@@ -90,6 +90,7 @@ def outcome(definitions: list[dict[str, Any]]) -> Outcome:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R43")
 def test_every_api_takes_what_it_is_sent(outcome: Outcome) -> None:
     assert not outcome.violations[:5]

@@ -116,6 +116,7 @@ def test_text_after_an_unindented_line_is_description_again() -> None:
     assert found.description == "F.\n\nAnd so on."
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="a:-\n ()*ArgsReturns", max_size=200))
 def test_no_docstring_is_too_odd_to_read(text: str) -> None:
     parse_docstring(text)

@@ -351,6 +351,7 @@ ANYTHING = st.recursive(
 )
 
 
+@pytest.mark.slow
 @example(schema={"minimum": float("inf")}, profile="openai")  # what Python calls a number, and JSON does not
 @given(schema=st.dictionaries(KEYWORDS, ANYTHING, max_size=6), profile=st.sampled_from(PROFILES))
 def test_whatever_stands_in_a_schema_it_is_lowered_to_a_valid_one_or_refused(
@@ -366,6 +367,7 @@ def test_whatever_stands_in_a_schema_it_is_lowered_to_a_valid_one_or_refused(
         assert refusal_of(lowered, strict=profile == "openai-strict") is None
 
 
+@pytest.mark.slow
 def test_real_tools_are_lowered_to_what_openai_takes(definitions: list[dict[str, Any]]) -> None:
     schemas: list[Any] = [one["inputSchema"] for one in definitions if isinstance(one["inputSchema"], dict)]
 
@@ -583,6 +585,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_schema_made_to_hurt_is_lowered_or_refused_with_the_reason_and_soon(

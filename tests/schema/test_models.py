@@ -279,12 +279,14 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R45")
 @given(schema=JSON)
 def test_no_schema_is_too_odd_for_a_model(schema: Any) -> None:
     assert issubclass(schema_to_model(schema), BaseModel)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R43", "R45", "R47")
 def test_every_real_definition_has_a_model(definitions: list[dict[str, Any]], caplog: pytest.LogCaptureFixture) -> None:
     permissive = 0

@@ -285,6 +285,7 @@ def web() -> Iterator[tuple[str, list[str]]]:
     thread.join(5)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("C10")
 @pytest.mark.parametrize(
     "text",
@@ -441,6 +442,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(instance=JSON)
 def test_a_value_is_valid_exactly_when_it_has_no_problems(instance: Any) -> None:
     schema = {"anyOf": [SEARCH, {"type": "array", "items": {"type": ["integer", "null"]}}, {"enum": [1, "a"]}]}
@@ -449,6 +451,7 @@ def test_a_value_is_valid_exactly_when_it_has_no_problems(instance: Any) -> None
     assert validator.is_valid(instance) == (not validator.problems(instance))
 
 
+@pytest.mark.slow
 @given(schema=st.dictionaries(st.sampled_from(["type", "properties", "items", "anyOf", "$ref", "enum"]), JSON))
 def test_any_json_value_as_a_schema_compiles_or_is_refused_by_name(schema: dict[str, Any]) -> None:
     try:
@@ -466,6 +469,7 @@ def test_a_path_is_written_the_same_way_for_the_same_parts_only(parts: list[str 
     assert path_text([*parts, "x"]) != text
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R47")
 def test_every_real_definition_compiles_or_is_refused_by_name(definitions: list[dict[str, Any]]) -> None:
     compiled = refused = 0

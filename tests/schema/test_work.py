@@ -14,6 +14,8 @@ from toolweave.schema._limits import MAX_STEPS
 from toolweave.schema._problems import MAX_PROBLEMS
 from toolweave.schema._validate import Validator, describe
 
+pytestmark = pytest.mark.slow
+
 TOO_LARGE = "is too large to be checked against this schema"
 NOT_EXPLAINED = "the two are too large together to find out where"
 NODE: Json = {"properties": {"a": {"$ref": "#/$defs/node"}}, "required": ["b"]}

@@ -213,6 +213,7 @@ async def dropped(streams: list[SocketStream]) -> list[bytes]:
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "said",
     [b"", b"POST /mcp HT", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n"],
@@ -229,6 +230,7 @@ async def test_clients_that_never_finish_their_headers_are_dropped_while_others_
     assert {answer.split(b"\r\n")[0] for answer in answers} <= {b"HTTP/1.1 408 Request Timeout", b""}
 
 
+@pytest.mark.slow
 async def test_a_client_that_drips_its_headers_is_dropped_all_the_same() -> None:
     limits = HttpLimits(header_seconds=0.5, **HOUSEHOLD)
     async with served_http(doing_server(), limits=limits) as url, connected(url) as stream:
@@ -241,6 +243,7 @@ async def test_a_client_that_drips_its_headers_is_dropped_all_the_same() -> None
                         await stream.receive()
 
 
+@pytest.mark.slow
 async def test_headers_that_never_end_are_refused_once_they_are_too_large() -> None:
     limits = HttpLimits(header_seconds=300, **HOUSEHOLD)
     async with served_http(doing_server(), limits=limits) as url, connected(url) as stream:
@@ -271,6 +274,7 @@ async def test_slow_headers_get_through_where_they_have_the_time() -> None:
     assert answer.status == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_clients_that_never_finish_their_body_are_dropped(era: str) -> None:
     limits = HttpLimits(body_seconds=0.5, **HOUSEHOLD)
@@ -341,6 +345,7 @@ async def test_idle_connections_keep_nobody_out_and_those_that_were_idle_for_lon
     assert [answer.status for answer in answers] == [200] * 3
 
 
+@pytest.mark.slow
 async def test_many_calls_at_once_are_all_answered() -> None:
     answers: list[Answer] = []
 
@@ -375,6 +380,7 @@ async def unread_changes(limits: HttpLimits) -> AsyncGenerator[tuple[SocketStrea
             yield stream, tell
 
 
+@pytest.mark.slow
 async def test_changes_that_a_client_does_not_read_do_not_pile_up() -> None:
     async with unread_changes(HttpLimits(shutdown_seconds=2)) as (_, tell):
         filled = len(anyio.get_running_tasks())
@@ -383,6 +389,7 @@ async def test_changes_that_a_client_does_not_read_do_not_pile_up() -> None:
         assert len(anyio.get_running_tasks()) < filled + 20
 
 
+@pytest.mark.slow
 async def test_a_stream_of_changes_that_nobody_reads_is_ended(caplog: pytest.LogCaptureFixture) -> None:
     async with unread_changes(HttpLimits(shutdown_seconds=2, stalled_seconds=0.5)) as (stream, _):
         await eventually(lambda: "left its stream unread" in caplog.text)

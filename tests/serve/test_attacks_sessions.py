@@ -38,6 +38,7 @@ def message(tool_name: str, number: int = 2, **params: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": given}).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
 async def test_a_session_answers_only_the_principal_that_began_it(method: str) -> None:
     async with served_http(doing_server(), auth=AUTH) as url:
@@ -60,6 +61,7 @@ async def test_the_owner_ends_a_session_and_then_it_is_gone() -> None:
     assert (ended.status, after.status) == (200, 404)
 
 
+@pytest.mark.slow
 async def test_session_ids_cannot_be_guessed() -> None:
     async with served_http(doing_server()) as url:
         ids = [(await handshake(url))[1]["Mcp-Session-Id"] for _ in range(30)]
@@ -204,6 +206,7 @@ async def test_a_state_that_was_tampered_with_or_is_somebody_elses_is_refused() 
     assert right.json()["result"]["content"][0]["text"] == "sent 1: {'sure': True}"
 
 
+@pytest.mark.slow
 async def test_answers_of_clients_with_equal_ids_are_not_mixed_up() -> None:
     async with served_http(doing_server()) as url:
         got: dict[str, list[str]] = {}

@@ -567,6 +567,7 @@ def test_a_setting_that_is_none_is_refused_before_anything_is_served(setting: di
         create_mcp_server(name="x", version="1", **setting)
 
 
+@pytest.mark.slow
 async def test_tools_that_go_while_they_run_leave_nothing_behind() -> None:
     server = serve()
 

@@ -144,6 +144,7 @@ async def test_changes_outlive_the_event_loop_of_a_conversation() -> None:
     assert inbox.pushed == []
 
 
+@pytest.mark.slow
 async def test_a_slow_listener_hears_the_newest_of_each_thing_and_what_waits_for_it_is_bounded() -> None:
     changes, line = Changes(debounce=0), SlowLine()
     listen = Listen(changes, declared=lambda: DECLARED)

@@ -39,6 +39,7 @@ def told(error: ToolError | None) -> tuple[Any, ...]:
     return error.code, error.kind, error.data, error.retryable, error.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["auto", "sdk"])
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.requirement("R92", "C2")
@@ -54,6 +55,7 @@ async def test_what_a_tool_says_of_its_error_comes_back_over_http(era: str, engi
     assert called.text == "there is one already"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["auto", "sdk"])
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.requirement("R92", "C2")
@@ -168,6 +170,7 @@ ENDERS = ("end_in_thread", "end_in_loop")
 ENDINGS = [(name, how) for name in ENDERS for how in ("exit", "interrupt", "generator", "base")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["auto", "sdk"])
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_tool_that_ends_programs_ends_no_server_over_stdio_and_no_other_call(era: str, engine: str) -> None:
@@ -196,6 +199,7 @@ async def test_a_tool_that_ends_programs_ends_no_server_over_stdio_and_no_other_
     assert slow == ["rested"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_tool_that_ends_programs_ends_no_server_over_http_and_is_masked(era: str) -> None:
     async with http_program() as url, connect_mcp({"url": url, "protocol": era, "restart": "never"}) as connection:

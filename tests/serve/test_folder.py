@@ -86,6 +86,7 @@ async def refused(talk: Talk, method: str, **params: Any) -> RequestError:
 # what the files become
 
 
+@pytest.mark.slow
 @EACH_CARRIER
 async def test_the_files_of_a_folder_are_the_parts_of_a_server(root: Path, carrier: str, era: str) -> None:
     async with connected(make(root), carrier, era) as client:
@@ -142,6 +143,7 @@ def count_things() -> str:
     assert said["messages"][0]["content"]["text"] == "Say hello to Ada."
 
 
+@pytest.mark.slow
 async def test_a_folder_joins_what_the_server_is_given_otherwise(root: Path) -> None:
     @tool
     def own(ctx: CallContext) -> str:

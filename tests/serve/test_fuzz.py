@@ -29,6 +29,8 @@ from tests.serve.raw import ENVELOPE, LEGACY, MODERN, Json
 from tests.serve.serving import served_http
 from toolweave.protocol.meta import LOG_LEVEL, PROTOCOL_VERSION
 
+pytestmark = pytest.mark.slow
+
 ROUND = 10
 """Messages between two valid calls."""
 STDIO_ROUNDS, HTTP_ROUNDS = 200, 200

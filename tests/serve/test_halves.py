@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 HALVES = Path(__file__).parent / "halves"
 SERVER_ONLY = ("mcp", "mcp_types", "starlette", "uvicorn", "sse_starlette", "jwt")
 CLIENT_ONLY = ("httptools", "yaml", "platformdirs", "rich", "shellingham", "mcp", "mcp_types", "starlette", "uvicorn")

@@ -67,6 +67,7 @@ async def test_a_modern_call_is_answered_with_the_result_itself_in_one_json_body
     }
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("C14")
 @pytest.mark.parametrize(
     "body",

@@ -284,6 +284,7 @@ def as_jwk(key: Any, key_id: str) -> dict[str, Any]:
     return {**json.loads(RSAAlgorithm.to_jwk(key.public_key())), "kid": key_id, "use": "sig"}
 
 
+@pytest.mark.slow
 async def test_a_jwt_of_the_issuer_for_this_audience_is_let_in_and_no_other() -> None:
     now = int(time.time())
     with published([as_jwk(KEY, "k1")]) as (keys, _):
@@ -311,6 +312,7 @@ async def test_a_jwt_of_the_issuer_for_this_audience_is_let_in_and_no_other() ->
     assert identities["right"] == Identity(client_id="app", subject="u-1", issuer=ISSUER, scopes=("call",))
 
 
+@pytest.mark.slow
 async def test_keys_are_asked_for_once_however_many_unknown_ones_tokens_name() -> None:
     with published([as_jwk(KEY, "k1")]) as (keys, asked):
         auth = JwtAuth(issuer=ISSUER, audience=AUDIENCE, jwks_url=keys)
@@ -321,6 +323,7 @@ async def test_keys_are_asked_for_once_however_many_unknown_ones_tokens_name() -
     assert len(asked) == 1
 
 
+@pytest.mark.slow
 async def test_a_key_that_is_known_waits_for_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolweave.serve._auth.issuer_keys.PublishedKeys.PAUSE_SECONDS", 0)
     go = threading.Event()

@@ -242,6 +242,7 @@ def refuses(url: str) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_signal_lets_running_calls_finish_and_takes_no_new_ones(number: signal.Signals, tmp_path: Path) -> None:
     async with process(tmp_path) as (url, server), connected(url) as stream:
@@ -257,6 +258,7 @@ async def test_a_signal_lets_running_calls_finish_and_takes_no_new_ones(number: 
     assert code == 0
 
 
+@pytest.mark.slow
 async def test_a_signal_ends_listening_streams_with_their_result(tmp_path: Path) -> None:
     body = call_body("", method="subscriptions/listen", notifications={"toolsListChanged": True})
     headers = {**modern_headers("", "subscriptions/listen"), "Content-Length": str(len(body))}
@@ -275,6 +277,7 @@ async def test_a_signal_ends_listening_streams_with_their_result(tmp_path: Path)
     assert code == 0
 
 
+@pytest.mark.slow
 async def test_a_signal_ends_the_streams_of_handshake_era_sessions_properly(tmp_path: Path) -> None:
     async with process(tmp_path, limits={"shutdown_seconds": 300}) as (url, server), connected(url) as stream:
         with anyio.fail_after(60):
@@ -291,6 +294,7 @@ async def test_a_signal_ends_the_streams_of_handshake_era_sessions_properly(tmp_
     assert code == 0
 
 
+@pytest.mark.slow
 async def test_calls_that_do_not_finish_in_time_are_broken_off(tmp_path: Path) -> None:
     async with process(tmp_path, limits={"shutdown_seconds": 0.2}) as (url, server), connected(url) as stream:
         with anyio.fail_after(60):
@@ -304,6 +308,7 @@ async def test_calls_that_do_not_finish_in_time_are_broken_off(tmp_path: Path) -
     assert code == 0
 
 
+@pytest.mark.slow
 async def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     async with process(tmp_path, limits={"shutdown_seconds": 300}) as (url, server), connected(url) as stream:
         with anyio.fail_after(60):
@@ -318,6 +323,7 @@ async def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     assert code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("C21")
 async def test_replicas_with_the_same_keys_answer_each_others_rounds(tmp_path: Path) -> None:
     keys = ["11" * 32]
@@ -333,6 +339,7 @@ async def test_replicas_with_the_same_keys_answer_each_others_rounds(tmp_path: P
     assert done["result"]["content"] == [{"type": "text", "text": "hello Ada"}]
 
 
+@pytest.mark.slow
 async def test_a_replica_with_other_keys_does_not(tmp_path: Path) -> None:
     abilities: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
     async with process(tmp_path, keys=["11" * 32]) as (one, _), process(tmp_path, keys=["22" * 32]) as (other, _):

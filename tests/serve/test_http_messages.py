@@ -313,6 +313,7 @@ async def test_every_page_is_the_same_whoever_answers_and_however_often() -> Non
     assert refusal(bad) == (400, 7, -32602)
 
 
+@pytest.mark.slow
 async def test_every_method_of_the_stateless_era_is_answered_alike_by_both_ways() -> None:
     def server() -> Any:
         made = create_mcp_server(name="s", version="1", logging=True)

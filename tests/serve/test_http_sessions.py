@@ -273,6 +273,7 @@ async def test_a_client_is_asked_on_the_response_of_its_call_and_answers_with_a_
     assert b"Mallory" not in result
 
 
+@pytest.mark.slow
 async def test_a_question_to_a_client_that_left_fails_when_its_session_ends() -> None:
     ended = anyio.Event()
 

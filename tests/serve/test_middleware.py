@@ -76,6 +76,7 @@ async def test_the_first_is_outermost_and_every_request_passes_all(carrier: str,
     assert "a > tools/list" in seen
 
 
+@pytest.mark.slow
 async def test_a_server_over_stdio_runs_its_middleware(tmp_path: Path) -> None:
     program = tmp_path / "server.py"
     program.write_text(

@@ -193,6 +193,7 @@ async def test_what_cannot_be_mounted_is_refused_with_what_to_do() -> None:
         server.mount(weather(), "weather")
 
 
+@pytest.mark.slow
 async def test_a_mounted_tool_that_becomes_a_task_goes_through_its_middleware() -> None:
     async def refuse(request: Request, call_next: CallNext) -> dict[str, Any]:
         raise RequestError("not you", code=-32602)

@@ -18,7 +18,7 @@ from toolweave.errors import ConfigError
 from toolweave.serve import ClientRules, OAuthClient, OAuthServer, Upstream
 from toolweave.state import MemoryStore
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 EVIL = "https://evil.example/callback"
 
 

@@ -32,6 +32,7 @@ def all_pages(items: Sequence[str], size: int) -> list[list[str]]:
             return pages
 
 
+@pytest.mark.slow
 @given(count=st.integers(0, 60), size=st.integers(1, 70))
 def test_the_pages_of_a_list_put_together_are_the_list(count: int, size: int) -> None:
     items = names(count)
@@ -48,6 +49,7 @@ def test_without_a_size_there_is_one_page() -> None:
     assert page(names(5), None, None, key=name_of) == (names(5), None)
 
 
+@pytest.mark.slow
 @given(data=st.data(), size=st.integers(1, 6))
 def test_a_list_that_changes_between_pages_neither_skips_nor_repeats_what_stayed(
     data: st.DataObject, size: int
@@ -106,6 +108,7 @@ def test_a_cursor_of_another_list_is_refused() -> None:
         page(tuple(f"other-{number}" for number in range(10)), cursor, 3, key=name_of)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60) | st.binary(max_size=40).map(lambda data: base64.urlsafe_b64encode(data).decode()))
 def test_no_cursor_at_all_makes_anything_but_a_page_or_a_refusal(cursor: str) -> None:
     try:

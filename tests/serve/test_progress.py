@@ -92,6 +92,7 @@ async def test_progress_only_rises() -> None:
     assert amounts(peer) == [1, 2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("C13")
 async def test_a_flood_of_progress_is_thinned_and_its_last_report_goes_out_before_the_answer() -> None:
     async def flood(ctx: CallContext) -> str:

@@ -53,6 +53,7 @@ async def offered(server: McpServer | MemoryServer) -> tuple[str, ...]:
             return (await client.list_tools()).names
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R83")
 async def test_a_registry_is_followed_and_never_written_to() -> None:
     registry = ToolRegistry([a, b])

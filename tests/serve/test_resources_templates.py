@@ -175,6 +175,7 @@ def reference(literals: list[str], whole: int, uri: str) -> bool:
 TEXT = st.text("ab/-", min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @given(
     literals=st.lists(TEXT, min_size=2, max_size=4),
     whole=st.integers(-1, 2),
@@ -193,6 +194,7 @@ def test_a_uri_matches_exactly_when_some_split_of_it_does(literals: list[str], w
     assert matched == reference(literals, whole, uri)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=30))
 def test_every_honest_value_comes_back_from_its_encoding(value: str) -> None:
     found = Template("a://{x}/b").match(f"a://{quote(value, safe='', errors='surrogatepass')}/b")

@@ -229,6 +229,7 @@ async def test_there_is_no_view_unless_it_is_wanted() -> None:
         assert (await exchange(url, "GET", path="/openapi.json")).status == 404
 
 
+@pytest.mark.slow
 async def test_many_tools_are_listed_page_by_page() -> None:
     tools = [tool(locate, name=f"tool{number}") for number in range(230)]
     made = create_mcp_server(name="many", version="1", tools=tools, page_size=50)

@@ -67,6 +67,7 @@ def test_a_state_with_one_character_changed_is_refused(at: int, put: str) -> Non
         assert refused(SEALED, call(), changed).code == -32602
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(state=st.one_of(st.text(), st.none(), st.integers(), st.dictionaries(st.text(), st.text())))
 def test_anything_that_is_no_state_is_refused(state: object) -> None:

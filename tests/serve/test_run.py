@@ -30,6 +30,7 @@ def program(tmp_path: Path, options: str = "") -> Path:
     return file
 
 
+@pytest.mark.slow
 async def test_run_serves_over_stdio(tmp_path: Path) -> None:
     with anyio.fail_after(60):
         async with connect_mcp(str(program(tmp_path))) as client:
@@ -37,6 +38,7 @@ async def test_run_serves_over_stdio(tmp_path: Path) -> None:
             assert (client.server_info["name"], client.server_info["version"]) == ("demo", "0.1.0")
 
 
+@pytest.mark.slow
 async def test_run_serves_over_http_where_that_is_asked_for(tmp_path: Path) -> None:
     options = 'transport="http", host="127.0.0.1", port=0, on_started=lambda url: print(url, flush=True)'
     command = [sys.executable, str(program(tmp_path, options))]

@@ -212,6 +212,7 @@ async def test_a_skill_with_a_fault_is_left_out_and_the_log_says_why(
     assert reason in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_skill_over_the_limits_is_left_out(root: Path) -> None:
     many = write(root / "many")
     for number in range(MOST_FILES):

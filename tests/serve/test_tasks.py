@@ -20,7 +20,7 @@ from toolweave.serve._tasks import TaskSupport
 from toolweave.state import MemoryStore
 from toolweave.tools import CallContext, Elicitation
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 

@@ -209,6 +209,7 @@ def till_that_sticks(lease_seconds: float) -> tuple[Till, Stuck]:
     return Till(lease_seconds=lease_seconds, store=store), store
 
 
+@pytest.mark.slow
 async def test_a_worker_stops_its_tool_in_time_although_a_write_to_the_store_hangs() -> None:
     till, store = till_that_sticks(1.0)
     _, job = await till.begun("hang")

@@ -34,7 +34,7 @@ from toolweave.tools import CallContext
 
 __all__ = ["backends"]  # a fixture
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 async def begun(talk: Talk, tool: str, era: str, **arguments: Any) -> str:

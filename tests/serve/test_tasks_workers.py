@@ -55,6 +55,7 @@ def effects(folder: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "status", "times"), [("store", "completed", 2), ("charge", "failed", 1)])
 async def test_a_worker_that_is_killed_costs_a_task_at_most_its_outcome(
     redis_url: str, tmp_path: Path, name: str, status: str, times: int
@@ -80,6 +81,7 @@ async def test_a_worker_that_is_killed_costs_a_task_at_most_its_outcome(
         assert shown["error"]["data"] == {"reason": "worker_lost"}
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R85")
 async def test_an_agent_that_is_a_task_goes_on_where_it_was_when_its_worker_is_killed(
     redis_url: str, tmp_path: Path
@@ -192,6 +194,7 @@ async def test_a_worker_whose_task_another_began_stops_its_tool_and_writes_nothi
     assert revisions == [after.revision]
 
 
+@pytest.mark.slow
 async def test_a_worker_that_cannot_reach_the_store_stops_its_tool_before_another_may_run_it() -> None:
     till = Till(lease_seconds=1.0)
     _, job = await till.begun("hang")

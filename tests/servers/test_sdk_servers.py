@@ -46,6 +46,7 @@ async def test_the_low_level_server_pages_its_tools() -> None:
     assert rows.structured_content == {"rows": [1, 2, 3]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["high", "low"])
 async def test_the_servers_run_as_processes_over_both_transports(kind: str) -> None:
     command = sdk_command("--kind", kind)

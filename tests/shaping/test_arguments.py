@@ -199,6 +199,7 @@ STATE = {"s0": 0, "s2": "x"}
 GIVEN = st.dictionaries(st.sampled_from([*NAMES, "new", "other"]), st.sampled_from(VALUES), max_size=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(schema=SCHEMAS, changes=st.dictionaries(st.sampled_from(NAMES), CHANGES, min_size=1, max_size=2), given=GIVEN)
 def test_the_shaped_schema_accepts_just_what_maps_to_arguments_of_the_original(
@@ -259,6 +260,7 @@ def nested(levels: int) -> Json:
     return schema
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", [doubled(30), nested(10_000)])
 def test_a_schema_that_is_too_large_to_be_shaped_is_left_out_with_the_reason(schema: Json) -> None:
     made = shaped(Recorder(schema), rules(a=ArgumentRule(value=1)))

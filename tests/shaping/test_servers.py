@@ -70,6 +70,7 @@ def notes(tmp_path: Path, **settings: Any) -> Json:
     return {"command": sys.executable, "args": [str(file)], **settings}
 
 
+@pytest.mark.slow
 async def test_rules_of_an_entry_shape_the_tools_of_a_process(tmp_path: Path) -> None:
     config = {"mcpServers": {"notes": notes(tmp_path, shape=RULES)}}
     with anyio.fail_after(60):
@@ -105,6 +106,7 @@ async def test_rules_follow_a_prefix_and_say_what_they_do_not_find(tmp_path: Pat
             assert (await connection.call_tool("n_find", {"words": "x", "limit": 1})).text == "x of ada, 1"
 
 
+@pytest.mark.slow
 async def test_a_pin_is_of_the_servers_own_definition_whatever_the_rules(tmp_path: Path) -> None:
     entry = notes(tmp_path, pins="block", lockfile=str(tmp_path / "toolweave.lock"))
     with anyio.fail_after(60):

@@ -11,7 +11,7 @@ import pytest
 
 from toolweave.state import open_store
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 COUNT_UP = """
 import anyio, sys

@@ -103,6 +103,7 @@ async def test_a_write_that_was_done_does_not_undo_what_others_wrote_before_it_w
     assert last.value == "theirs"
 
 
+@pytest.mark.slow
 async def test_a_write_that_never_gets_an_answer_says_that_it_may_have_been_done(
     redis_url: str, redis_server: RedisServer
 ) -> None:
@@ -116,6 +117,7 @@ async def test_a_write_that_never_gets_an_answer_says_that_it_may_have_been_done
                 await store.scan("c")
 
 
+@pytest.mark.slow
 async def test_what_went_wrong_is_told_though_the_last_attempt_had_no_time_to_go_wrong_too(
     redis_url: str, redis_server: RedisServer
 ) -> None:
@@ -181,6 +183,7 @@ async def test_a_server_that_died_is_an_error_that_names_it_and_says_what_to_do(
     assert raised.value.__context__ is None
 
 
+@pytest.mark.slow
 async def test_a_server_that_hangs_is_an_error_in_bounded_time_for_all_who_wait(tmp_path: Path) -> None:
     refused: list[str] = []
     with RedisServer(tmp_path) as server:
@@ -297,6 +300,7 @@ async def test_scripts_that_the_server_forgot_are_sent_again(redis_url: str) -> 
     connected.close()
 
 
+@pytest.mark.slow
 async def test_ten_thousand_documents_are_read_in_pages_and_at_once(redis_url: str) -> None:
     async with RedisStore(redis_url) as store:
 
@@ -329,6 +333,7 @@ async def test_large_documents_come_in_as_many_portions_as_they_need(redis_url: 
     assert {len(one.value) for one in found} == {600_000}
 
 
+@pytest.mark.slow
 async def test_what_expired_is_passed_over_and_swept_a_portion_at_a_time(redis_url: str) -> None:
     now = 1_000.0
     connected = client(redis_url)
@@ -449,6 +454,7 @@ async def test_a_key_that_is_no_text_is_refused_by_name(redis_url: str) -> None:
             await store.scan("\ud800")
 
 
+@pytest.mark.slow
 async def test_event_loops_in_threads_share_a_store(redis_url: str) -> None:
     store = RedisStore(redis_url)
 
@@ -474,6 +480,7 @@ async def test_event_loops_in_threads_share_a_store(redis_url: str) -> None:
     assert repr(store).endswith(" closed>")
 
 
+@pytest.mark.slow
 async def test_a_store_is_used_again_after_it_was_left_and_leaves_no_connection_open(redis_url: str) -> None:
     connected = client(redis_url)
     store = RedisStore(redis_url)
@@ -567,6 +574,7 @@ async def test_a_server_that_cannot_save_says_so(tmp_path: Path) -> None:
             await RedisStore(server.url).put("c", "n", 1)
 
 
+@pytest.mark.slow
 async def test_a_node_of_a_cluster_holds_all_of_a_store(tmp_path: Path) -> None:
     with RedisServer(tmp_path, options={"cluster-enabled": "yes"}) as server:
         connected = client(server.url)

@@ -102,6 +102,7 @@ async def test_what_was_put_is_there_for_the_next_who_opens_the_file(tmp_path: P
     assert second > first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [1, 7, 20])
 async def test_what_a_killed_process_had_written_is_there_and_whole(tmp_path: Path, after: int) -> None:
     path = tmp_path / "store.db"
@@ -260,6 +261,7 @@ async def test_a_closed_store_may_be_closed_again_and_opens_when_it_is_used(tmp_
     assert [file.name for file in tmp_path.iterdir()] == ["store.db"]
 
 
+@pytest.mark.slow
 async def test_a_store_that_nobody_closed_closes_its_file_when_it_is_gone(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     await store.put("c", "one", 1)

@@ -70,6 +70,7 @@ def ran(script: str, path: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="platform: no fork")
 async def test_a_process_that_was_forked_off_uses_the_store_beside_the_other(tmp_path: Path) -> None:
     said = await anyio.to_thread.run_sync(ran, FORKED, tmp_path / "store.db")
@@ -86,6 +87,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [True, False])
 async def test_a_store_where_nothing_can_be_written_is_read(place: Path, closed: bool) -> None:
     path = place / "store.db"

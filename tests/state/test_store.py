@@ -189,6 +189,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @every_store
 @settings(deadline=None)  # a file is as slow as its disk
 @given(steps=steps)

@@ -248,6 +248,7 @@ note(server.state.value)
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_cancels_the_call_and_leaves_the_connection(tmp_path: Path) -> None:
     process = child(WAITING, tmp_path)
     assert process.stdout is not None
@@ -266,6 +267,7 @@ print(server.wrapped.report.process.pid, flush=True)
 """
 
 
+@pytest.mark.slow
 def test_what_is_left_open_is_closed_when_the_interpreter_exits(tmp_path: Path) -> None:
     process = child(OPEN_AT_EXIT, tmp_path)
     said, errors = process.communicate(timeout=60)
@@ -274,6 +276,7 @@ def test_what_is_left_open_is_closed_when_the_interpreter_exits(tmp_path: Path) 
         os.kill(int(said), 0)
 
 
+@pytest.mark.slow
 def test_a_forked_process_begins_with_a_thread_of_its_own(server: sync.SyncConnection) -> None:
     assert server.tools
     pid = os.fork()

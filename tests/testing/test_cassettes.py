@@ -410,6 +410,7 @@ async def test_another_failure_is_played_as_one_of_connecting(tmp_path: Path) ->
             pass
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(arguments=st.lists(st.dictionaries(st.text(), JSON, max_size=4), min_size=1, max_size=4))
 async def test_any_arguments_and_results_survive_being_recorded(

@@ -11,6 +11,8 @@ import pytest
 import toolweave.testing
 from tests.leftovers import processes
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ["pytester"]
 
 ECHO = """

@@ -117,6 +117,7 @@ blocks = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(content=st.lists(blocks, max_size=4), structured=st.one_of(st.none(), JSON), error=st.booleans())
 def test_a_form_is_its_own_form_and_holds_no_block_of_the_others(
     content: list[ContentBlock], structured: Any, error: bool

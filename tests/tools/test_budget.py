@@ -234,6 +234,7 @@ async def test_one_caller_neither_reads_nor_crowds_out_the_results_of_another() 
     assert (await toolset.execute("read_tool_result", {"id": mine})).is_error
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     text=st.text(st.characters(exclude_categories=()), max_size=3000),

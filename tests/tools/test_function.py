@@ -457,6 +457,7 @@ async def test_a_validator_that_breaks_is_an_error_result() -> None:
     assert (await f.execute({"odd": {"n": 1}})).text == "RuntimeError: broken"
 
 
+@pytest.mark.slow
 def test_importing_the_rooms_loads_nothing_heavy() -> None:
     code = """
 import sys

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(), JSON))
 def test_arguments_survive_the_way_there_and_back(arguments: dict[str, object]) -> None:
     assert read_arguments(json_text(arguments)) == (arguments, None)

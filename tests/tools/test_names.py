@@ -178,6 +178,7 @@ def test_definitions_are_taken_as_they_are() -> None:
     assert repr(NameMap([spec])) == "NameMap({'fs.read': 'fs_read'})"
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("C1")
 @given(tools=TOOLS)
 def test_wire_names_are_legal_one_to_one_and_reversible(tools: Sequence[ToolName]) -> None:

@@ -279,6 +279,7 @@ async def test_short_calls_do_not_wait_for_one_that_takes_longer_than_it_did_bef
             release.set()
 
 
+@pytest.mark.slow
 async def test_many_short_calls_at_once_each_have_their_own_answer_and_failure() -> None:
     @tool
     def odd(number: int) -> int:
@@ -410,6 +411,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_functions_run_where_anyio_keeps_its_worker_threads_elsewhere() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", WITHOUT_ANYIOS_PARTS],

@@ -172,6 +172,7 @@ SPECS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(before=SPECS, after=SPECS, query=st.text(max_size=20))
 def test_an_index_that_followed_answers_as_one_made_anew(
     before: list[ToolSpec], after: list[ToolSpec], query: str
@@ -226,6 +227,7 @@ def is_wanted(match: ToolSpec, spec: ToolSpec) -> bool:
     return match is spec or (match.original_name == spec.original_name and match.description == spec.description)
 
 
+@pytest.mark.slow
 def test_nine_of_ten_real_tools_are_among_the_first_five_for_words_of_their_description(
     definitions: list[dict[str, Any]],
 ) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 
 from tests.json_strategies import OBJECTS
 from toolweave import ProtocolError, ToolResult
 from toolweave.tools._mcp import tool_result
+
+pytestmark = pytest.mark.slow
 
 
 @given(OBJECTS)

@@ -128,6 +128,7 @@ def test_two_tools_of_one_name_are_refused() -> None:
         ToolWriter("openai", function_form).of([ToolSpec(name="t", server="a"), ToolSpec(name="t", server="b")])
 
 
+@pytest.mark.slow
 def test_all_real_tools_are_written_at_once(definitions: list[dict[str, Any]]) -> None:
     given = {f"{one['server']}.{one['name']}": one for one in definitions if isinstance(one["inputSchema"], dict)}
     specs = [

@@ -73,11 +73,13 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(), JSON))
 def test_the_order_of_members_does_not_matter(definition: dict[str, Any]) -> None:
     assert tool_hash(dict(reversed(definition.items()))) == tool_hash(definition)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(), JSON), st.dictionaries(st.text(), JSON))
 def test_different_definitions_have_different_hashes(one: dict[str, Any], other: dict[str, Any]) -> None:
     same = json.loads(json.dumps(one)) == json.loads(json.dumps(other))

@@ -132,6 +132,7 @@ async def test_the_failure_of_a_call_elsewhere_is_told_as_its_own() -> None:
     assert "not on Mondays" in text(result)
 
 
+@pytest.mark.slow
 async def test_a_caller_that_leaves_another_replica_ends_the_call() -> None:
     upstream, store = Upstream(), MemoryStore()
     async with pair(upstream, store, store) as (here, there):
@@ -154,6 +155,7 @@ async def test_without_a_store_the_caller_is_told_where_its_call_waits() -> None
     assert second["resultType"] == "input_required"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["write", "look"])
 async def test_a_call_whose_replica_died_is_made_anew_only_if_that_does_no_harm(name: str) -> None:
     upstream, store = Upstream(), MemoryStore()

@@ -205,6 +205,7 @@ async def levels(client: OldClient, url: str) -> list[str]:
     return [one["params"]["level"] for one in said if one.get("method") == "notifications/message"]
 
 
+@pytest.mark.slow
 @STORES
 async def test_a_log_level_counts_at_every_replica(kind: str, tmp_path: Path, redis_url: str) -> None:
     one = store_of(kind, tmp_path, redis_url)
@@ -270,6 +271,7 @@ async def test_a_cancellation_finds_the_replica_that_works(kind: str, tmp_path: 
     assert told.status == 202
 
 
+@pytest.mark.slow
 async def test_a_subscription_reaches_the_stream_at_another_replica(tmp_path: Path) -> None:
     server = create_mcp_server(name="changing")
 

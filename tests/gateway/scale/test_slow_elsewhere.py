@@ -92,6 +92,7 @@ async def test_a_task_is_cancelled_by_any_replica() -> None:
     assert found["status"] == "cancelled"
 
 
+@pytest.mark.slow
 async def test_who_listens_at_any_replica_hears_of_the_end() -> None:
     held = Held()
     async with pair(held, MemoryStore()) as (here, there):
@@ -104,6 +105,7 @@ async def test_who_listens_at_any_replica_hears_of_the_end() -> None:
     assert acknowledged["notifications"] == {"taskIds": [name]}
 
 
+@pytest.mark.slow
 async def test_a_task_whose_replica_died_has_failed_and_nobody_knows_its_outcome() -> None:
     held, store = Held(), MemoryStore()
     with anyio.fail_after(60):

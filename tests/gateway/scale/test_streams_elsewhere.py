@@ -209,6 +209,7 @@ async def test_what_changed_while_nobody_listened_is_said_to_have_changed() -> N
     assert b" 409 " in second
 
 
+@pytest.mark.slow
 async def test_a_call_whose_replica_is_gone_has_an_unknown_outcome() -> None:
     client, doings, store = OldClient(), Doings(), MemoryStore()
 

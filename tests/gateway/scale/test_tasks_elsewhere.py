@@ -83,6 +83,7 @@ async def test_how_a_task_ended_is_known_after_its_replica_is_gone(
     assert failed["result"]["isError"] is True
 
 
+@pytest.mark.slow
 @ERAS
 async def test_a_task_whose_replica_is_gone_has_failed_with_an_unknown_outcome(era: str) -> None:
     store = MemoryStore()

@@ -70,6 +70,7 @@ def modern(base: str, tool: str, arguments: Any = None, **params: Any) -> Json:
     return answer.json
 
 
+@pytest.mark.slow
 def test_all_workers_answer_and_each_has_upstreams_of_its_own(running: RunningGateway) -> None:
     seen = set[int]()
 
@@ -121,6 +122,7 @@ def test_figures_of_all_workers_are_on_the_page_of_any(running: RunningGateway) 
     assert ready == ["toolweave_ready 1.0"]
 
 
+@pytest.mark.slow
 def test_changes_reach_every_worker_and_those_that_are_started_later_and_all_end_in_peace(tmp_path: Path) -> None:
     config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
     with gateway(tmp_path, config, "--workers", WORKERS, "--no-watch", drain=0.5) as running:
@@ -176,6 +178,7 @@ def _ask_and_answer(running: RunningGateway) -> list[str]:
     return answers
 
 
+@pytest.mark.slow
 def test_a_call_that_waits_is_gone_on_with_by_any_worker_and_all_end_with_a_parent_that_was_killed(
     tmp_path: Path, config: Path
 ) -> None:
@@ -250,6 +253,7 @@ def test_what_cannot_work_is_refused(args: list[str], env: dict[str, str], said:
     assert said in " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_config_with_a_redis_and_without_keys_is_refused(tmp_path: Path) -> None:
     section = {"redis": "redis://:${PASSWORD}@127.0.0.1:1/0"}
     config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")}, section)
@@ -264,6 +268,7 @@ def test_a_config_with_a_redis_and_without_keys_is_refused(tmp_path: Path) -> No
         assert "hunter2" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_gateway_whose_workers_cannot_start_ends_with_their_reason(tmp_path: Path) -> None:
     config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")}, {"middleware": [{"name": "rate_limits"}]})
     command = [sys.executable, "-m", "toolweave", "gateway", "--config", str(config), "--http", "0", "--workers", "2"]
@@ -274,6 +279,7 @@ def test_a_gateway_whose_workers_cannot_start_ends_with_their_reason(tmp_path: P
     assert "started again" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
     with socket.create_server(("127.0.0.1", 0)) as taken:
