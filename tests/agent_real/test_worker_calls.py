@@ -42,7 +42,7 @@ async def test_calls_at_the_same_time_an_image_failures_and_what_nobody_allows_r
     ]
     say = in_turns(calls, then="that was all")
     async with place(tmp_path, redis_url, api=api, say=say, ask=True) as at, at.workers(1, command=True):
-        record = await (await at.agent.submit("try"))
+        record = await (await at.agent.submit("try", attended=False))
         read = at.provider.results
 
     assert (record.status, record.text, record.steps) == ("completed", "that was all", 2)
