@@ -111,7 +111,8 @@ async def test_what_a_killed_process_had_written_is_there_and_whole(tmp_path: Pa
     for _ in range(after):
         writer.stdout.readline()
     writer.send_signal(signal.SIGKILL)
-    told = writer.communicate()[0].split()
+    told = writer.stdout.read().split()  # communicate() would pass over what readline() has buffered
+    writer.communicate()
     async with SqliteStore(path) as store:
         found = await store.scan("c", prefix="0", limit=1_000)
         last = await store.get("c", "last")
