@@ -19,7 +19,7 @@ import anyio.abc
 import msgspec
 
 from toolweave.errors import AuthRequiredError
-from toolweave.http._incoming_head import IncomingHead, read_head
+from toolweave.http._local_pages import IncomingHead, page_answer, read_head
 from toolweave.oauth._user_agent import AuthorizationResponse
 
 __all__ = ["LoopbackListener", "loopback_listener"]
@@ -39,22 +39,12 @@ _STYLE = (
     "h1{font-size:1.5rem}"
 )
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()  # no other style counts on the page
-_PAGES = {
-    200: "OK",
-    400: "Bad Request",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    421: "Misdirected Request",
-    431: "Request Header Fields Too Large",
-}
 _NOTHING_ELSE = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _HEADERS = (
-    "Content-Type: text/html; charset=utf-8",
     f"Content-Security-Policy: default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; {_NOTHING_ELSE}",
     "Cache-Control: no-store",
     "Referrer-Policy: no-referrer",
     "X-Content-Type-Options: nosniff",
-    "Connection: close",
 )
 
 Present = Callable[[str, "LoopbackListener"], Awaitable[None]]
@@ -209,6 +199,4 @@ def _page(status: int, text: str) -> bytes:
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
         f"<title>Sign in</title><style>{_STYLE}</style><main><h1>{said.rstrip('.')}</h1><p>{then}</p></main></html>\n",
     )
-    body = "".join(lines).encode()
-    head = "\r\n".join((f"HTTP/1.1 {status} {_PAGES[status]}", *_HEADERS, f"Content-Length: {len(body)}"))
-    return head.encode("ascii") + b"\r\n\r\n" + body
+    return page_answer(status, "".join(lines), _HEADERS)

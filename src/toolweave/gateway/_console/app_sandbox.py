@@ -18,7 +18,7 @@ import anyio
 import anyio.abc
 from anyio.streams.stapled import MultiListener
 
-from toolweave.http._incoming_head import IncomingHead, read_head
+from toolweave.http._local_pages import IncomingHead, page_answer, read_head
 
 __all__ = ["FRAME_PATH", "AppSandbox", "FrameOrigin"]
 
@@ -34,14 +34,6 @@ _MOST_FRAMES = 50
 _MOST_CONNECTIONS = 32
 _PORTS_TRIED = 5
 
-_STATUS = {
-    200: "OK",
-    400: "Bad Request",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    421: "Misdirected Request",
-    431: "Request Header Fields Too Large",
-}
 _HEADERS = (
     "Cache-Control: no-store",
     "Origin-Agent-Cluster: ?1",
@@ -49,7 +41,6 @@ _HEADERS = (
     "Referrer-Policy: no-referrer",
     "X-Content-Type-Options: nosniff",
     "X-DNS-Prefetch-Control: off",
-    "Connection: close",
 )
 
 
@@ -215,12 +206,4 @@ async def _has_six() -> bool:
 
 
 def _reply(status: int, body: str = "", policy: str = "default-src 'none'; frame-ancestors 'none'") -> bytes:
-    data = body.encode()
-    head = (
-        f"HTTP/1.1 {status} {_STATUS[status]}",
-        "Content-Type: text/html; charset=utf-8",
-        f"Content-Security-Policy: {policy}",
-        *_HEADERS,
-        f"Content-Length: {len(data)}",
-    )
-    return "\r\n".join(head).encode("ascii") + b"\r\n\r\n" + data
+    return page_answer(status, body, (f"Content-Security-Policy: {policy}", *_HEADERS))

@@ -1,11 +1,17 @@
-"""The head of a request that a browser sends to a small listener of ours on this machine. Reads no body."""
+"""Requests of browsers to small listeners of this machine that serve a page or two: the head of one, and the answer.
+
+Reads no body.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from http import HTTPStatus
 
 import anyio.abc
 import httptools
 
-__all__ = ["IncomingHead", "read_head"]
+__all__ = ["IncomingHead", "page_answer", "read_head"]
 
 _MOST_BYTES = 16 * 1024
 
@@ -63,3 +69,22 @@ async def read_head(stream: anyio.abc.ByteStream) -> IncomingHead:
     except httptools.HttpParserError:  # and its upgrades, which no browser asks for here
         head.complete = False
     return head
+
+
+def page_answer(status: int, page: str, headers: Iterable[str]) -> bytes:
+    """Return an answer with a page of HTML, after which the connection is closed.
+
+    Args:
+        status: Its status code.
+        page: The page.
+        headers: Further lines of its head, in ASCII.
+    """
+    body = page.encode()
+    lines = (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        "Content-Type: text/html; charset=utf-8",
+        *headers,
+        "Connection: close",
+        f"Content-Length: {len(body)}",
+    )
+    return "\r\n".join(lines).encode("ascii") + b"\r\n\r\n" + body
