@@ -12,6 +12,7 @@ from typing import Annotated
 from toolweave.cli._command import Option, Remainder
 
 __all__ = [
+    "BaseUrlOption",
     "ConfigOption",
     "JsonOption",
     "ServerOption",
@@ -30,6 +31,9 @@ def complete_servers(incomplete: str) -> list[str]:
     return server_names(incomplete)
 
 
+BaseUrlOption = Annotated[
+    str | None, Option("--base-url", metavar="URL", help="Where that API is, if not where its document says.")
+]
 ConfigOption = Annotated[
     tuple[Path, ...], Option("--config", "-c", metavar="FILE", help="A config file; may be given several times.")
 ]
@@ -53,9 +57,7 @@ class Target:
         str | None,
         Option("--openapi", metavar="URL_OR_FILE", help="The API of one OpenAPI document instead of a server."),
     ] = None
-    base_url: Annotated[
-        str | None, Option("--base-url", metavar="URL", help="Where that API is, if not where its document says.")
-    ] = None
+    base_url: BaseUrlOption = None
     header: Annotated[
         tuple[str, ...],
         Option("--header", "-H", metavar="'K: V'", help="An HTTP header for --url or --openapi; may be repeated."),

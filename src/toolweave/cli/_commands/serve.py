@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
-from toolweave.cli._options import JsonOption, VerboseOption
+from toolweave.cli._options import BaseUrlOption, JsonOption, VerboseOption
 from toolweave.cli._serve.editor_config import EditorSource
 from toolweave.cli._serve.listen import LOOPBACK, keep_started_objects, listening, state_keys_in, token_auth
 from toolweave.cli._serve.listen_options import HttpOption, ServerOfConfigOption, StatelessOption, TokenEnvOption
@@ -46,9 +46,7 @@ class ServeOptions:
     openapi: Annotated[
         str | None, Option("--openapi", metavar="URL_OR_FILE", help="Serve the API of this OpenAPI document.")
     ] = None
-    base_url: Annotated[
-        str | None, Option("--base-url", metavar="URL", help="Where that API is, if not where its document says.")
-    ] = None
+    base_url: BaseUrlOption = None
     auth_env: Annotated[
         str | None,
         Option(
