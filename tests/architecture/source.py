@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib.util
 from collections.abc import Iterator
 from functools import cache
@@ -86,4 +87,5 @@ def modules() -> tuple[Module, ...]:
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         text = path.read_text(encoding="utf-8")
         found.append(Module(name, path, text, ast.parse(text, str(path))))
+    gc.freeze()  # millions of nodes that stay: every later collection would look at all of them
     return tuple(found)

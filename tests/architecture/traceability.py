@@ -10,6 +10,7 @@ import ast
 import os
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +55,7 @@ def known_ids() -> set[str]:
     return {match for match in re.findall(r"\b[RCDF][1-9]\d{0,2}\b", text) if match in builtin}
 
 
+@cache
 def marked_ids(folder: Path = TESTS) -> dict[str, list[str]]:
     """Return the ids that markers name, each with the places that do."""
     found: dict[str, list[str]] = {}
@@ -66,10 +68,15 @@ def marked_ids(folder: Path = TESTS) -> dict[str, list[str]]:
 
 def _marks(tree: ast.Module) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.requirement":
+        # by its last name first: it takes seconds to unparse every call of every test
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "requirement" and _is_marker(node.func):
             for argument in node.args:
                 if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                     yield argument.value, node.lineno
+
+
+def _is_marker(node: ast.expr) -> bool:
+    return ast.unparse(node) == "pytest.mark.requirement"
 
 
 def report(known: Iterable[str], marked: dict[str, list[str]], in_scope: Iterable[str] = IN_SCOPE) -> Report:
