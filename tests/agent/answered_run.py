@@ -15,9 +15,9 @@ from typing import Any
 import anyio
 
 from tests.agent import asking_server
-from tests.agent.killed_run import RUN, CountingStore
+from tests.agent.killed_run import RUN, CountingStore, finished
 from toolweave import Agent
-from toolweave.agent import RunStatuses
+from toolweave.agent import RunStatuses, WaitingCall
 from toolweave.models import ModelRequest, ScriptedModel, UserMessage, tool_call
 from toolweave.state import SqliteStore
 
@@ -39,24 +39,16 @@ def agent_of(folder: Path, store: SqliteStore, protocol: str) -> Agent:
 
 
 async def go_on(agent: Agent, store: SqliteStore, folder: Path) -> str:
-    """Bring the run to its end, whatever became of it before; return its text."""
-    statuses, effects = RunStatuses(store), folder / "effects"
-    for _ in range(30):
-        info = await statuses.get(RUN)
-        if info is None:
-            await agent.begin([UserMessage.of("book all")], run_id=RUN, attended="later")
-        elif info.status == "completed":
-            return info.record.text
-        elif info.status == "waiting":
-            for call in await statuses.waiting(RUN):
-                if call.question is not None:
-                    await statuses.answer(RUN, call.call_id, {"nights": 2})
-                    continue
-                is_done = effects.exists() and call.arguments["guest"] in effects.read_text().split()
-                await (statuses.deny if is_done else statuses.approve)(RUN, call.call_id)
-        else:
-            await (await agent.resume(RUN))
-    raise AssertionError("the run does not end")
+    """Bring the run to its end; return its text."""
+    effects = folder / "effects"
+
+    async def decide(statuses: RunStatuses, call: WaitingCall) -> bool:
+        if call.question is not None:
+            return await statuses.answer(RUN, call.call_id, {"nights": 2})
+        is_done = effects.exists() and call.arguments["guest"] in effects.read_text().split()
+        return await (statuses.deny if is_done else statuses.approve)(RUN, call.call_id)
+
+    return await finished(agent, store, "book all", decide, rounds=30)
 
 
 async def main(folder: Path, where: str, protocol: str) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 
 import anyio
 
-from tests.agent.killed_run import RUN, CountingStore
+from tests.agent.killed_run import RUN, CountingStore, finished
 from toolweave import Agent
-from toolweave.agent import RunStatuses
+from toolweave.agent import RunStatuses, WaitingCall
 from toolweave.models import ModelRequest, ScriptedModel, UserMessage, tool_call
 from toolweave.state import SqliteStore
 from toolweave.tools import tool
@@ -48,21 +48,14 @@ def agent_of(folder: Path, store: SqliteStore, reached: Callable[[str], None]) -
 
 
 async def go_on(agent: Agent, store: SqliteStore, folder: Path) -> str:
-    """Bring the run to its end, whatever became of it before; return its text."""
-    statuses, effects = RunStatuses(store), folder / "effects"
-    for _ in range(20):
-        info = await statuses.get(RUN)
-        if info is None:
-            await agent.begin([UserMessage.of("write all lines")], run_id=RUN, attended="later")
-        elif info.status == "completed":
-            return info.record.text
-        elif info.status == "waiting":
-            for call in await statuses.waiting(RUN):
-                is_done = call.repeats and effects.exists() and call.arguments["line"] in effects.read_text().split()
-                await (statuses.deny if is_done else statuses.approve)(RUN, call.call_id)
-        else:
-            await (await agent.resume(RUN))
-    raise AssertionError("the run does not end")
+    """Bring the run to its end; return its text."""
+    effects = folder / "effects"
+
+    async def decide(statuses: RunStatuses, call: WaitingCall) -> bool:
+        is_done = call.repeats and effects.exists() and call.arguments["line"] in effects.read_text().split()
+        return await (statuses.deny if is_done else statuses.approve)(RUN, call.call_id)
+
+    return await finished(agent, store, "write all lines", decide, rounds=20)
 
 
 async def main(folder: Path, where: str) -> None:

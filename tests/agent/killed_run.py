@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
 
 from toolweave import Agent
+from toolweave.agent import RunStatuses, WaitingCall
 from toolweave.errors import ErrorKind
 from toolweave.models import ModelRequest, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
 from toolweave.state import Change, SqliteStore
@@ -67,6 +68,30 @@ def answer(request: ModelRequest) -> Any:
     missing = [line for line in LINES if line not in written]
     now = [line for line in missing if line != "c"] or missing
     return [tool_call("write", {"line": line}, id=f"{line}-{number}") for line in now] or "all is written"
+
+
+async def finished(
+    agent: Agent,
+    store: SqliteStore,
+    message: str,
+    answer: Callable[[RunStatuses, WaitingCall], Awaitable[object]],
+    *,
+    rounds: int,
+) -> str:
+    """Bring the run to its end, whatever became of it before, with a person who answers; return its text."""
+    statuses = RunStatuses(store)
+    for _ in range(rounds):
+        info = await statuses.get(RUN)
+        if info is None:
+            await agent.begin([UserMessage.of(message)], run_id=RUN, attended="later")
+        elif info.status == "completed":
+            return info.record.text
+        elif info.status == "waiting":
+            for call in await statuses.waiting(RUN):
+                await answer(statuses, call)
+        else:
+            await (await agent.resume(RUN))
+    raise AssertionError("the run does not end")
 
 
 def agent_of(folder: Path, store: SqliteStore, reached: Callable[[str], None]) -> Agent:
