@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from tests.browser.accessible import problems
-from tests.console.conftest import PAGED, link
+from tests.browser.console import sign_in
+from tests.console.conftest import PAGED
 from tests.gateway.running import RunningGateway, gateway, until, write_gateway_config
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 PICTURES = os.environ.get("TOOLWEAVE_TAKE_PICTURES")
 """A folder, to take the picture of docs/apps.md anew."""
-MILLISECONDS = 60_000
 
 
 @contextmanager
@@ -37,12 +37,9 @@ def opened(chromium: Any, folder: Path, tool: str, name: str = "127.0.0.1") -> G
     """
     servers = {one: {"command": sys.executable, "args": [PAGED, one]} for one in ("notes", "bank")}
     with gateway(folder, write_gateway_config(folder, servers)) as running:
-        base = running.base.replace("127.0.0.1", name)
         page = chromium.new_page(viewport={"width": 1080, "height": 620}, color_scheme="light")
-        page.set_default_timeout(MILLISECONDS)
-        page.goto(base + link(running))
-        page.get_by_role("heading", name="Servers", exact=True).wait_for()
-        page.goto(f"{base}/ui/tool?name={tool}")
+        sign_in(page, running, name)
+        page.goto(f"{running.base.replace('127.0.0.1', name)}/ui/tool?name={tool}")
         yield running, page
         page.context.close()
 
@@ -229,8 +226,7 @@ def test_a_page_is_told_before_its_tool_is_called_again(chromium: Any, tmp_path:
 def test_without_scripts_the_result_is_all_there_is(chromium: Any, tmp_path: Path) -> None:
     with opened(chromium, tmp_path, "notes_board") as (running, _):
         plain = chromium.new_page(java_script_enabled=False)
-        plain.set_default_timeout(MILLISECONDS)
-        plain.goto(running.base + link(running))
+        sign_in(plain, running)
         plain.goto(f"{running.base}/ui/tool?name=notes_board")
         plain.locator("#call").click()
         plain.get_by_text("It is shown with JavaScript only").wait_for()

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from tests.browser.accessible import problems
-from tests.console.conftest import link, served
+from tests.browser.console import sign_in
+from tests.console.conftest import served
 from tests.gateway.running import RunningGateway, gateway, until, write_gateway_config
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 PICTURES = os.environ.get("TOOLWEAVE_TAKE_PICTURES")
 """A folder, to take the pictures of docs/console.md anew."""
-MILLISECONDS = 60_000
 
 
 def take(page: Any, name: str, *schemes: str, whole: bool = False) -> None:
@@ -45,11 +45,9 @@ def opened(chromium: Any, folder: Path, **context: Any) -> Generator[tuple[Runni
 
     with gateway(folder, config) as running:
         page = chromium.new_page(viewport={"width": 1080, "height": 620}, **context)
-        page.set_default_timeout(MILLISECONDS)
         page.on("pageerror", lambda error: errors.append(str(error)))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         page.on("console", note)
-        page.goto(running.base + link(running))
-        page.get_by_role("heading", name="Servers", exact=True).wait_for()
+        sign_in(page, running)
         yield running, page, errors
         page.close()
 
@@ -153,6 +151,7 @@ def test_every_page_can_be_read_by_everybody(chromium: Any, tmp_path: Path, sche
             page.goto(f"{running.base}/ui{path}")
             found[path] = problems(page)
         page.get_by_role("button", name="Sign out").click()
+        page.get_by_text("Signed out").wait_for()
         found["/sign-in"] = problems(page)
 
         assert {path: told for path, told in found.items() if told} == {}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.browser.accessible import problems
-from tests.browser.test_console import MILLISECONDS, take
-from tests.console.conftest import link
+from tests.browser.console import sign_in
+from tests.browser.test_console import take
 from tests.console.parked import BOOK, parked, resumed
 from tests.gateway.running import gateway, write_gateway_config
 from toolweave.models import tool_call
@@ -23,8 +23,7 @@ def test_a_run_that_waits_is_answered_by_keyboard(chromium: Any, tmp_path: Path,
     config = write_gateway_config(tmp_path, {}, {"name": "company", "runs": f"sqlite:///{tmp_path / 'runs.db'}"})
     with gateway(tmp_path, config) as running:
         page = chromium.new_page(viewport={"width": 1080, "height": 620}, java_script_enabled=scripts)
-        page.set_default_timeout(MILLISECONDS)
-        page.goto(running.base + link(running))
+        sign_in(page, running)
         page.get_by_role("link", name="Runs", exact=True).press("Enter")
         page.get_by_text("1 run, 1 waiting for a person").wait_for()
         found = {"/runs": problems(page)} if scripts else {}

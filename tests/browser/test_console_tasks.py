@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.browser.accessible import problems
-from tests.browser.test_console import MILLISECONDS, take
-from tests.console.conftest import link
+from tests.browser.console import sign_in
+from tests.browser.test_console import take
 from tests.console.test_tasks import KEYS, MODERN, kitchens
 from tests.gateway.running import RunningGateway
 
@@ -42,8 +42,7 @@ def called(running: RunningGateway, caller: str, tool: str, **arguments: Any) ->
 def test_a_task_of_a_caller_is_cancelled_by_keyboard(chromium: Any, tmp_path: Path, scripts: bool) -> None:
     with kitchens(tmp_path, MODERN) as running:
         page = chromium.new_page(viewport={"width": 1080, "height": 620}, java_script_enabled=scripts)
-        page.set_default_timeout(MILLISECONDS)
-        page.goto(running.base + link(running))
+        sign_in(page, running)
         for caller, tool, arguments in (
             ("ada", "kitchen_burn", {}),
             ("grace", "kitchen_ask", {}),
