@@ -20,8 +20,9 @@ from tests.redis_server import redis_server, redis_url
 
 __all__ = ["redis_server", "redis_url"]  # fixtures
 
-OUR_DATA = Path(__file__).resolve().parent / "data"
-CHECKOUT = Path(__file__).resolve().parent.parent
+TESTS = Path(__file__).resolve().parent
+OUR_DATA = TESTS / "data"
+CHECKOUT = TESTS.parent
 IN_CI = os.environ.get("CI") == "true"
 SHARED = Path(os.environ.get("TOOLWEAVE_SHARED") or CHECKOUT.parent / "shared").resolve()
 REAL_HOME = Path.home()
@@ -50,9 +51,20 @@ LONG = {"real": 3600, "reference": 900, "conformance": 1800}
 """Seconds that tests of foreign programs may take, by their marker; others have the bound of pyproject.toml."""
 
 
+MEASURED = {"cli", "console", "gateway", "serve"}
+"""Folders with slow tests that run what no quick one does."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m looks at the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests that install or drive foreign programs a longer bound."""
+    """Give tests that install or drive foreign programs a longer bound, and say whose coverage need not be measured.
+
+    Measuring makes the start of a process take several times as long, and slow tests start processes. Of most folders
+    they repeat, with kills, faults and many cases, what quick tests have run.
+    """
     for item in items:
+        if item.get_closest_marker("slow") and item.path.relative_to(TESTS).parts[0] not in MEASURED:
+            item.add_marker(pytest.mark.unmeasured)
         seconds = max((LONG.get(marker.name, 0) for marker in item.iter_markers()), default=0)
         if seconds and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(seconds))
