@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["lazy_exports"]
-
 
 def lazy_exports(
     package: str, modules: Mapping[str, Iterable[str]]

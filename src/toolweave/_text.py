@@ -10,17 +10,6 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 
-__all__ = [
-    "hidden_characters",
-    "is_plain",
-    "one_line",
-    "printable",
-    "replace_hidden",
-    "shortened",
-    "takes_joiner",
-    "visible",
-]
-
 _MAX_PRINTED = 10_000
 _CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # but tab, line feed and carriage return
 _FORMATS = (

@@ -6,8 +6,6 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-__all__ = ["Value"]
-
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
     """A frozen value with named members; `replace` returns a changed copy."""

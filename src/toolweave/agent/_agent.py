@@ -40,8 +40,6 @@ from toolweave.tools._portal import PORTAL
 from toolweave.tools._toolset import Tool, Toolset
 from toolweave.tools._truncation import ResultPolicy
 
-__all__ = ["BaseAgent"]
-
 _log = logging.getLogger("toolweave.agent")
 
 

@@ -22,8 +22,6 @@ from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Listeners, Tool, ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import BaseToolset, RoutingToolset, combined, joined, prefixed, route_of
 
-__all__ = ["AgentTools", "ClientTool", "CombinedToolset", "Opener", "ToolLike"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTool:

@@ -21,19 +21,6 @@ from toolweave.protocol.client_requests import ElicitationRequest
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec, is_destructive
 
-__all__ = [
-    "Approval",
-    "Approvals",
-    "Attended",
-    "Confirm",
-    "Grants",
-    "WaitingCall",
-    "WaitingQuestion",
-    "checked_confirm",
-    "definition_digest",
-    "denied",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:

@@ -62,15 +62,6 @@ from toolweave.state import Change, Document, Put, Store, iter_documents
 from toolweave.tools._call import RESUMABLE
 from toolweave.tools._spec import ToolSpec
 
-__all__ = [
-    "Durable",
-    "OnUnknown",
-    "StoreConversations",
-    "StoreJournal",
-    "make_durable",
-    "same_request",
-]
-
 OnUnknown: TypeAlias = Literal["error", "ask", "rerun"]
 """Policy for a call that had started when its process died, and that must not be repeated.
 

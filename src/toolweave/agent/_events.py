@@ -14,32 +14,6 @@ from toolweave.tools._call import Progress
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 
-__all__ = [
-    "ApprovalGiven",
-    "ApprovalRequested",
-    "ChildFinished",
-    "ChildStarted",
-    "Event",
-    "InputGiven",
-    "InputRequested",
-    "ModelFailed",
-    "RunFinished",
-    "RunResult",
-    "RunStarted",
-    "RunStatus",
-    "StepStarted",
-    "StopReason",
-    "TextDelta",
-    "ThinkingDelta",
-    "ToolArguments",
-    "ToolCallStarted",
-    "ToolFinished",
-    "ToolProgress",
-    "ToolStarted",
-    "TurnRestarted",
-    "UsageReported",
-]
-
 RunStatus: TypeAlias = Literal["new", "queued", "running", "waiting", "completed", "stopped", "cancelled", "failed"]
 """The status of a run; the last four are final.
 

@@ -17,8 +17,6 @@ from toolweave.models._messages import (
 )
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, TextContent
 
-__all__ = ["History", "trim_history"]
-
 History: TypeAlias = Callable[[Sequence[Message]], Sequence[Message] | Awaitable[Sequence[Message]]]
 """A function that is called with the whole conversation before each turn and returns the messages to send."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import uuid
 
-__all__ = ["call_key", "part_key", "run_id_of"]
-
 _NAMES = uuid.UUID("0c6f8f0e-52b7-5d0e-9f5a-3c2d8b1e7a64")
 
 

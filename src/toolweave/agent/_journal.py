@@ -20,8 +20,6 @@ from toolweave.models._messages import Message, ToolCallPart
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["ASK", "NO_JOURNAL", "Ask", "Journal", "OpenJournal", "Recorded", "RunStart", "outcome_unknown"]
-
 
 class Ask(Enum):
     """The type of `ASK`."""

@@ -22,8 +22,6 @@ import anyio.abc
 from toolweave.tools._owner_loop import described, running_loop
 from toolweave.tools._toolset import Toolset
 
-__all__ = ["CLOSE_SECONDS", "AgentLifespan", "LifespanPeriod", "ToolsetSource"]
-
 _log = logging.getLogger("toolweave.agent")
 CLOSE_SECONDS = 15.0
 """Seconds that toolsets may take to close."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from toolweave.agent._events import StopReason
 from toolweave.models._base import Usage
 
-__all__ = ["Limits", "passed"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:

@@ -10,8 +10,6 @@ from toolweave.schema._problems import Problem, describe
 from toolweave.schema._signature import adapter_of, schema_of, validation_problems
 from toolweave.schema._validate import Validator
 
-__all__ = ["Output"]
-
 _FENCE = "```"
 _MOST_FENCES = 8
 _WRAPPED = "value"

@@ -16,8 +16,6 @@ from toolweave.protocol.content import ContentBlock, EmbeddedResource, ImageCont
 from toolweave.tools._media import File
 from toolweave.tools._result import ToolResult
 
-__all__ = ["Prompt", "PromptMessages", "Sendable", "messages_of"]
-
 _DATA_URL = re.compile(r"data:(image/[\w.+-]+);base64,")
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_][\w.-]*)\s*\}\}")
 

@@ -18,15 +18,6 @@ from toolweave.errors import RunError
 from toolweave.protocol.client_requests import ElicitationRequest, ElicitationResult
 from toolweave.tools._call_questions import filled_form
 
-__all__ = [
-    "NOTHING_ASKED",
-    "Asked",
-    "GivenAnswer",
-    "QuestionAnswers",
-    "RunQuestions",
-    "checked_answer",
-]
-
 GivenAnswer: TypeAlias = ElicitationResult | Mapping[str, Any]
 """An answer to a question; a mapping accepts it with these values of the form."""
 

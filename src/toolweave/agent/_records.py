@@ -27,38 +27,6 @@ from toolweave.models._serialization import (
 )
 from toolweave.state import Change, Document, Put, Store, iter_documents, signal
 
-__all__ = [
-    "APPROVALS",
-    "CHILDREN",
-    "CONVERSATIONS",
-    "JOURNAL",
-    "LEASES",
-    "RUNS",
-    "RUN_NOTES",
-    "STARTS",
-    "TIMES",
-    "RecordedStatus",
-    "RunRecord",
-    "children_of",
-    "common",
-    "conversation",
-    "conversation_form",
-    "conversation_key",
-    "create",
-    "ended_signal",
-    "first_text",
-    "messages_in_document",
-    "read_record",
-    "read_start",
-    "record_change",
-    "record_of",
-    "run_topic",
-    "start_from_document",
-    "unreadable",
-    "write_record",
-    "write_start",
-]
-
 _log = logging.getLogger("toolweave.agent")
 
 RUNS = "runs"

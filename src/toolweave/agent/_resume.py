@@ -17,8 +17,6 @@ from toolweave.agent._run import Run
 from toolweave.errors import RunError
 from toolweave.tools._call import NO_CONTEXT, CallContext
 
-__all__ = ["Resumable", "resume"]
-
 
 class Resumable(Protocol):
     """An agent whose runs can be resumed."""

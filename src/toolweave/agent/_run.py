@@ -25,8 +25,6 @@ from toolweave.errors import RunError
 from toolweave.models._base import Usage
 from toolweave.models._messages import ToolCallPart
 
-__all__ = ["Run", "current_run"]
-
 _log = logging.getLogger("toolweave.agent")
 _SHUT_DOWN = "the agent was closed"
 _LEFT = "whoever awaited it was cancelled"

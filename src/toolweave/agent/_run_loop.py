@@ -46,8 +46,6 @@ from toolweave.tools._call import IDEMPOTENCY_KEY, NO_CONTEXT, CallContext
 if TYPE_CHECKING:
     from toolweave.agent._telemetry import RunTelemetry
 
-__all__ = ["AgentRuntime", "RunControl", "RunLoop", "RunRequest"]
-
 _log = logging.getLogger("toolweave.agent")
 _SAVE_SECONDS = 30.0
 _STATUS: dict[StopReason, RunStatus] = {

@@ -17,8 +17,6 @@ from toolweave.errors import StoreError
 from toolweave.jobs._lease import Lease
 from toolweave.state import Put, iter_documents
 
-__all__ = ["SessionQueue", "queued"]
-
 _COLLECTION = "run-lines"
 """Runs that were submitted to a session, below the session's key, in the order of submission."""
 

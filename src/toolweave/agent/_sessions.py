@@ -17,8 +17,6 @@ from toolweave.models._messages import AssistantMessage, Message, ToolMessage, T
 from toolweave.tools._result import ToolResult
 from toolweave.tools._truncation import ResultCache, ResultPolicy
 
-__all__ = ["ConversationStore", "MemoryConversations", "SessionState", "SessionStates", "continue_conversation"]
-
 _MOST = 1000
 
 

@@ -34,8 +34,6 @@ from toolweave.tools._result import ToolResult
 from toolweave.tools._toolset import Tool, ToolSnapshot
 from toolweave.tools._wrappers import BaseToolset
 
-__all__ = ["SpawnTools", "Spawning", "spawn_tools", "tools_of_task"]
-
 _AWAIT_SECONDS = 600.0
 _WORKER_WAIT_SECONDS = 1.0
 """Seconds that a task waits for a worker before the process that awaits it executes it."""

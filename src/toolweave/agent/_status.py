@@ -32,8 +32,6 @@ from toolweave.jobs import WorkQueue
 from toolweave.jobs._lease import ask_to_cancel, is_held
 from toolweave.state import Document, Store, iter_documents
 
-__all__ = ["RunInfo", "RunStats", "RunStatuses", "StoredStatus"]
-
 StoredStatus: TypeAlias = Literal[
     "pending", "running", "waiting", "interrupted", "completed", "stopped", "failed", "cancelled", "unreadable"
 ]

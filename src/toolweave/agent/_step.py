@@ -26,22 +26,6 @@ from toolweave.models._messages import (
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 
-__all__ = [
-    "AskModel",
-    "AvailableTools",
-    "Finish",
-    "RunRules",
-    "RunState",
-    "RunTools",
-    "Step",
-    "closed",
-    "count_failures",
-    "cut_off_result",
-    "is_wasted",
-    "next_step",
-    "outcomes_of",
-]
-
 
 @dataclass(slots=True, kw_only=True)
 class RunState:

@@ -23,8 +23,6 @@ from toolweave.errors import RunError
 from toolweave.jobs._backoff import until
 from toolweave.jobs._kind import JobTopic
 
-__all__ = ["SubmitMixin", "SubmittedRun", "submit_run"]
-
 _FIRST_LOOK = 0.05
 """Seconds between polls of a run whose end may not be signalled."""
 

@@ -33,8 +33,6 @@ from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 from toolweave.version import VERSION
 
-__all__ = ["RunTelemetry", "trace_context"]
-
 _CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 _TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)

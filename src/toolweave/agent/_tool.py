@@ -24,8 +24,6 @@ from toolweave.tools._function import tool as function_tool
 from toolweave.tools._result import ToolResult
 from toolweave.tools._toolset import Tool
 
-__all__ = ["KeepConversation", "Sender", "agent_tool", "parallelize"]
-
 _POLL_SECONDS = 1.0
 KeepConversation: TypeAlias = bool | Callable[[CallContext], str | None]
 """Whether a tool's calls continue one conversation: for each client, or by the session that a function names."""

@@ -9,8 +9,6 @@ from toolweave.agent._records import children_of, read_record
 from toolweave.agent._status import RunInfo, RunStatuses
 from toolweave.state import Store
 
-__all__ = ["RunTree", "root_of", "run_tree"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTree:

@@ -44,8 +44,6 @@ from toolweave.tools._truncation import ResultCache
 if TYPE_CHECKING:
     from toolweave.agent._telemetry import RunTelemetry
 
-__all__ = ["PerServerLimiter", "TurnRunner"]
-
 
 class CallIds:
     """Unique ids for the calls of one turn; a provider's id that is free is kept.

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from toolweave.models._base import Usage
 
-__all__ = ["ChildUsage"]
-
 
 class ChildUsage:
     """Token usage of child runs, counted once for each run id, because a resumed child reports its total again."""

@@ -21,8 +21,6 @@ from toolweave.protocol.client_requests import ElicitationResult
 from toolweave.state import Change, Delete, Document, Put, Store, iter_documents
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["answer_key", "answer_of", "answer_waiting", "asked_in", "question_keys", "waiting_calls", "waiting_changes"]
-
 _Answer: TypeAlias = Approval | GivenAnswer
 
 

@@ -26,8 +26,6 @@ from toolweave.jobs._kind import JobTopic
 from toolweave.jobs._worker import MOST_DEATHS, JobWorker, resubmit_jobs, share_suspicion, work_jobs
 from toolweave.state import Document
 
-__all__ = ["ForeignAgent", "resubmit_runs", "run_handlers", "work_runs"]
-
 _log = logging.getLogger("toolweave.agent")
 _TURN_SECONDS = 0.5
 """Seconds until a run that waits for its session is polled again, for each run ahead of it."""

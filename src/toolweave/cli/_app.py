@@ -16,8 +16,6 @@ from toolweave.cli._streams import write
 if TYPE_CHECKING:
     from toolweave.cli._command import Command, CommandGroup
 
-__all__ = ["run_app"]
-
 _HELP = """Use the tools of any MCP server, from a terminal, and serve your own.
 
 Servers come from mcp.json, .mcp.json, [tool.toolweave] in pyproject.toml and your editors' files in this

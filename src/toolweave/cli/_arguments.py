@@ -19,19 +19,6 @@ from toolweave._value import Value
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.schema._normalize import types_of, views
 
-__all__ = [
-    "RawArguments",
-    "allowed_types",
-    "as_utf8",
-    "choices_of",
-    "coerce",
-    "fit_arguments",
-    "missing_arguments",
-    "parse_object",
-    "property_schema",
-    "read_arguments",
-]
-
 _PAIR = r"(?s)(?P<key>[^=]*?)(?P<sign>:=|=)(?P<value>.*)"
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})

@@ -15,8 +15,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from toolweave.cli._exit_codes import ExitCode
 
-__all__ = ["Command", "CommandGroup", "CommandParameter", "Option", "Positional", "Remainder"]
-
 Complete = Callable[[str], Sequence[str]]
 """Function that returns the values that start with the incomplete word, for shell completion."""
 

@@ -18,8 +18,6 @@ from toolweave.cli._help import HELP_NAMES
 from toolweave.cli._parse import tokens
 from toolweave.cli._streams import write
 
-__all__ = ["complete", "published_names", "remember_published", "remember_tools", "server_names", "tool_names"]
-
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 """Names that are completed: a shell inserts them into a command line, so they must be plain words."""
 _PUBLISHED = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,127}/[A-Za-z0-9._-]{1,128}")

@@ -12,8 +12,6 @@ import shellingham  # pyright: ignore[reportMissingTypeStubs]
 
 from toolweave.cli._exit_codes import CommandError
 
-__all__ = ["install", "script"]
-
 _BASH = r"""
 _toolweave_completion() {
     local IFS=$'\n'

@@ -16,8 +16,6 @@ from toolweave.errors import (
     as_tool_error,
 )
 
-__all__ = ["CommandError", "ExitCode", "error_json", "exit_code_of", "is_expected"]
-
 
 class ExitCode(IntEnum):
     """The exit codes of every command."""

@@ -13,8 +13,6 @@ from toolweave.cli._progress import starting
 if TYPE_CHECKING:
     from toolweave.config import LoadedConfig, ServerConfig
 
-__all__ = ["examine_all", "exit_code_of_findings"]
-
 
 async def examine_all(
     selection: LoadedConfig,

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # the help of the whole command needs none of them
     from toolweave.cli._command import Command, CommandParameter, Option, Positional
 
-__all__ = ["HELP_NAMES", "command_help", "group_help"]
-
 _WIDEST = 110
 _NARROWEST = 50
 _INDENT = 2

@@ -6,8 +6,6 @@ import re
 
 from toolweave.errors import AuthRequiredError, ConfigError, ConnectError
 
-__all__ = ["hint_for"]
-
 _OLD_SDK = r"'(?:Fast)?(?:MCP|Server)' object has no attribute|No module named 'mcp[.']|cannot import name .+ from 'mcp"
 _FETCHERS = ("npx", "bunx", "uvx", "uv", "pipx", "docker")
 

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from toolweave.cli._render.text import safe_text
 from toolweave.cli._screen import note, wrapped
 
-__all__ = ["log_to_screen"]
-
 
 @contextmanager
 def log_to_screen(*, verbose: bool, failures: bool = False) -> Generator[None]:

@@ -11,18 +11,6 @@ from typing import Annotated
 
 from toolweave.cli._command import Option, Remainder
 
-__all__ = [
-    "BaseUrlOption",
-    "ConfigOption",
-    "JsonOption",
-    "ServerOption",
-    "StrictOption",
-    "Target",
-    "VerboseOption",
-    "complete_servers",
-    "given_options",
-]
-
 
 def complete_servers(incomplete: str) -> list[str]:
     """Return the names of configured servers that start with `incomplete`, for shell completion."""

@@ -13,8 +13,6 @@ from toolweave.cli._command import Command, CommandParameter, Option, Positional
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._help import HELP_NAMES
 
-__all__ = ["did_you_mean", "parse", "tokens"]
-
 
 def parse(command: Command, words: Sequence[str]) -> dict[str, Any] | None:
     """Return the values of all parameters by name, None when help is asked for.

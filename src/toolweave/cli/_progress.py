@@ -9,8 +9,6 @@ from toolweave.cli._render.text import clip, safe_text
 from toolweave.cli._screen import stderr_console
 from toolweave.tools._call import Progress
 
-__all__ = ["call_progress", "starting"]
-
 _MESSAGE = 60
 _WORTH_TELLING = 3  # seconds
 

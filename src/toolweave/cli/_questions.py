@@ -16,8 +16,6 @@ from contextlib import contextmanager, nullcontext
 from toolweave.cli._render.text import safe_text
 from toolweave.cli._screen import note
 
-__all__ = ["ask_about", "ask_line"]
-
 _AROUND = 6
 """Lines of a screen that are left for the question and for the output before it."""
 _FEWEST, _MOST = 12, 60

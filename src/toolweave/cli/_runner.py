@@ -17,8 +17,6 @@ from toolweave.cli._screen import note
 if TYPE_CHECKING:
     from anyio import CancelScope
 
-__all__ = ["run"]
-
 
 def run(
     body: Callable[[], Awaitable[ExitCode]], *, verbose: bool = False, interrupt: Callable[[], bool] | None = None

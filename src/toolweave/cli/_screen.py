@@ -16,20 +16,6 @@ from toolweave.cli._streams import is_terminal, quietly, write
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-__all__ = [
-    "announce",
-    "answer",
-    "answer_bytes",
-    "answer_json",
-    "complain",
-    "note",
-    "show",
-    "stderr_console",
-    "stream",
-    "wide",
-    "wrapped",
-]
-
 _PIPED_WIDTH = 300
 """Width of a table that is not written to a terminal."""
 

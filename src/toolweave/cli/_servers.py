@@ -25,8 +25,6 @@ from toolweave.errors import AuthRequiredError, ConfigError, ServerError, Toolwe
 from toolweave.hub import Hub, connect_mcp_servers
 from toolweave.tools import ToolSpec
 
-__all__ = ["OpenServers", "open_fleet", "program_of"]
-
 _LAST_WORDS = 5
 AnswerT = TypeVar("AnswerT")
 

@@ -27,17 +27,6 @@ if TYPE_CHECKING:
     from toolweave.config import LoadedConfig, ServerConfig
     from toolweave.oauth import TokenRecord, TokenStore
 
-__all__ = [
-    "TerminalUserAgent",
-    "configured_names",
-    "lasting",
-    "record_json",
-    "server_named",
-    "settings_of",
-    "sign_in_json",
-    "store_of",
-]
-
 
 class TerminalUserAgent(BrowserUserAgent):
     """A `UserAgent` for the person at this terminal.

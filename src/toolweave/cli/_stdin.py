@@ -17,8 +17,6 @@ from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._render.text import clip, safe_text
 from toolweave.cli._screen import complain, note, wide
 
-__all__ = ["ask_for", "can_ask", "read_all", "read_piped"]
-
 FIRST_BYTE_SECONDS = 2.0
 """Seconds to wait for the first byte on a pipe when input was not requested explicitly."""
 _TRIES = 5

@@ -6,8 +6,6 @@ import os
 from collections.abc import Callable
 from typing import TextIO
 
-__all__ = ["is_terminal", "quietly", "write"]
-
 
 def write(stream: TextIO | None, text: str) -> None:
     """Write text; characters that the encoding lacks are escaped, and a closed pipe is no error."""

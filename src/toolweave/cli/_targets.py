@@ -12,8 +12,6 @@ from toolweave.cli._trust import require_trust
 from toolweave.config import LoadedConfig, Timeouts, default_config, load_config, merge_loaded, server_config
 from toolweave.tools._names import aliases, expose
 
-__all__ = ["names_in", "select", "servers_named_by"]
-
 
 async def select(target: Target) -> LoadedConfig:
     """Return the servers of a command as a config of just them; used by every command that starts servers.

@@ -12,8 +12,6 @@ from toolweave.cli._screen import answer, answer_json, note, show, wrapped
 if TYPE_CHECKING:
     from toolweave.config import ServerConfig
 
-__all__ = ["through_gateway"]
-
 
 async def through_gateway(target: Target, *, gateway: str | None, as_json: bool, strict: bool) -> ExitCode:
     """Compare every chosen server with what clients have of it through a gateway, and show the differences.

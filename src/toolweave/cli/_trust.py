@@ -14,8 +14,6 @@ from toolweave.cli._render.text import safe_text
 from toolweave.cli._screen import note
 from toolweave.config import LoadedConfig, LoadedFile, TrustedFiles
 
-__all__ = ["require_trust", "trust_file"]
-
 _NAMES = 5
 
 

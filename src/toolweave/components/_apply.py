@@ -17,8 +17,6 @@ from pathlib import Path
 
 from toolweave.errors import ConfigError
 
-__all__ = ["FileChange", "apply_changes"]
-
 _PREFIX = ".toolweave-"
 _NEW_FILE = 0o666
 

@@ -10,8 +10,6 @@ from typing import Any, cast
 
 from toolweave.errors import ConfigError
 
-__all__ = ["dump", "members", "read"]
-
 
 def read(data: bytes | None, path: str) -> dict[str, Any]:
     """Return the JSON object in a file; an empty one for a file that does not exist.

@@ -15,8 +15,6 @@ from toolweave.components._json_files import dump, members, read
 from toolweave.components._paths import is_portable
 from toolweave.errors import ConfigError
 
-__all__ = ["LOCK", "CopiedComponent", "LockFile", "hash_of"]
-
 LOCK = "toolweave-components.lock"
 _FORMAT = 1
 

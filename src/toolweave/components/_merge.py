@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-__all__ = ["MergeConflict", "MergeResult", "lines_of", "merge"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeConflict:

@@ -7,8 +7,6 @@ from pathlib import Path, PurePosixPath
 
 from toolweave.errors import ConfigError
 
-__all__ = ["inside", "is_portable"]
-
 _ODD = re.compile(r'[\x00-\x1f\x7f\\:*?"<>|\ud800-\udfff]')
 """Characters that are special on some system, invisible, or not allowed in file names."""
 

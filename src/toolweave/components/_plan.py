@@ -13,8 +13,6 @@ from typing import Literal, TypeAlias
 
 from toolweave.components._merge import merge
 
-__all__ = ["SIDE", "Action", "FileStep", "OnConflict", "Plan", "plan_add", "plan_remove", "plan_update", "text_of"]
-
 SIDE = ".new"
 """The ending of a file with the catalog's text beside one that could not be merged."""
 

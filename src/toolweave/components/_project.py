@@ -21,8 +21,6 @@ from toolweave.components._plan import SIDE, FileStep, OnConflict, Plan, plan_ad
 from toolweave.errors import ConfigError
 from toolweave.version import VERSION
 
-__all__ = ["MANIFEST", "Component", "ComponentChange", "FileState", "Project", "component", "component_names"]
-
 _ABOUT = "component.toml"
 
 

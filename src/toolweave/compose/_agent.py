@@ -28,8 +28,6 @@ from toolweave.models._messages import ToolCallPart
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Toolset
 
-__all__ = ["Agent", "generate", "stream"]
-
 
 class JournalWithHooks:
     """A journal that calls the components' hooks for the start, the ticks and the end of a run."""

@@ -12,8 +12,6 @@ from toolweave.errors import ErrorKind, ToolError
 from toolweave.hub import DiscoveredTools, McpClient
 from toolweave.tools._names import unknown_tool
 
-__all__ = ["McpComponent", "mcp_component"]
-
 
 class McpComponent:
     """A factory of components, made by `mcp_component`: call it for a component.

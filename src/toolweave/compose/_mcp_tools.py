@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from toolweave.agent._events import RunResult
     from toolweave.agent._run import Run
 
-__all__ = ["McpHooks", "McpTools"]
-
 _log = logging.getLogger("toolweave.compose")
 HOOK_SECONDS = 10.0
 """Time limit of `on_unmount` in seconds; the connection is closed after it in any case."""

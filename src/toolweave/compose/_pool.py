@@ -19,8 +19,6 @@ from toolweave.errors import AuthRequiredError, ConfigError, ConnectionClosedErr
 from toolweave.hub import Hub
 from toolweave.hub._hub import McpConnection
 
-__all__ = ["McpPool", "same_server"]
-
 _Identity: TypeAlias = tuple[str, tuple[str, ...], ServerConfig]
 """The principal, the scopes and the settings of a connection: the first two tell apart those of one server quickly."""
 

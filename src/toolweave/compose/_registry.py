@@ -13,8 +13,6 @@ from toolweave.tools import ToolSource, ToolSpec, as_toolset
 from toolweave.tools._names import unknown_tool
 from toolweave.tools._wrappers import filtered
 
-__all__ = ["AgentRegistry"]
-
 _log = logging.getLogger("toolweave.compose")
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from toolweave.tools import Tool, ToolRegistry, ToolsChanged, Toolset, ToolSpec, Unsubscribe
 
-__all__ = ["attach"]
-
 
 def attach(toolset: Toolset, registry: ToolRegistry) -> Unsubscribe:
     """Keep a toolset's tools in a registry, in step with its changes, until the returned function is called.

@@ -12,8 +12,6 @@ from toolweave.gateway import Gateway, create_gateway
 from toolweave.hub import Hub
 from toolweave.tools import Toolset, filtered
 
-__all__ = ["hub_server"]
-
 
 def hub_server(
     hub: Hub,

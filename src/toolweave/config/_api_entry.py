@@ -14,8 +14,6 @@ from toolweave.config._secret import reveal
 from toolweave.config._validation import check_object, check_text, check_url
 from toolweave.errors import ConfigError
 
-__all__ = ["as_program"]
-
 _AUTH = "TOOLWEAVE_API_TOKEN"
 _HEADERS = "TOOLWEAVE_API_HEADERS_SECRET"
 _URL = ("http://", "https://")

@@ -14,8 +14,6 @@ from toolweave.config._secret import Secret, reveal, wrap
 from toolweave.config._validation import check_headers, check_text, kind_of
 from toolweave.errors import ConfigError
 
-__all__ = ["Auth", "AuthType"]
-
 AuthType = Literal["bearer", "api_key", "custom", "oauth"]
 """The kinds of authorization."""
 

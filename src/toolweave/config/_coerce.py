@@ -21,8 +21,6 @@ from toolweave.config._timeouts import Timeouts
 from toolweave.config._validation import kind_of
 from toolweave.errors import ConfigError
 
-__all__ = ["named", "parse_command", "parse_server", "server_config"]
-
 _LOG = logging.getLogger(__name__)
 _NO_SERVER: tuple[type, ...] = (bool, int, float, bytes, set, frozenset)
 _INTERPRETERS = {".py": sys.executable or "python3", ".js": "node", ".mjs": "node", ".cjs": "node"}

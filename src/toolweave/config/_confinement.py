@@ -11,8 +11,6 @@ from toolweave._value import Value
 from toolweave.config._validation import check_choice, check_flag, check_object, check_texts, kind_of
 from toolweave.errors import ConfigError
 
-__all__ = ["ResourceLimits", "Sandbox"]
-
 
 class ResourceLimits(Value, frozen=True, kw_only=True):
     """Limits of a server's process that the operating system enforces; each process that it starts has them too.

@@ -26,17 +26,6 @@ from typing import Any, Literal, cast
 
 from toolweave._value import Value
 
-__all__ = [
-    "Dialect",
-    "DialectRules",
-    "dialect_of",
-    "exclusion",
-    "is_goose",
-    "no_server",
-    "rules_of",
-    "type_of_mcp_section",
-]
-
 Dialect = Literal["generic", "gemini", "opencode", "codex", "cline", "crush", "goose", "continue", "windsurf", "zed"]
 """The dialect whose rules apply where dialects contradict each other."""
 

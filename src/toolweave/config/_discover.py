@@ -15,9 +15,6 @@ from toolweave.config._load import load_file
 from toolweave.config._loaded import PROJECT, LoadedConfig, merge_loaded
 from toolweave.errors import ConfigError
 
-__all__ = ["ConfigFile", "default_config", "discover_config_files", "editor_config_files"]
-
-
 _ROOTS = (".git", ".hg", ".jj")
 _PROJECT_FILES = (
     *("mcp.json", ".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json", ".gemini/settings.json", ".codex/config.toml"),

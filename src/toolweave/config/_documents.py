@@ -19,8 +19,6 @@ from toolweave.errors import ConfigError
 if TYPE_CHECKING:
     import yaml
 
-__all__ = ["ConfigDocument", "parse_document", "read_document", "without_values"]
-
 MAX_BYTES = 10_000_000
 MAX_YAML_BYTES = 1_000_000  # its parser is a hundred times slower
 MAX_YAML_NODES = 200_000  # counted with every alias spelled out

@@ -17,8 +17,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, Required, TypedDict
 
-__all__ = ["McpConfig", "McpConnectionConfig", "McpFullConfig", "McpHttpConfig", "McpStdioConfig", "McpTransport"]
-
 McpTransport = Literal["stdio", "http", "sse", "inprocess", "websocket"]
 """The transports an entry can name; `websocket` is an old name of `http`."""
 

@@ -32,8 +32,6 @@ from toolweave._value import Value
 from toolweave.config._secret import Secret, looks_secret, reveal
 from toolweave.errors import ConfigError
 
-__all__ = ["Expander", "Scope", "home_directory"]
-
 _VARIABLE = r"(?s)(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?:(:-)(.*))?"
 _EDITOR_ONLY = r"(command|config):[\w.-]+"
 _MAX_DEPTH = 20

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     import yaml
 
-__all__ = ["split_frontmatter"]
-
 _BETWEEN = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)(?<=\n)---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 _LONGEST = 64 * 1024
 _DEEPEST = 32

@@ -9,8 +9,6 @@ import json
 import re
 from typing import Any
 
-__all__ = ["KeyPath", "key_offsets", "parse_json", "strip_comments"]
-
 KeyPath = tuple[str | int, ...]
 """The keys and indexes that lead to a value."""
 

@@ -25,8 +25,6 @@ from toolweave.config._model import ServerConfig, Source
 from toolweave.config._validation import kind_of
 from toolweave.errors import ConfigError
 
-__all__ = ["content_digest", "load_config", "load_file", "project_of"]
-
 
 def disabled_elsewhere(path: Path, project: Path, home: Path) -> dict[str, str]:
     """Return the reasons why servers of a file are switched off by other files, by name.

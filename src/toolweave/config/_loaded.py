@@ -17,8 +17,6 @@ from toolweave.config._dialect_rules import Dialect
 from toolweave.config._model import ServerConfig
 from toolweave.errors import ConfigError
 
-__all__ = ["PROJECT", "ConfigEntry", "EntryStatus", "LoadedConfig", "LoadedFile", "merge_loaded"]
-
 PROJECT = "project"
 """The kind of a file that was found in the project's folder, and that may have come with a checkout."""
 

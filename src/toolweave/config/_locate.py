@@ -14,8 +14,6 @@ from toolweave.config._jsonc import KeyPath
 from toolweave.config._validation import kind_of
 from toolweave.errors import ConfigError
 
-__all__ = ["SECTIONS", "FoundEntry", "FoundServers", "find_servers"]
-
 SECTIONS: tuple[KeyPath, ...] = (
     ("mcpServers",),
     ("mcp_servers",),

@@ -13,8 +13,6 @@ from toolweave.config._secret import Secret
 from toolweave.config._validation import check_object
 from toolweave.errors import ConfigError
 
-__all__ = ["merge_config", "normalize_config"]
-
 _CONNECTION = ("command", "args", "env", "cwd", "url", "headers")
 
 

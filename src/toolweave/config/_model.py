@@ -47,18 +47,6 @@ from toolweave.config._validation import (
 )
 from toolweave.errors import ConfigError
 
-__all__ = [
-    "BUILT_IN_TRANSPORTS",
-    "WEBSOCKET_DEPRECATED",
-    "HeadersSource",
-    "ServerConfig",
-    "Source",
-    "canonical_transport",
-    "known_transports",
-    "register_transport_name",
-    "warn_deprecated",
-]
-
 BUILT_IN_TRANSPORTS = ("stdio", "http", "sse", "inprocess")
 WEBSOCKET_DEPRECATED = "transport 'websocket' is an old name of 'http' (Streamable HTTP); write 'http'"
 _SYNONYMS = {"streamable_http": "http", "streamablehttp": "http", "streaminghttp": "http", "in_process": "inprocess"}

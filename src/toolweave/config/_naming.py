@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath, PureWindowsPath
 from urllib.parse import urlsplit
 
-__all__ = ["installs_first", "name_from_command", "name_from_url", "package_of", "program_name"]
-
 _RUNNERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "npx": ((),),
     "bunx": ((),),

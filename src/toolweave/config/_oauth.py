@@ -15,8 +15,6 @@ from toolweave.config._secret import Secret, wrap
 from toolweave.config._validation import check_choice, check_text, check_texts, check_url, is_loopback, kind_of
 from toolweave.errors import ConfigError
 
-__all__ = ["ALGORITHMS", "OAuth", "OAuthGrant", "OAuthIdentity", "OAuthSecret"]
-
 OAuthGrant = Literal[
     "authorization_code", "device_code", "client_credentials", "jwt_bearer", "enterprise", "token_exchange"
 ]

@@ -9,20 +9,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
-__all__ = [
-    "MASK",
-    "Secret",
-    "looks_secret",
-    "mask_args",
-    "mask_url",
-    "mask_values",
-    "reveal",
-    "secrets_in",
-    "split_user_info",
-    "without_user_info",
-    "wrap",
-]
-
 MASK = "***"
 """The text shown in place of a secret."""
 

@@ -23,8 +23,6 @@ from toolweave.config._validation import (
 )
 from toolweave.errors import ConfigError
 
-__all__ = ["ArgumentRule", "ShapeRule", "read_shape", "with_secrets"]
-
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,128}")
 """A tool's name (MCP specification 2025-11-25, "Tool Names")."""
 _GROUPS = re.compile(r"\\(?:\d|g<\w+>)")

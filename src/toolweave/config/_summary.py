@@ -6,8 +6,6 @@ from typing import Any
 
 from toolweave.config._model import ServerConfig
 
-__all__ = ["summary_of"]
-
 
 def summary_of(config: ServerConfig) -> dict[str, Any]:
     """Return a server's config without its secrets: variables and headers by their names alone."""

@@ -11,8 +11,6 @@ from toolweave._value import Value
 from toolweave.config._validation import check_seconds
 from toolweave.errors import ConfigError
 
-__all__ = ["Timeouts"]
-
 _MAY_BE_NONE = ("connect", "probe", "call_total")
 
 

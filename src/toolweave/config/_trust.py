@@ -15,8 +15,6 @@ from typing import Any, cast
 
 from toolweave.config._loaded import PROJECT, LoadedConfig, LoadedFile
 
-__all__ = ["TrustedFiles", "write_privately"]
-
 _ANYWHERE = "*"
 _MOST_PER_FILE = 20
 _MOST_FILES = 5_000

@@ -16,19 +16,6 @@ from urllib.parse import urlsplit
 from toolweave.config._secret import Secret, mask_url, reveal, wrap
 from toolweave.errors import ConfigError
 
-__all__ = [
-    "check_choice",
-    "check_env",
-    "check_flag",
-    "check_headers",
-    "check_object",
-    "check_seconds",
-    "check_text",
-    "check_texts",
-    "check_url",
-    "kind_of",
-]
-
 _HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _CONTROL = r"[\x00-\x08\x0a-\x1f\x7f]"
 _KINDS: dict[Any, str] = {

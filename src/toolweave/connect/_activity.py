@@ -14,8 +14,6 @@ import anyio.to_thread
 from toolweave.connect._report import Report
 from toolweave.connect._stdio.process_tree import cpu_seconds
 
-__all__ = ["ActivityMonitor", "Monitored"]
-
 _OURS = frozenset({"load the SDK", "find the command", "start the process"})
 """The steps of connecting whose duration does not depend on the server."""
 _CPU_SECONDS = 0.02  # less is what timers of an idle process take

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from toolweave.shaping._arguments import ShapedCalls
     from toolweave.shaping._rules import Shaper
 
-__all__ = ["CallTarget", "Catalog"]
-
 _log = logging.getLogger("toolweave.connect")
 
 

@@ -11,8 +11,6 @@ from typing import Protocol, runtime_checkable
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-__all__ = ["MAX_MESSAGE_BYTES", "Channel", "NotSent", "memory_channels"]
-
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
 """A message larger than this ends its connection with a clear error instead of filling the memory."""
 

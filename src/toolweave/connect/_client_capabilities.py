@@ -18,8 +18,6 @@ from toolweave.errors import ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.logs import LogLevel, check_level
 
-__all__ = ["ClientFeatures"]
-
 _log = logging.getLogger("toolweave.connect")
 
 

@@ -12,8 +12,6 @@ from typing import Protocol
 
 import anyio
 
-__all__ = ["SYSTEM_CLOCK", "Clock", "SystemClock"]
-
 
 class Clock(Protocol):
     """The time, the sleep and the jitter of a connection's retries."""

@@ -7,8 +7,6 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-__all__ = ["Connecting", "Openable"]
-
 
 class Openable(ABC):
     """A resource that is opened and closed under one rule: the code that opened it closes it.

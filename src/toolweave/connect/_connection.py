@@ -49,9 +49,6 @@ from toolweave.tools._wrappers import BaseToolset
 from toolweave.trust._drift import PinChange
 from toolweave.trust._scan import Finding
 
-__all__ = ["McpConnection", "connect_mcp"]
-
-
 _SHOWN_PROBLEMS = 20
 
 ListenerT = TypeVar("ListenerT", bound=Callable[[Any], Any])

@@ -12,8 +12,6 @@ from typing import Self
 
 import msgspec
 
-__all__ = ["Deadline", "SharedTimer"]
-
 
 class Deadline(msgspec.Struct, eq=False):
     """`with deadlines.within(seconds) as deadline:` leaves the block when the time is over; `expired` says so.

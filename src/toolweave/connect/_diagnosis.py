@@ -20,8 +20,6 @@ from toolweave.errors import (
 )
 from toolweave.protocol.json_types import as_object
 
-__all__ = ["again", "connect_timeout_error", "explained", "first_exception"]
-
 
 async def explained(error: Exception, config: ServerConfig, report: Report, *, refused: str, used: bool) -> Exception:
     """Return the error that ended a connection, with the process's last output.

@@ -20,8 +20,6 @@ from toolweave.connect._wire.channel import ChannelWire
 from toolweave.errors import RequestTimeoutError
 from toolweave.protocol import methods
 
-__all__ = ["DirectCall", "DirectCalls"]
-
 
 class DirectCalls:
     """Sends calls of tools at once over one connection, where its server is a process.

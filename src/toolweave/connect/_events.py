@@ -6,8 +6,6 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, get_args
 
-__all__ = ["EventListeners", "EventName", "tell"]
-
 _log = logging.getLogger("toolweave.connect")
 
 EventName = Literal[

@@ -14,8 +14,6 @@ from toolweave.connect._client_features.callbacks import AnswerRequest
 from toolweave.connect._direct import DirectCall
 from toolweave.connect._session import Declared, OnNotification
 
-__all__ = ["ForwardedRequest"]
-
 
 class ForwardedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request of another client; its result comes back as the server gave it.

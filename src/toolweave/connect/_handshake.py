@@ -25,8 +25,6 @@ from toolweave.protocol.meta import SERVER_INFO
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_VERSION, MODERN_VERSIONS
 from toolweave.version import VERSION
 
-__all__ = ["ProbeRefused", "shake_hands"]
-
 _GRACE_SECONDS = 0.5
 _log = logging.getLogger("toolweave.connect")
 

@@ -16,8 +16,6 @@ from toolweave.connect._transports import OpenSession
 from toolweave.errors import ConnectionLostError, ServerError
 from toolweave.protocol import methods
 
-__all__ = ["Health", "PendingRequest", "Silent"]
-
 _PING_SECONDS = 10.0
 _TICK_SECONDS = 5.0
 

@@ -21,27 +21,6 @@ from toolweave.http import origin_of
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.json_types import as_object
 
-__all__ = [
-    "MAX_CONNECTIONS",
-    "HeaderSource",
-    "HttpFault",
-    "HttpSettings",
-    "answer_fault",
-    "bad_encoding",
-    "excerpt",
-    "http_error",
-    "is_rpc_error",
-    "no_answer",
-    "not_json",
-    "odd_content",
-    "own_headers",
-    "public_url",
-    "refused_credentials",
-    "refused_redirect",
-    "too_large",
-    "unasked_encoding",
-]
-
 MAX_CONNECTIONS = 100
 """The default maximum of open connections to one server."""
 _EXCERPT = 300

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 import anyio
 
-__all__ = ["IdleTimeout"]
-
 _STEP_SECONDS = 0.001  # a scope's deadline is too dear to move for less
 
 

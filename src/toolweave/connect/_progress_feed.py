@@ -13,8 +13,6 @@ import anyio
 from toolweave.connect._session import ClientHandlers
 from toolweave.tools._call import Progress, ProgressCallback
 
-__all__ = ["watched"]
-
 _log = logging.getLogger("toolweave.connect")
 
 ResultT = TypeVar("ResultT")

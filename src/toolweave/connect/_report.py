@@ -13,8 +13,6 @@ from typing import Literal, Protocol
 
 import msgspec
 
-__all__ = ["ProcessOutput", "Report", "Step"]
-
 
 class ProcessOutput(Protocol):
     """The output and the exit code of a server process.

@@ -50,8 +50,6 @@ from toolweave.tools._result import ToolResult, typed
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import ToolsChanged
 
-__all__ = ["Requester", "make_off_loop"]
-
 _log = logging.getLogger("toolweave.connect")
 _MANY_PARTS = 1_000
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from toolweave._value import Value
 
-__all__ = ["ConnectionLoss", "GiveUp", "RestartPolicy", "RetryAfter"]
-
 
 class ConnectionLoss(Value, frozen=True, kw_only=True):
     """One unrequested end of a connection.

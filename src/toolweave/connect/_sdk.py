@@ -46,8 +46,6 @@ from toolweave.protocol.json_types import as_array, as_object, as_text
 from toolweave.protocol.jsonrpc import answer_id, own_id
 from toolweave.protocol.meta import PROTOCOL_VERSION
 
-__all__ = ["channel_wire", "http_wire", "in_process_wire", "sse_wire", "streams_wire"]
-
 _log = logging.getLogger("toolweave.connect")
 _BAD_EVENT = "Failed to parse SSE message"
 _PASSED_LIMIT = re.compile(r"SSE stream failed: Server-sent event exceeded the (\d+) byte limit")

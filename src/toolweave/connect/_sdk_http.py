@@ -40,8 +40,6 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.json_types import as_object
 from toolweave.protocol.jsonrpc import is_json
 
-__all__ = ["HttpFaults", "http_client", "status_fault", "transport_fault"]
-
 _REFUSED = "toolweave.refused"
 _NOT_SENT = (
     *(httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol),

@@ -42,8 +42,6 @@ from toolweave.protocol.server_features import (
 )
 from toolweave.tools._toolset import Unsubscribe
 
-__all__ = ["ServerFeatures"]
-
 ItemT = TypeVar("ItemT")
 
 

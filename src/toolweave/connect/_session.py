@@ -37,20 +37,6 @@ from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL,
 from toolweave.tools._call import Progress
 from toolweave.tools._call_questions import CallQuestions
 
-__all__ = [
-    "UNCANCELLABLE",
-    "Agreement",
-    "ClientHandlers",
-    "Declared",
-    "Envelope",
-    "Loss",
-    "OnNotification",
-    "Session",
-    "Wire",
-    "ask",
-    "envelope",
-]
-
 UNCANCELLABLE = frozenset({methods.INITIALIZE, methods.SERVER_DISCOVER})
 """The requests of the handshake: a client must not cancel them (basic/utilities/cancellation)."""
 

@@ -31,8 +31,6 @@ from toolweave.protocol.skills import MOST_BYTES, Skill, content_digest, read_sk
 if TYPE_CHECKING:
     from toolweave.connect._transports import OpenSession
 
-__all__ = ["LoadedSkill", "SkillFeatures"]
-
 _log = logging.getLogger("toolweave.connect")
 
 

@@ -7,8 +7,6 @@ from enum import StrEnum
 
 from toolweave._value import Value
 
-__all__ = ["TRANSITIONS", "ConnectionState", "StateChanged"]
-
 
 class ConnectionState(StrEnum):
     """The state of a connection."""

@@ -37,8 +37,6 @@ from toolweave.errors import (
 )
 from toolweave.tools._owner_loop import OwnerLoop
 
-__all__ = ["Supervisor"]
-
 _log = logging.getLogger("toolweave.connect")
 _TEARDOWN_SECONDS = 6.0
 _LOAD_SECONDS = 120.0

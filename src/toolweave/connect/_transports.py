@@ -31,18 +31,6 @@ from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, Pro
 from toolweave.protocol.json_types import as_object
 from toolweave.protocol.versions import MODERN_VERSIONS
 
-__all__ = [
-    "ConnectPlan",
-    "OpenSession",
-    "RetryConnect",
-    "WireOpener",
-    "load_engine",
-    "open_session",
-    "open_wire",
-    "register_transport",
-    "through",
-]
-
 _log = logging.getLogger("toolweave.connect")
 
 _ENGINE = "toolweave.connect._sdk"

@@ -28,8 +28,6 @@ from toolweave.errors import RunError
 from toolweave.jobs._lease import Lease
 from toolweave.models._messages import UserMessage
 
-__all__ = ["DurableAgent", "Framework", "FrameworkInput", "FrameworkOutcome", "UnknownPolicy", "check_policy"]
-
 UnknownPolicy: TypeAlias = Literal["error", "rerun"]
 """The policy for a call with an unknown outcome: the model reads that, or the call is made again."""
 

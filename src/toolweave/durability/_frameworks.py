@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     OutputT = TypeVar("OutputT")
 
-__all__ = ["durable"]
-
 
 @overload
 def durable(

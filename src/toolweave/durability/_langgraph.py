@@ -27,8 +27,6 @@ from toolweave.models._messages import ToolCallPart
 from toolweave.tools._approval_request import approval_request
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["LangGraphAgent"]
-
 _NAME = "langgraph"
 _MARK = "toolweave_run"
 _WRAPPER = "_awrap_tool_call"

@@ -39,8 +39,6 @@ from toolweave.models._base import Usage as OurUsage
 from toolweave.models._messages import ToolCallPart
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["OpenAiAgentsAgent"]
-
 _NAME = "openai-agents"
 _OUTPUT: TypeAdapter[list[ResponseOutputItem]] = TypeAdapter(list[ResponseOutputItem])
 _USAGE: TypeAdapter[Usage] = TypeAdapter(Usage)

@@ -39,8 +39,6 @@ from toolweave.models._base import Usage
 from toolweave.models._messages import ToolCallPart
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["PydanticAiAgent"]
-
 _NAME = "pydantic-ai"
 _PROMPT: TypeAdapter[Any] = TypeAdapter(str | list[UserContent] | None)
 _RETURN: TypeAdapter[ToolReturn[Any]] = TypeAdapter(ToolReturn)

@@ -26,8 +26,6 @@ from toolweave.tools._call import IDEMPOTENCY_KEY, CallContext
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["APPROVED", "CheckedJournal", "KeptOutcome", "OutcomeForm", "RunRecorder"]
-
 T = TypeVar("T")
 
 _OUTCOME = "io.toolweave/outcome"

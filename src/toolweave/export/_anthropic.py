@@ -19,8 +19,6 @@ from toolweave.tools._wire_tools import WireTool
 if TYPE_CHECKING:
     from anthropic.types import ToolParam, ToolResultBlockParam
 
-__all__ = ["AnthropicTools"]
-
 
 class AnthropicTools:
     """The tools of a toolset for `client.messages.create`, live.

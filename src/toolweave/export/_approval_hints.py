@@ -12,8 +12,6 @@ from toolweave.tools._call import ToolCall
 from toolweave.tools._spec import ToolSpec, is_destructive
 from toolweave.tools._toolset import Toolset
 
-__all__ = ["ApprovalHints", "ConfirmCalls"]
-
 ConfirmCalls: TypeAlias = Literal["always", "never", "destructive"] | Callable[[ToolCall, ToolSpec], bool]
 """The calls that a person has to approve: all, none, those of tools that may be destructive by their annotations (which
 is the default of a tool without hints), or those for which a function of call and tool returns True."""

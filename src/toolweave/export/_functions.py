@@ -17,8 +17,6 @@ from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Toolset
 from toolweave.tools._visible import shown_spec
 
-__all__ = ["plain_functions"]
-
 _TYPES: Mapping[str, Any] = {
     "string": str,
     "integer": int,

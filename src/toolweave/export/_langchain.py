@@ -27,8 +27,6 @@ from toolweave.tools._wire_tools import WireTool
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
-__all__ = ["langchain_tools"]
-
 _PROGRESS = "toolweave_progress"
 """The `type` of what is written of progress into a graph's custom stream."""
 _call_id: ContextVar[str | None] = ContextVar("toolweave-langchain-call", default=None)

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from openai.types.responses import FunctionToolParam
     from openai.types.responses.response_input_param import FunctionCallOutput
 
-__all__ = ["MAX_DESCRIPTION", "OpenAIChatTools", "OpenAIResponsesTools"]
-
 MAX_DESCRIPTION = 1024
 """Maximum characters of a function's description for OpenAI; the rest of a longer one goes into its schema's."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pydantic_ai import RunContext
     from pydantic_ai.toolsets import AbstractToolset
 
-__all__ = ["pydantic_ai_toolset"]
-
 _TAKEN = SHOWN | frozenset(SOUNDS)
 _PROGRESS = "toolweave_progress"
 """The name of the events that tell of progress."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from toolweave.tools._instructions import instructions_of, joined_instructions
 from toolweave.tools._sources import ToolSource, as_toolset
 
-__all__ = ["server_instructions"]
-
 
 def server_instructions(source: ToolSource) -> str:
     """Return what the servers of a toolset say to a model about their tools, or `""`.

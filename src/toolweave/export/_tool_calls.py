@@ -13,8 +13,6 @@ from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Toolset
 
-__all__ = ["AT_ONCE", "run_call", "run_calls", "telling"]
-
 AT_ONCE = 8
 """Maximum calls of one turn that run on one server at the same time."""
 

@@ -19,8 +19,6 @@ from toolweave.tools._toolset import Toolset
 from toolweave.tools._wire_tools import Form, ToolWriter, WireTools
 from toolweave.tools._wrappers import filtered
 
-__all__ = ["ToolExport", "member"]
-
 
 class ToolExport:
     """A toolset's definitions in one provider's form, and the mapping of a model's calls back to the toolset's.

@@ -22,8 +22,6 @@ from toolweave.serve._http.response import respond_json
 if TYPE_CHECKING:
     from toolweave.gateway._managed import ManagedGateway
 
-__all__ = ["AdminApi"]
-
 _log = logging.getLogger("toolweave.gateway")
 
 _MAX_BYTES = 256 * 1024

@@ -17,8 +17,6 @@ from toolweave.gateway._reload import ConfigChange
 from toolweave.gateway._status import GatewayStatus, UpstreamStatus
 from toolweave.http import DEFAULT_PORTS, HttpClient, NoAnswer, http_proxy_for
 
-__all__ = ["GatewayAdmin"]
-
 _MAX_BYTES = 16 * 1024 * 1024
 _CONNECT_SECONDS = 10.0
 _START_SECONDS = 200.0

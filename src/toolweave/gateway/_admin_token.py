@@ -13,8 +13,6 @@ from pathlib import Path
 
 from toolweave.config._trust import write_privately
 
-__all__ = ["keep_token", "kept_token", "new_token"]
-
 _MAX_BYTES = 1_000
 
 

@@ -43,8 +43,6 @@ from toolweave.serve import (
 from toolweave.serve._auth.token_auth import ProtectionOptions, TokenAuth
 from toolweave.state import MemoryStore, open_store
 
-__all__ = ["CallerAuth", "read_caller_auth"]
-
 WHERE = "gateway.auth"
 _Kind = TypeVar("_Kind", bound=Value)
 

@@ -23,8 +23,6 @@ from toolweave.serve._subscriptions import ResourceFollower
 from toolweave.serve._task_spawner import ServingGroups
 from toolweave.tools import Toolset
 
-__all__ = ["CallerGateways", "InnerGateway"]
-
 _log = logging.getLogger("toolweave.gateway")
 
 _MOST_OF_ONE = 16

@@ -17,8 +17,6 @@ from toolweave.hub import Hub
 from toolweave.oauth import MemoryTokenStore, TokenStore, default_token_store
 from toolweave.serve._request import Client
 
-__all__ = ["CallerHubs", "GatewayCaller", "exchanges"]
-
 _START_SECONDS = 10.0
 """Seconds that the first request of a caller waits for servers that are slow to start."""
 

@@ -11,8 +11,6 @@ from toolweave.protocol import methods
 from toolweave.serve._request import Offered, OfferLookup
 from toolweave.tools import ToolSpec
 
-__all__ = ["CallerOffers"]
-
 
 class CallerOffers:
     """The `OfferLookup` of one caller; the same as long as its gateway is there, which it does not keep.

@@ -33,8 +33,6 @@ from toolweave.tools import ToolSpec
 from toolweave.tools._mcp import call_result
 from toolweave.tools._result import ToolResult
 
-__all__ = ["CallerLayer", "CallerRequests"]
-
 _LISTS: Mapping[str, str] = {
     methods.TOOLS_LIST: "tools",
     methods.PROMPTS_LIST: "prompts",

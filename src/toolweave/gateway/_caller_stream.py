@@ -17,8 +17,6 @@ from toolweave.protocol.json_types import as_text
 from toolweave.serve._logs import Logs
 from toolweave.serve._request import Json, Request
 
-__all__ = ["CallerStream"]
-
 _MOST_WAITING = 256
 _NEWS = frozenset({methods.NOTIFICATIONS_MESSAGE, methods.NOTIFICATIONS_ELICITATION_COMPLETE})
 """The notifications beside progress that belong to a request."""

@@ -13,8 +13,6 @@ from toolweave.serve._request import Request
 from toolweave.serve._subscriptions import ResourceFollower
 from toolweave.tools import Unsubscribe
 
-__all__ = ["CallerUpdates", "OwnChanges"]
-
 
 class OwnChanges(Changes):
     """The changes of the servers of one caller: told to its own streams and conversations, and to no others.

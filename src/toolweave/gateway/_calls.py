@@ -29,8 +29,6 @@ from toolweave.tools._mcp import call_result
 if TYPE_CHECKING:
     from toolweave.shaping._arguments import ShapedCalls
 
-__all__ = ["Calls"]
-
 _UNKNOWN = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, METHOD_NOT_FOUND})
 """Error codes by which an upstream answers that it does not have a resource."""
 _OURS = frozenset({"_meta", "task"})

@@ -17,8 +17,6 @@ from toolweave.serve._request import Json, MayUse, Method, OfferKind
 from toolweave.tools import Toolset
 from toolweave.tools._instructions import joined_instructions
 
-__all__ = ["UpstreamCapabilities", "declares", "offered"]
-
 _OWN = frozenset({"tools", "prompts", "resources", "completions", "logging", "tasks", "extensions", "experimental"})
 _STARTING = frozenset({ConnectionState.IDLE, ConnectionState.CONNECTING})
 _NOUNS: Mapping[str, OfferKind] = {"prompt": "prompts", "resource": "resources", "resource template": "resources"}

@@ -30,8 +30,6 @@ from toolweave.protocol.versions import (
 from toolweave.serve._request import Json
 from toolweave.tools import expose
 
-__all__ = ["ClientComparison", "LostFeature", "compare_through"]
-
 LostKind: TypeAlias = Literal["capability", "instructions", "tool", "prompt", "resource", "template"]
 _CLIENTS = (*HANDSHAKE_VERSIONS[1:], MODERN_VERSION)
 _MOST_PAGES = 1_000

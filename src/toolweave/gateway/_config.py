@@ -44,8 +44,6 @@ from toolweave.gateway._disclosure import DISCLOSURES, DisclosureMode
 if TYPE_CHECKING:
     from toolweave.gateway._caller_auth import CallerAuth
 
-__all__ = ["GatewayConfig", "GatewaySource", "VirtualServer", "load_gateway_config"]
-
 SECTION = "gateway"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MOST_VIRTUAL = 500

@@ -24,8 +24,6 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.logs import LogLevel
 from toolweave.serve._request import Json
 
-__all__ = ["AskingConnection", "AskingConnections"]
-
 _log = logging.getLogger("toolweave.gateway")
 _SWEEP_SECONDS = 1.0
 _OVER = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED, ConnectionState.CLOSED})

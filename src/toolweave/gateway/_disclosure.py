@@ -31,8 +31,6 @@ from toolweave.tools._search_tool import (
     search_problems,
 )
 
-__all__ = ["DISCLOSURES", "Disclosure", "DisclosureMode"]
-
 DisclosureMode: TypeAlias = Literal["all", "auto", "search", "groups"]
 """The form in which callers learn of tools: all definitions; a search; a list for each server; or, by `auto`, all up to
 a size and a search beyond it."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from toolweave.gateway._metrics import PrometheusMetrics
     from toolweave.gateway._tracing import SessionDurations
 
-__all__ = ["metrics_middleware", "missing", "spans_middleware"]
-
 
 def metrics_middleware() -> PrometheusMetrics:
     """Return the middleware that counts and measures.

@@ -34,8 +34,6 @@ from toolweave.serve._plain_calls import PlainToolCall
 from toolweave.serve._request import Client, Json, Middleware
 from toolweave.tools import Toolset, ToolSnapshot, ToolSpec
 
-__all__ = ["AnsweredCall", "FastCalls", "SentToolCall"]
-
 _CALL = methods.TOOLS_CALL
 _COMPLETE = "complete"
 _COMPLETE_TEXT = encode_value(_COMPLETE)

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from toolweave.gateway._caller_auth import CallerAuth
     from toolweave.serve._auth.token_auth import TokenAuth
 
-__all__ = ["FollowedAuth"]
-
 
 class FollowedAuth:
     """The authorization, and the section of the config that it was made of.

@@ -68,8 +68,6 @@ if TYPE_CHECKING:
     from toolweave.serve._http.app import HttpApp, HttpOptions, ServedEndpoint
     from toolweave.serve._http.asgi import App
 
-__all__ = ["CallerView", "Gateway", "GatewaySecrets", "create_gateway"]
-
 
 def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its own
     source: Any,

@@ -12,8 +12,6 @@ import anyio
 from toolweave.protocol import methods
 from toolweave.serve._request import CallNext, Json, Request
 
-__all__ = ["InFlightRequests"]
-
 
 class InFlightRequests:
     """Middleware that counts requests, for all servers of one gateway.

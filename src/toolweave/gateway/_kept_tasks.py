@@ -24,8 +24,6 @@ from toolweave.protocol.tasks import ENDED, TASK_ID, created, failed, with_outco
 from toolweave.serve._request import Client, Json, Request
 from toolweave.serve._task_spawner import ServingGroups
 
-__all__ = ["NO_LINE", "EndedCalls", "ProcessTasks"]
-
 _log = logging.getLogger("toolweave.gateway")
 
 _ENDED_CALLS, _TASKS, _KIND = "gateway-ended-calls", "gateway-tasks", "upstream task"

@@ -32,8 +32,6 @@ from toolweave.serve._offers.tool_pages import ToolPages
 from toolweave.serve._request import Json, Method, OfferKind, Request
 from toolweave.tools import ToolsChanged, Toolset, ToolSpec
 
-__all__ = ["UPSTREAMS", "Lists"]
-
 _log = logging.getLogger("toolweave.gateway")
 
 UPSTREAMS = "io.toolweave/upstreams"

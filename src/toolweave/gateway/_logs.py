@@ -25,8 +25,6 @@ from toolweave.serve._changes import Changes
 from toolweave.serve._logs import Logs
 from toolweave.serve._request import Json, Method, Request
 
-__all__ = ["UpstreamLogs"]
-
 _log = logging.getLogger("toolweave.gateway")
 
 _SET_SECONDS = 5.0

@@ -14,8 +14,6 @@ from toolweave.hub import Hub
 if TYPE_CHECKING:
     from toolweave.gateway._runs import StoredRuns
 
-__all__ = ["ManagedGateway"]
-
 
 class ManagedGateway(Protocol):
     """The part of a `GatewayManager` that pages use; see there."""

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from toolweave.serve import HttpOptions
     from toolweave.serve._http.app import HttpApp
 
-__all__ = ["GatewayManager"]
-
 _log = logging.getLogger("toolweave.gateway")
 
 RETIRE_SECONDS = 600.0

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from toolweave.gateway._managed import ManagedGateway
     from toolweave.serve._http.app import HttpApp
 
-__all__ = ["MetricsPage", "PrometheusMetrics"]
-
 _TEXT = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 _WORKERS = "PROMETHEUS_MULTIPROC_DIR"
 _FRESH_SECONDS = 5.0

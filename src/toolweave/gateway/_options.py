@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from toolweave.oauth import TokenStore
     from toolweave.serve._auth.token_auth import TokenAuth
 
-__all__ = ["GatewayOptions", "replicas_of", "runs_of", "tokens_in"]
-
 
 class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a gateway.

@@ -17,8 +17,6 @@ from toolweave.gateway._sign_in_pages import SignInPages
 from toolweave.serve._http.asgi import Message, Receive, Scope, Send, read_body, respond
 from toolweave.serve._request import Json
 
-__all__ = ["PagesOfReplicas"]
-
 _KIND = "sign-in page"
 _MOST_BYTES = 64 * 1024
 _HEADERS = frozenset({b"cookie", b"content-type", b"origin", b"referer", b"sec-fetch-site"})

@@ -23,8 +23,6 @@ from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve._request import Json
 from toolweave.serve._task_spawner import ServingGroups
 
-__all__ = ["CallIsGone", "ParkedCalls"]
-
 _KIND = "parked"
 
 

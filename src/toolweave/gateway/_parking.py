@@ -22,8 +22,6 @@ from toolweave.protocol.client_requests import refused_by_expiry
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.serve._request import Json
 
-__all__ = ["LiveCall", "ParkedRound", "Parking", "ParkingFull"]
-
 _log = logging.getLogger("toolweave.gateway")
 _TOGETHER_SECONDS = 0.01
 """Questions that come within this time are put in one round."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from toolweave.gateway._managed import ManagedGateway
     from toolweave.serve._http.app import HttpApp
 
-__all__ = ["ReadinessProbe"]
-
 
 class ReadinessProbe:
     """Answers 200 while the gateway is ready, else 503; the body says what is missing.

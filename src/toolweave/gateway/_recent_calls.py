@@ -21,8 +21,6 @@ from toolweave.middleware._outcome import subject_of as name_of
 from toolweave.protocol import methods
 from toolweave.serve._request import CallNext, Client, Json, Middleware, Request, principal_name
 
-__all__ = ["RecentCall", "RecentCalls"]
-
 _MOST = 500
 _LONGEST = 300
 _DEEPEST = 2

@@ -22,8 +22,6 @@ from toolweave.protocol.json_types import as_object, as_text
 from toolweave.protocol.tasks import ENDED, TASK_ID, TaskDocument, is_task, read_task
 from toolweave.serve._request import CallNext, Client, Json, Request, principal_name
 
-__all__ = ["RecentTask", "RecentTasks", "TaskAnswerer", "TasksSeen"]
-
 _MOST = 500
 _MOST_ASKED = 100
 _ASK_SECONDS = 3.0

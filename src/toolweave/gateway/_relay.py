@@ -64,8 +64,6 @@ from toolweave.serve._request_context import forwarded_meta
 from toolweave.tools._mcp import call_result
 from toolweave.tools._result import ToolResult
 
-__all__ = ["PIPED", "Relay"]
-
 Lease: TypeAlias = Callable[[], AbstractAsyncContextManager[AskingConnection]]
 """Gives a connection to a legacy upstream for one call."""
 

@@ -12,8 +12,6 @@ import msgspec
 
 from toolweave.config import ServerConfig
 
-__all__ = ["ConfigChange", "compare", "file_stamps", "when_changed"]
-
 _POLL_SECONDS = 1.0
 
 FileStamp: TypeAlias = "tuple[int, int, int] | None"

@@ -27,8 +27,6 @@ from toolweave.serve._request import Json
 from toolweave.state import Delete, Put, Store, iter_documents, listening
 from toolweave.state._redis_address import RedisAddress, split_name
 
-__all__ = ["ReplicaGone", "ReplicaWatch", "Replicas", "UnknownToReplica", "shared_redis"]
-
 ActT = TypeVar("ActT")
 
 _log = logging.getLogger("toolweave.gateway")

@@ -13,8 +13,6 @@ from toolweave.serve._offers.templates import may_expand
 from toolweave.serve._request import Offered, OfferKind
 from toolweave.tools import Toolset, ToolSpec
 
-__all__ = ["Route", "Routes"]
-
 
 class Route(msgspec.Struct, frozen=True):
     """The target of a request.

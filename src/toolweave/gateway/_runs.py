@@ -15,8 +15,6 @@ from toolweave.errors import ConfigError, StoreError, printable
 from toolweave.jobs import Backend, WorkBackend, WorkQueue
 from toolweave.state import Store, open_store
 
-__all__ = ["RunsPlace", "StoredRuns"]
-
 _log = logging.getLogger("toolweave.gateway")
 
 RunsPlace: TypeAlias = str | WorkBackend | Store

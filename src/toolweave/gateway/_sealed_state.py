@@ -20,8 +20,6 @@ from toolweave.protocol.input_required import REQUEST_STATE
 from toolweave.serve._request import Request
 from toolweave.serve._request_state import TTL_SECONDS, request_binding
 
-__all__ = ["MOST_ROUNDS", "SealedRound", "StateCipher"]
-
 MOST_ROUNDS = 20
 """Rounds of input of one request."""
 _MOST_STATE = 256 * 1024

@@ -16,8 +16,6 @@ from toolweave.serve._request_state import from_base64url
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-__all__ = ["SealingKeys"]
-
 _LEAST_KEY_BYTES = 32
 _NONCE_BYTES = 12
 

@@ -28,8 +28,6 @@ from toolweave.protocol.jsonrpc import StrictMessage
 from toolweave.serve._http.session_peers import Deliver, RestoredSession
 from toolweave.serve._request import Client, Json
 
-__all__ = ["SealedSessions"]
-
 _log = logging.getLogger("toolweave.gateway")
 
 _SESSIONS = "gateway-sessions"

@@ -19,8 +19,6 @@ from toolweave.gateway._replicas import Replicas, ReplicaWatch
 from toolweave.serve._http.session_peers import SharedEvent, StreamLost
 from toolweave.state import Put, listening
 
-__all__ = ["SharedStreams"]
-
 _log = logging.getLogger("toolweave.gateway")
 
 _EVENTS = "gateway-events"

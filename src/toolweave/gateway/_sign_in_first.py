@@ -42,8 +42,6 @@ from toolweave.serve._request import Client, Json, Request
 from toolweave.tools import ToolSpec
 from toolweave.tools._names import expose
 
-__all__ = ["SignInFirst", "sign_in_tool", "without_round"]
-
 _PAGE, _CODE, _DONE = "page", "code", "done"
 _SCHEMA: Mapping[str, Any] = {
     "type": "object",

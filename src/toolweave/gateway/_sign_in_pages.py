@@ -25,8 +25,6 @@ from toolweave.serve._oauth_server.keys import ServerKeys
 from toolweave.serve._oauth_server.pages import html_page, send_page
 from toolweave.serve._request import principal_name
 
-__all__ = ["SignInPages"]
-
 _BEGIN_SECONDS = 30.0
 _END_SECONDS = 60.0
 _AT_SECONDS = 600

@@ -46,8 +46,6 @@ from toolweave.oauth import (
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve._task_spawner import ServingGroups
 
-__all__ = ["CALLBACK", "LINK", "LinkedSignIn", "SignIns"]
-
 _log = logging.getLogger("toolweave.gateway")
 
 LINK = "/auth/sign-in"

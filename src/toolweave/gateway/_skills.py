@@ -21,8 +21,6 @@ from toolweave.protocol.skills import read_skill, skill_settings, with_prefix
 from toolweave.serve._offers.pagination import only_for_caller, page
 from toolweave.serve._request import Json, Method, Request
 
-__all__ = ["UpstreamSkills"]
-
 _UNKNOWN = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, METHOD_NOT_FOUND})
 
 

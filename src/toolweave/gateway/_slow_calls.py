@@ -33,8 +33,6 @@ from toolweave.serve._tasks import TasksFeature
 from toolweave.serve._tasks.rules import declared
 from toolweave.tools import CallContext, Question, ToolSpec
 
-__all__ = ["SlowCalls"]
-
 
 class _DetachableLine:
     """The reply channel of a request, until the request is answered; None for one that is answered already."""

@@ -27,8 +27,6 @@ from toolweave.serve._tasks.port import Heard, NewTask, TaskHandle
 from toolweave.state import Store
 from toolweave.tools import Question
 
-__all__ = ["SlowTasks"]
-
 _KIND = "slow task"
 
 

@@ -12,8 +12,6 @@ import msgspec
 from toolweave.connect import ConnectionState
 from toolweave.hub import Hub
 
-__all__ = ["GatewayStatus", "Readiness", "UpstreamStatus", "VirtualStatus", "readiness", "upstream_statuses"]
-
 _READY = frozenset({ConnectionState.READY})
 
 

@@ -56,8 +56,6 @@ from toolweave.serve._task_spawner import ServingGroups
 from toolweave.serve._tasks.rules import declared, named_task, undeclared
 from toolweave.tools import ToolSpec
 
-__all__ = ["TaskNames", "UpstreamTasks"]
-
 _log = logging.getLogger("toolweave.gateway")
 
 _FORM = "t1"

@@ -11,16 +11,6 @@ from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQ
 from toolweave.protocol.input_required import INPUT_REQUIRED
 from toolweave.serve._request import Request
 
-__all__ = [
-    "BUCKETS",
-    "KNOWN_METHODS",
-    "RequestSubject",
-    "first_text",
-    "outcome_of_error",
-    "outcome_of_result",
-    "subject_of",
-]
-
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 """Upper bounds of durations in seconds: those of the OpenTelemetry conventions for MCP, and finer ones below 10 ms."""
 KNOWN_METHODS = frozenset(value for name, value in vars(methods).items() if name.isupper() and isinstance(value, str))

@@ -26,8 +26,6 @@ from toolweave.protocol.meta import trace_context_in, with_trace_context
 from toolweave.serve._request import CallNext, Json, Request
 from toolweave.version import VERSION
 
-__all__ = ["CallerSpans", "SessionDurations", "UpstreamSpans"]
-
 _UPSTREAM = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ, methods.COMPLETION_COMPLETE})
 """The requests that go to one upstream."""
 _MOST_TEXT = 200

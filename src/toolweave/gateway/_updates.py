@@ -13,8 +13,6 @@ from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NO
 from toolweave.serve._request import Request
 from toolweave.tools import Unsubscribe
 
-__all__ = ["ResourceUpdates"]
-
 
 class ResourceUpdates:
     """The `ResourceFollower` of a gateway: follows resources at their upstreams, under exposed URIs."""

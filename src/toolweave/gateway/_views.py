@@ -16,8 +16,6 @@ from toolweave.serve._request import CallNext, Json, OfferKind, Request
 from toolweave.tools import Toolset, ToolSpec, filtered, renamed
 from toolweave.tools._selection import fits, names_of
 
-__all__ = ["ViewMiddleware", "ViewedTool", "caller_view", "explain_view", "virtual_tools"]
-
 
 def virtual_tools(tools: Toolset, view: VirtualServer) -> Toolset:
     """Return the tools of a virtual server, a live view of those of the gateway."""

@@ -13,8 +13,6 @@ from toolweave.errors import RequestError, StoreError, ToolweaveError
 from toolweave.gateway._replicas import Replicas
 from toolweave.serve._request import Json
 
-__all__ = ["ChangesServers", "WorkerChanges"]
-
 _log = logging.getLogger("toolweave.gateway")
 
 _ADDED = "gateway-added"

@@ -13,8 +13,6 @@ from typing import Any
 
 import anyio
 
-__all__ = ["Address", "connect_tcp", "resolve"]
-
 ATTEMPT_SECONDS = 0.25
 """The wait before the next address is tried as well (RFC 8305, 5)."""
 

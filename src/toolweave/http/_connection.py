@@ -16,8 +16,6 @@ from typing import cast
 
 import httptools
 
-__all__ = ["Head", "NoAnswer", "Socket"]
-
 _MAX_HEAD_BYTES = 256 * 1024
 _PAUSE_BYTES = 1024 * 1024
 _MAX_KNOWN = 128

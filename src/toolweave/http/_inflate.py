@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import zlib
 
-__all__ = ["ACCEPTED", "PIECE_BYTES", "Inflater", "NotInflated"]
-
 ACCEPTED = "gzip, deflate"
 """The value of `accept-encoding`: the encodings that the standard library decodes."""
 PIECE_BYTES = 256 * 1024

@@ -11,8 +11,6 @@ from http import HTTPStatus
 import anyio.abc
 import httptools
 
-__all__ = ["IncomingHead", "page_answer", "read_head"]
-
 _MOST_BYTES = 16 * 1024
 
 

@@ -11,8 +11,6 @@ from urllib.parse import unquote, urlsplit
 
 from toolweave.http._url import DEFAULT_PORTS
 
-__all__ = ["PROXY_AUTHENTICATION_REQUIRED", "HttpProxy", "http_proxy_for", "proxy_for", "refused_by_proxy"]
-
 PROXY_AUTHENTICATION_REQUIRED = 407
 """The status with which a proxy, and never a server, asks for credentials (RFC 9110, 15.5.8)."""
 

@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from urllib.parse import quote
 
-__all__ = ["SharedHeaders", "request_head"]
-
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r"[^\x00\r\n]*")
 _UNQUOTED = "/%:@!$&'()*+,;=~-._?"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-__all__ = ["DEFAULT_PORTS", "origin_of", "target_of"]
-
 DEFAULT_PORTS = {"http": 80, "https": 443}
 """The ports of the schemes that are spoken."""
 

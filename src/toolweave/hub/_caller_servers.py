@@ -8,8 +8,6 @@ from types import MappingProxyType
 from toolweave.config import ServerConfig
 from toolweave.errors import AuthRequiredError
 
-__all__ = ["CallerServers"]
-
 
 class CallerServers:
     """Keeps the settings of these servers.

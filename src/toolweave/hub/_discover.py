@@ -15,8 +15,6 @@ from toolweave.tools._names import expose, unknown_tool
 from toolweave.tools._toolset import ToolList, Toolset, tools_of
 from toolweave.tools._wrappers import filtered, renamed
 
-__all__ = ["DiscoveredTools", "McpClient", "discover_mcp_tools"]
-
 _log = logging.getLogger("toolweave.hub")
 
 McpClient: TypeAlias = Hub | McpConnection

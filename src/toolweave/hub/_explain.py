@@ -15,8 +15,6 @@ from toolweave.tools._names import aliases, expose
 from toolweave.tools._selection import own_names
 from toolweave.tools._spec import AppliedRule, ToolSpec
 
-__all__ = ["ToolExplanation", "explain_tool", "rules_of"]
-
 
 class ToolExplanation(Value, frozen=True, kw_only=True):
     """One tool of a server, and its way to those who use it.

@@ -10,8 +10,6 @@ import anyio
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.tools._names import aliases, unknown_tool
 
-__all__ = ["for_each", "missing_tool"]
-
 ItemT = TypeVar("ItemT")
 
 

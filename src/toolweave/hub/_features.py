@@ -23,8 +23,6 @@ from toolweave.protocol.server_features import (
     read_template,
 )
 
-__all__ = ["HubFeatures"]
-
 _UNKNOWN = (INVALID_PARAMS, RESOURCE_NOT_FOUND)
 
 

@@ -12,8 +12,6 @@ from toolweave.connect._events import EventName, tell
 from toolweave.connect._state import ConnectionState, StateChanged
 from toolweave.tools._toolset import Unsubscribe
 
-__all__ = ["HubEventName", "HubEvents"]
-
 Listener = Callable[[McpConnection, Any], Any]
 HubEventName = EventName | Literal["warning"]
 """The events of a hub: those of its connections, and new entries of `Hub.warnings`."""

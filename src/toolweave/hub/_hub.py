@@ -41,8 +41,6 @@ from toolweave.tools._toolset import Listeners, ToolsChanged, ToolSnapshot, Unsu
 from toolweave.tools._wrappers import BaseToolset
 from toolweave.trust._scan import Finding
 
-__all__ = ["Hub", "connect_mcp_servers"]
-
 _log = logging.getLogger("toolweave.hub")
 
 _LOOK_SECONDS = 0.5

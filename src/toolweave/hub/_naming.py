@@ -19,8 +19,6 @@ from toolweave.tools._names import AssignedNames, expose
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import ToolSnapshot
 
-__all__ = ["NameConflict", "NamedServer", "name_others", "name_server", "name_uri", "without_server"]
-
 _NOT_IN_SCHEMES = r"[^A-Za-z0-9.-]"
 
 

@@ -22,8 +22,6 @@ from toolweave.protocol.skills import Skill, skill_settings
 from toolweave.tools._names import AssignedNames
 from toolweave.tools._toolset import Unsubscribe
 
-__all__ = ["USABLE", "HubEntry", "HubList", "HubListKind", "HubOffers", "NamesOffers"]
-
 _log = logging.getLogger("toolweave.hub")
 
 Json = dict[str, Any]

@@ -8,8 +8,6 @@ from toolweave.tools._spec import ToolSpec
 from toolweave.trust._scan import Finding, shadowing_findings
 from toolweave.trust._shadowing import ShadowIndex
 
-__all__ = ["HubShadows"]
-
 
 class HubShadows:
     """The findings about the servers of one hub taken together.

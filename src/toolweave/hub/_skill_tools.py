@@ -24,8 +24,6 @@ from toolweave.tools._registry import ToolRegistry
 from toolweave.tools._toolset import ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import RoutingToolset
 
-__all__ = ["SkillTools", "skill_tools"]
-
 ApproveSkill: TypeAlias = Callable[[Skill], bool | Awaitable[bool]]
 """Returns whether a model may load a skill."""
 

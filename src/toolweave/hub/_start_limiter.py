@@ -9,8 +9,6 @@ from typing import Literal
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._state import ConnectionState
 
-__all__ = ["StartLimiter", "Wait", "check_wait"]
-
 Wait = Literal["alive", "all", "any"] | float
 """A hub's wait for its servers to start: for all with signs of life, for all, for any, or at most some seconds."""
 

@@ -19,8 +19,6 @@ from pathlib import Path, PurePosixPath
 from toolweave.errors import RegistryError
 from toolweave.install._records import shown
 
-__all__ = ["BundleArchive"]
-
 MAX_MEMBERS = 50_000
 MAX_UNPACKED_BYTES = 1024 * 1024 * 1024
 _MAX_DEPTH = 40

@@ -25,8 +25,6 @@ from toolweave.install._questions import LaunchAnswers, LaunchQuestion, merged
 from toolweave.install._records import shown
 from toolweave.install._secrets import installed_folder
 
-__all__ = ["MAX_BUNDLE_BYTES", "BundleManifest", "ServerBundle"]
-
 MAX_BUNDLE_BYTES = 256 * 1024 * 1024
 """The largest bundle that is downloaded or read."""
 _MAX_MANIFEST_BYTES = 1_000_000

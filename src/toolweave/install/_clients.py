@@ -10,8 +10,6 @@ from typing import Any
 from toolweave._value import Value
 from toolweave.install._launch import LaunchWord, SecretWord, ServerLaunch, rendered
 
-__all__ = ["CLIENT_FORMATS", "OWN_FORMAT", "ClientFormat"]
-
 
 class ClientFormat(Value, frozen=True, kw_only=True):
     """The entries of one program's config.

@@ -13,8 +13,6 @@ from toolweave.config import Secret
 from toolweave.errors import RegistryError
 from toolweave.install._records import shown
 
-__all__ = ["LaunchWord", "SecretWord", "ServerLaunch", "joined", "literal", "rendered"]
-
 _REFERENCE = re.compile(r"\$[{(A-Za-z_]|\{(?:env|file|secret|input):")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 

@@ -15,8 +15,6 @@ from toolweave.install._bundle import MAX_BUNDLE_BYTES
 from toolweave.install._records import PublishedServer, read_server, shown
 from toolweave.oauth._fetch import FetchedAnswer, GuardedFetch, NotFetched, checked_url, shown_url
 
-__all__ = ["OFFICIAL_REGISTRY", "REGISTRY_VARIABLE", "McpRegistry", "RegistryPage"]
-
 OFFICIAL_REGISTRY = "https://registry.modelcontextprotocol.io"
 """The base URL of the official registry; below it is `/v0.1`, which is stable."""
 REGISTRY_VARIABLE = "TOOLWEAVE_REGISTRY"

@@ -21,8 +21,6 @@ from toolweave.install._runners import RUNNERS, PackageRunner, runtime_arguments
 from toolweave.install._slots import ArgumentSlot, ValueSlot
 from toolweave.oauth._fetch import NotFetched, checked_url
 
-__all__ = ["BundleLocation", "InstallOption", "install_options"]
-
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _VERSION = re.compile(r"[vV]?\d[\w.+!-]{0,199}", re.ASCII)

@@ -12,8 +12,6 @@ from toolweave.errors import ConfigError
 from toolweave.install._launch import SecretWord
 from toolweave.install._records import shown
 
-__all__ = ["LaunchAnswers", "LaunchQuestion", "merged"]
-
 _TRUE, _FALSE = ("true", "yes", "y", "1"), ("false", "no", "n", "0")
 
 

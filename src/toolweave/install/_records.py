@@ -15,16 +15,6 @@ from toolweave._text import one_line
 from toolweave._value import Value
 from toolweave.errors import RegistryError
 
-__all__ = [
-    "PublishedServer",
-    "RemoteEndpoint",
-    "ServerInput",
-    "ServerPackage",
-    "ServerStatus",
-    "read_server",
-    "shown",
-]
-
 ServerStatus = Literal["active", "deprecated", "deleted"]
 _OFFICIAL = "io.modelcontextprotocol.registry/official"
 _NAME = re.compile(r"(?=.{3,200}\Z)[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")

@@ -16,8 +16,6 @@ from toolweave.errors import RegistryError
 from toolweave.install._launch import LaunchWord, SecretWord, rendered
 from toolweave.install._records import ServerInput, shown
 
-__all__ = ["RUNNERS", "PackageRunner", "runtime_arguments", "variables"]
-
 _STEERING = re.compile(
     r"(?i)(UV|PIP|NPM|BUN|YARN|DOCKER|CONTAINER|CONTAINERS|BUILDAH|PODMAN|DOTNET|NUGET|LD|DYLD|GIT|XDG|COREPACK)_.*"
     r"|(NODE_(OPTIONS|PATH|EXTRA_CA_CERTS)|PYTHON(PATH|HOME|STARTUP|USERBASE)|PATH|HOME|USERPROFILE|SHELL|BASH_ENV|ENV"

@@ -13,8 +13,6 @@ from toolweave.errors import StoreError
 from toolweave.install._launch import ServerLaunch
 from toolweave.oauth._stores.locks import private_folder
 
-__all__ = ["SecretFiles", "installed_folder"]
-
 
 def installed_folder() -> Path:
     """Return the folder of this user's installed bundles, and of what installed servers refer to."""

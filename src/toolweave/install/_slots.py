@@ -11,8 +11,6 @@ from toolweave.install._launch import LaunchWord, SecretWord, joined, literal
 from toolweave.install._questions import LaunchAnswers, LaunchQuestion
 from toolweave.install._records import ServerInput, shown
 
-__all__ = ["ArgumentSlot", "ValueSlot"]
-
 _VARIABLE = re.compile(r"\{([^{}]*)\}")
 _FORMATS = ("string", "number", "boolean", "filepath")
 

@@ -18,8 +18,6 @@ from toolweave.state._redis_address import REDIS_SCHEMES, RedisAddress, split_na
 if TYPE_CHECKING:
     from toolweave.jobs._queue import WorkQueue
 
-__all__ = ["BACKEND_VARIABLE", "Backend"]
-
 BACKEND_VARIABLE = "TOOLWEAVE_BACKEND"
 """The environment variable that names the backend."""
 

@@ -12,8 +12,6 @@ import anyio
 
 from toolweave.state import Store, listening
 
-__all__ = ["FIRST_SECONDS", "Backoff", "Sleep", "longer", "until"]
-
 T = TypeVar("T")
 
 FIRST_SECONDS = 0.1

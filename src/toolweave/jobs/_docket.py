@@ -24,8 +24,6 @@ from toolweave.jobs._docket_worker import TopicWorker, open_docket
 from toolweave.jobs._messages import FUNCTION, PlainDocket, in_plain
 from toolweave.jobs._queue import Handler, Job
 
-__all__ = ["REDELIVERY_SECONDS", "DocketQueue"]
-
 REDELIVERY_SECONDS = 15.0
 """Seconds until a job of a silent worker is delivered to another; at most half as long again."""
 _REACH_SECONDS = 15.0

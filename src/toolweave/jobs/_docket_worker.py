@@ -30,8 +30,6 @@ from toolweave.jobs._lease import machine, process_is_dead
 from toolweave.jobs._messages import FUNCTION, Messages, PlainDocket, in_plain
 from toolweave.jobs._queue import Handler, Job, Reschedule
 
-__all__ = ["SILENT_SECONDS", "TopicWorker", "open_docket"]
-
 SILENT_SECONDS = 4.0
 """Seconds without a heartbeat until a worker's jobs are delivered to others."""
 _LOOK_SECONDS = 1.0

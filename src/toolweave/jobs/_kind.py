@@ -18,8 +18,6 @@ from toolweave.jobs._lease import LEASE_SECONDS, Lease
 from toolweave.jobs._queue import Job, WorkQueue
 from toolweave.state import Change, Delete, Document, Put, Store
 
-__all__ = ["JobCollections", "JobKind", "JobTopic"]
-
 R = TypeVar("R")
 
 

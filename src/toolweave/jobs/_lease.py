@@ -22,8 +22,6 @@ from toolweave.errors import StoreError
 from toolweave.jobs._backoff import Sleep
 from toolweave.state import Change, Delete, Document, Put, Store, listening, signal
 
-__all__ = ["LEASE_SECONDS", "Lease", "ask_to_cancel", "is_held", "is_living", "machine", "process_is_dead"]
-
 LEASE_SECONDS = 15.0
 """Lifetime of a lease without renewal, in seconds; the lease of a dead process of this machine ends at once."""
 _SHORT_SECONDS = 0.1

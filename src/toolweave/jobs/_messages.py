@@ -15,8 +15,6 @@ from typing import Any, Protocol, TypeAlias
 from docket import Docket, Execution
 from docket.strikelist import StrikeList
 
-__all__ = ["FUNCTION", "Messages", "PlainDocket", "Reader", "in_plain"]
-
 _log = logging.getLogger("toolweave.jobs")
 
 FUNCTION = "job"

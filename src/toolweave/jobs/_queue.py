@@ -9,8 +9,6 @@ from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from toolweave.state import Store
 
-__all__ = ["Handler", "Job", "Reschedule", "WorkBackend", "WorkQueue"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:

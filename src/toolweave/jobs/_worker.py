@@ -29,8 +29,6 @@ from toolweave.jobs._lease import is_living
 from toolweave.jobs._queue import Handler, Job, Reschedule, WorkBackend
 from toolweave.state import Document, iter_pages
 
-__all__ = ["HELD_SECONDS", "MOST_DEATHS", "JobWorker", "resubmit_jobs", "share_suspicion", "work_jobs"]
-
 R = TypeVar("R")
 
 _log = logging.getLogger("toolweave.jobs")

@@ -30,8 +30,6 @@ from toolweave.tools import ToolResult
 from toolweave.tools._mcp import call_result
 from toolweave.tools._selection import fits, member_of
 
-__all__ = ["AccessRule", "AccessRules"]
-
 _log = logging.getLogger("toolweave.middleware")
 
 Claim: TypeAlias = str | int | bool | Sequence[str | int | bool]

@@ -36,8 +36,6 @@ from toolweave.tools import ToolResult
 from toolweave.tools._client_requests import Elicitation
 from toolweave.tools._mcp import call_result
 
-__all__ = ["UserApproval"]
-
 _KEY = "toolweave.approval"
 _INNER = "state"
 _LONGEST_SHOWN = 600

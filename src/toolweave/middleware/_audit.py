@@ -28,8 +28,6 @@ from toolweave.protocol.jsonrpc import encode_value
 from toolweave.serve._request import CallNext, Json, Request
 from toolweave.tools._selection import fits
 
-__all__ = ["AuditLog"]
-
 _log = logging.getLogger("toolweave.middleware")
 
 

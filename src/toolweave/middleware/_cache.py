@@ -22,8 +22,6 @@ from toolweave.protocol.jsonrpc import encode_value
 from toolweave.serve._request import CallNext, Client, Json, OfferLookup, Request
 from toolweave.serve._request_context import forwarded_meta
 
-__all__ = ["ResponseCache"]
-
 _UNCACHED = frozenset({INPUT_RESPONSES, REQUEST_STATE, "task"})
 _PUBLIC = b""
 _TRACE = frozenset({"traceparent", "tracestate", "baggage"})

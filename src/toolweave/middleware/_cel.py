@@ -12,8 +12,6 @@ from typing import Any
 
 from toolweave.errors import printable, shortened
 
-__all__ = ["Expression"]
-
 _log = logging.getLogger("toolweave.middleware")
 
 _ARGUMENTS = "args"

@@ -16,8 +16,6 @@ from toolweave.middleware._store_limits import StoreLimits
 from toolweave.serve._request import Middleware
 from toolweave.state import Store
 
-__all__ = ["middleware_from_config"]
-
 _KINDS: Mapping[str, tuple[str, str]] = {
     "access_rules": ("_access", "AccessRules"),
     "approval": ("_approval", "UserApproval"),

@@ -10,8 +10,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["LimitStore", "MemoryLimits"]
-
 _MOST_KEYS = 100_000
 
 

@@ -20,8 +20,6 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve._request import CallNext, Json, Request
 
-__all__ = ["CallBudget", "RateLimit"]
-
 LimitKey: TypeAlias = Literal["principal", "tool", "server"]
 _COUNTED = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ})
 _PERIODS = {"minute": 60.0, "hour": 3_600.0, "day": 86_400.0}

@@ -7,8 +7,6 @@ from typing import Any, cast
 
 import msgspec
 
-__all__ = ["as_tuples", "least", "one_of"]
-
 
 def as_tuples(value: msgspec.Struct, *names: str) -> None:
     """Keep these members as tuples; a single text counts as one member.

@@ -10,8 +10,6 @@ from toolweave.protocol.input_required import INPUT_REQUIRED
 from toolweave.protocol.tasks import TASK_ID
 from toolweave.serve._request import Json, Request
 
-__all__ = ["LONGEST_NAME", "outcome_of", "shape_of", "subject_of", "word_of"]
-
 LONGEST_NAME = 1024
 _MOST_MEMBERS = 50
 _DEEPEST = 4

@@ -18,8 +18,6 @@ from toolweave.protocol.input_required import REQUEST_STATE
 from toolweave.protocol.tasks import TASK_ID
 from toolweave.serve._request import CallNext, Json, ReplyChannel, Request
 
-__all__ = ["PATTERNS", "Redaction"]
-
 PATTERNS: Mapping[str, str] = {
     "email": r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}",
     "card": r"(?<![\d.])\d{4}[ -]?\d{4}[ -]?\d{4}[ -]?\d{1,7}(?![\d.])",

@@ -21,8 +21,6 @@ from toolweave.serve._request import OfferKind, OfferLookup, Request
 from toolweave.tools import ToolSpec
 from toolweave.tools._selection import fits, glob_pattern, hinted
 
-__all__ = ["OfferSelection", "RequestTarget", "found_target", "selected", "target_of"]
-
 _DOTS = re.compile(r"[/\\]\.{1,2}(?:[/\\]|$)")
 _BY_URI = frozenset(
     {

@@ -18,8 +18,6 @@ from toolweave.serve._request import CallNext, Json, Request
 from toolweave.tools import ToolResult
 from toolweave.tools._mcp import call_result
 
-__all__ = ["SizeLimits"]
-
 _LIMITED = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ})
 
 

@@ -14,8 +14,6 @@ from toolweave.errors import StoreError
 from toolweave.middleware._limit_store import MemoryLimits
 from toolweave.state import Store
 
-__all__ = ["StoreLimits"]
-
 _log = logging.getLogger("toolweave.middleware")
 
 _COLLECTION = "gateway-limits"

@@ -14,8 +14,6 @@ from toolweave.middleware._outcome import outcome_of, subject_of
 from toolweave.protocol import methods
 from toolweave.serve._request import CallNext, Json, Request
 
-__all__ = ["Timing"]
-
 _log = logging.getLogger("toolweave.middleware")
 
 _OPEN_ENDED = frozenset({methods.SUBSCRIPTIONS_LISTEN})

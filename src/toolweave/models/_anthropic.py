@@ -24,9 +24,6 @@ from toolweave.tools._arguments import encode
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._wire_tools import ToolWriter, WireTool, WireTools
 
-__all__ = ["AnthropicModel"]
-
-
 BASE_URL = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"
 KEY_VARIABLE = "ANTHROPIC_API_KEY"

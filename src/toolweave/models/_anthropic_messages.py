@@ -24,8 +24,6 @@ from toolweave.tools._anthropic_content import anthropic_content, anthropic_part
 from toolweave.tools._arguments import wire_id
 from toolweave.tools._names import NameMap
 
-__all__ = ["CONTAINER", "PROVIDER", "container_id", "tools_used", "wire_messages"]
-
 PROVIDER = "anthropic"
 """Marker of the parts of a conversation that only this provider understands."""
 

@@ -28,8 +28,6 @@ from toolweave.models._messages import (
 from toolweave.models._provider_errors import short
 from toolweave.tools._arguments import fresh_id, json_text, read_arguments
 
-__all__ = ["TurnReader"]
-
 _CALL_MEMBERS = frozenset({"type", "id", "name", "input"})
 _STOP_REASONS: Mapping[str, StopReason] = {
     "end_turn": "end",

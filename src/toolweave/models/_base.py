@@ -11,23 +11,6 @@ from toolweave.errors import ModelError
 from toolweave.models._messages import AssistantMessage, Message
 from toolweave.tools._spec import ToolSpec
 
-__all__ = [
-    "Finished",
-    "Model",
-    "ModelEvent",
-    "ModelRequest",
-    "ModelSettings",
-    "ProviderTool",
-    "StopReason",
-    "StreamRestarted",
-    "StreamedText",
-    "StreamedThinking",
-    "StreamedToolCall",
-    "ToolCallDelta",
-    "Usage",
-    "complete",
-]
-
 StopReason: TypeAlias = Literal["end", "tool_calls", "max_tokens", "refusal", "pause", "malformed_call", "other"]
 """The reason for the end of a turn.
 

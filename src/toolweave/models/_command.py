@@ -21,8 +21,6 @@ from toolweave.tools._search import ToolIndex
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import ToolSnapshot
 
-__all__ = ["CommandModel"]
-
 _MOST = 10
 """Maximum number of tools that an answer names."""
 _HELP = "`/call TOOL {JSON}` runs one, `/tools` lists all, any other text searches them; no model is asked."

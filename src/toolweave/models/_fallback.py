@@ -11,8 +11,6 @@ from toolweave.errors import ModelError
 from toolweave.models._base import Finished, Model, ModelEvent, ModelRequest, StreamRestarted
 from toolweave.models._prices import priced
 
-__all__ = ["FallbackModel"]
-
 _log = logging.getLogger("toolweave.models")
 
 _FINAL = frozenset({"refused"})

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from toolweave.models._messages import AssistantMessage, Message, ToolMessage, ToolOutcome, UserMessage
 from toolweave.tools._result import ToolResult
 
-__all__ = ["pair_tool_calls"]
-
 _NO_RESULT = "no result: the run was interrupted before this call was answered"
 
 

@@ -22,8 +22,6 @@ from toolweave.protocol.sse import EventParser, ServerSentEvent
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["BODY", "ProviderApi", "SecretLike"]
-
 BODY = "body"
 """Type of the single event for an answer in JSON, from a server that does not stream."""
 

@@ -12,19 +12,6 @@ from typing import Any, TypeAlias
 from toolweave.protocol.content import ContentBlock, TextContent
 from toolweave.tools._result import ToolResult
 
-__all__ = [
-    "AssistantMessage",
-    "AssistantPart",
-    "Message",
-    "ProviderPart",
-    "TextPart",
-    "ThinkingPart",
-    "ToolCallPart",
-    "ToolMessage",
-    "ToolOutcome",
-    "UserMessage",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserMessage:

@@ -27,9 +27,6 @@ from toolweave.tools._arguments import encode
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._wire_tools import ToolWriter, WireTools
 
-__all__ = ["OPENAI_URL", "OpenAICompatibleModel"]
-
-
 OPENAI_URL = "https://api.openai.com/v1"
 """OpenAI's own API."""
 

@@ -36,8 +36,6 @@ from toolweave.tools._arguments import alphanumeric_id, fresh_id, json_text, rea
 from toolweave.tools._openai_content import chat_images, chat_parts, chat_text
 from toolweave.tools._wire_tools import WireTool, WireTools
 
-__all__ = ["ChatTurn", "chat_form", "chat_messages", "chat_usage", "is_mistral"]
-
 _STOPS: Mapping[str, StopReason] = {
     "stop": "end",
     "eos": "end",

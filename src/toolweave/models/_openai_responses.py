@@ -34,8 +34,6 @@ from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire
 from toolweave.tools._openai_content import responses_content, responses_parts
 from toolweave.tools._wire_tools import WireTool, WireTools
 
-__all__ = ["ResponsesTurn", "responses_form", "responses_input", "responses_usage"]
-
 _THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 _TEXTS = ("response.output_text.delta", "response.refusal.delta")
 _ENDS = ("response.completed", "response.incomplete", "response.failed")

@@ -19,8 +19,6 @@ from toolweave.models._prices import FREE, Price
 if TYPE_CHECKING:
     from toolweave.models._base import Model
 
-__all__ = ["model_from"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KnownServer:

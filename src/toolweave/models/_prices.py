@@ -10,8 +10,6 @@ from importlib.util import find_spec
 
 from toolweave.models._base import Finished, Model, Usage
 
-__all__ = ["FREE", "Price", "listed", "priced"]
-
 _MILLION = 1_000_000
 
 

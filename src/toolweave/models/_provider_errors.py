@@ -12,8 +12,6 @@ from typing import Any, cast
 
 from toolweave.errors import ModelError
 
-__all__ = ["MALFORMED", "refusal", "short", "without_secrets"]
-
 MALFORMED = re.compile(r"malformed_function_call|unexpected_tool_call", re.IGNORECASE)
 """Gemini's finish reason of a turn whose call it could not parse; it comes with more words around it."""
 

@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from pydantic_ai import models as wire_models
     from pydantic_ai.settings import ModelSettings as WireSettings
 
-__all__ = ["PydanticAIModel", "our_message", "wire_history"]
-
 PROVIDER = "pydantic_ai"
 """Marker of the parts of a conversation that only this library understands."""
 

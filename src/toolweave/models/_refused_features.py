@@ -14,8 +14,6 @@ from toolweave.models._base import ModelEvent, ModelRequest
 from toolweave.models._messages import ToolMessage
 from toolweave.protocol.content import ImageContent
 
-__all__ = ["RefusedFeatures", "prompted"]
-
 _log = logging.getLogger("toolweave.models")
 
 _OUTPUT = re.compile(

@@ -18,8 +18,6 @@ from email.utils import parsedate_to_datetime
 from toolweave.errors import ModelError
 from toolweave.models._base import ModelEvent, StreamRestarted
 
-__all__ = ["NO_RETRY", "Retry", "retry_after", "with_retries"]
-
 _log = logging.getLogger("toolweave.models")
 
 _WORTH_IT = ("rate_limited", "overloaded", "unreachable")

@@ -32,8 +32,6 @@ from toolweave.protocol.content import ContentBlock, UnknownContent, content_blo
 from toolweave.protocol.json_types import as_array, as_object, as_text
 from toolweave.tools import ToolResult, ToolSpec
 
-__all__ = ["SamplingModel"]
-
 _REASONS = {"end": STOPPED_AT_END, "tool_calls": STOPPED_FOR_TOOLS, "max_tokens": STOPPED_AT_TOKENS}
 
 

@@ -21,8 +21,6 @@ from toolweave.models._base import (
 from toolweave.models._messages import AssistantMessage, AssistantPart, TextPart, ThinkingPart, ToolCallPart
 from toolweave.models._prices import FREE, Price
 
-__all__ = ["ScriptedModel", "ScriptedTurn", "tool_call"]
-
 ScriptedTurn: TypeAlias = (
     str | AssistantPart | Sequence[str | AssistantPart] | AssistantMessage | Finished | Exception | Callable[..., Any]
 )

@@ -38,20 +38,6 @@ from toolweave.protocol.content import (
 )
 from toolweave.tools._result import ToolResult
 
-__all__ = [
-    "message_from_json",
-    "message_to_json",
-    "messages_from_json",
-    "messages_to_json",
-    "plain",
-    "result_from_json",
-    "result_to_json",
-    "turn_from_json",
-    "turn_to_json",
-    "usage_from_json",
-    "usage_to_json",
-]
-
 T = TypeVar("T")
 Json: TypeAlias = dict[str, Any]
 

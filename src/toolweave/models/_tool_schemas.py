@@ -9,8 +9,6 @@ from urllib.parse import urlsplit
 
 from toolweave.schema._profiles import SchemaProfile
 
-__all__ = ["ToolSchemas", "profile_of_provider", "schemas_for"]
-
 OPENAI_HOST = "api.openai.com"
 
 _GPT_OSS = re.compile(r"gpt-oss", re.IGNORECASE)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Literal
 
-__all__ = ["AddressKind", "kind_of_address"]
-
 AddressKind = Literal["public", "private", "shared", "link_local", "loopback", "special"]
 """The place that an address leads to: the Internet, a private network (RFC 1918, 4193), a carrier's (RFC 6598), the
 link, this machine, or, `special`, nowhere that anything should be fetched from."""

@@ -7,8 +7,6 @@ from typing import ClassVar
 
 from toolweave._value import Value
 
-__all__ = ["MOST_RESENDS", "AuthChallenge"]
-
 MOST_RESENDS = 6
 """The most times that one refused request is sent again: for a nonce, a renewal, a sign-in, more scopes."""
 

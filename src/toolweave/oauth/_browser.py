@@ -20,8 +20,6 @@ from toolweave.errors import AuthRequiredError, printable, shortened
 from toolweave.oauth._loopback import LoopbackListener, loopback_listener
 from toolweave.oauth._user_agent import DevicePrompt
 
-__all__ = ["BrowserUserAgent", "can_open_browser", "plain_url"]
-
 _log = logging.getLogger("toolweave.oauth")
 _OPEN_SECONDS = 10.0
 """Seconds for a browser to start; some commands end with the browser."""

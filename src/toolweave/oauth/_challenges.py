@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from toolweave._value import Value
 
-__all__ = ["Challenge", "challenge_for", "parse_challenges"]
-
 _MAX_CHARACTERS = 16 * 1024
 _MAX_CHALLENGES = 32
 _WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"

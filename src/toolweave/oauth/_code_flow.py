@@ -14,8 +14,6 @@ from toolweave.oauth._fetch import NotFetched, quoted
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._user_agent import AuthorizationResponse
 
-__all__ = ["AuthorizationRequest", "begin", "check_pkce", "redeemed"]
-
 OFFLINE_ACCESS = "offline_access"
 
 

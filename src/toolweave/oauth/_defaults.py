@@ -5,8 +5,6 @@ from __future__ import annotations
 from toolweave.oauth._records import TokenStore
 from toolweave.oauth._user_agent import UserAgent
 
-__all__ = ["default_token_store", "default_user_agent"]
-
 
 def default_token_store() -> TokenStore:
     """Return the store of this user on this machine: its keyring, or a file that only they can read."""

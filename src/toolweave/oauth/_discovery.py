@@ -23,8 +23,6 @@ from toolweave.oauth._metadata import (
 )
 from toolweave.protocol.versions import FIRST_AUTHORIZATION_VERSION
 
-__all__ = ["Discovered", "discover"]
-
 _log = logging.getLogger("toolweave.oauth")
 
 

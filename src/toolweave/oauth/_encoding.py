@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 
-__all__ = ["base64url", "code_challenge"]
-
 
 def base64url(data: bytes) -> str:
     """Return bytes in base64url without padding (RFC 7515, 2)."""

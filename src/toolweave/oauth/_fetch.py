@@ -30,8 +30,6 @@ from toolweave.http import (
 )
 from toolweave.oauth._addresses import AddressKind, kind_of_address
 
-__all__ = ["FetchedAnswer", "GuardedFetch", "NotFetched", "checked_url", "quoted", "shown_url"]
-
 MAX_BYTES = 256 * 1024
 """The largest answer that is read; metadata and tokens are some kilobytes."""
 SECONDS = 15.0

@@ -17,8 +17,6 @@ from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._token_endpoint import AnswerOfTokens, TokenEndpoint, TokenRefused, revealed
 from toolweave.oauth._user_agent import DevicePrompt, UserAgent
 
-__all__ = ["device_tokens", "machine_tokens"]
-
 _URN = "urn:ietf:params:oauth"
 _JWT_BEARER = f"{_URN}:grant-type:jwt-bearer"
 _ID_JAG = f"{_URN}:token-type:id-jag"

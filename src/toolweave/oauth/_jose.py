@@ -25,8 +25,6 @@ from cryptography.hazmat.primitives.serialization import (
 from toolweave.errors import ConfigError
 from toolweave.oauth._encoding import base64url
 
-__all__ = ["ProofKey", "client_assertion"]
-
 _ASSERTION_SECONDS = 120
 _WIDTH = 32  # bytes of a coordinate on P-256
 

@@ -22,8 +22,6 @@ from toolweave.errors import AuthRequiredError
 from toolweave.http._local_pages import IncomingHead, page_answer, read_head
 from toolweave.oauth._user_agent import AuthorizationResponse
 
-__all__ = ["LoopbackListener", "loopback_listener"]
-
 _HOST = "127.0.0.1"
 _PATH = "/callback"
 _MAX_PARAMETERS = 20

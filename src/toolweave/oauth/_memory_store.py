@@ -10,8 +10,6 @@ import anyio
 from toolweave.errors import StoreError
 from toolweave.oauth._records import TokenKey, TokenRecord
 
-__all__ = ["MemoryTokenStore"]
-
 
 class MemoryTokenStore:
     """A `TokenStore` that forgets everything with its process, and is for one event loop."""

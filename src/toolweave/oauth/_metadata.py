@@ -12,18 +12,6 @@ from toolweave._value import Value
 from toolweave.http import origin_of
 from toolweave.oauth._fetch import NotFetched, checked_url, shown_url
 
-__all__ = [
-    "AuthorizationServer",
-    "ProtectedResource",
-    "authorization_server_urls",
-    "checked_server",
-    "covers",
-    "fallback_server",
-    "first_of",
-    "protected_resource_urls",
-    "resource_of",
-]
-
 _PRM, _ASM, _OIDC = (
     f"/.well-known/{name}"
     for name in ("oauth-protected-resource", "oauth-authorization-server", "openid-configuration")

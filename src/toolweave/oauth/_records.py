@@ -9,8 +9,6 @@ from typing import ClassVar, Protocol
 from toolweave._value import Value
 from toolweave.config import Secret
 
-__all__ = ["ClientRegistration", "TokenKey", "TokenRecord", "TokenStore"]
-
 
 class TokenKey(Value, frozen=True):
     """The identity of a kept token: it is never used for another one.

@@ -18,8 +18,6 @@ from toolweave.oauth._metadata import AuthorizationServer, first_of
 from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._token_endpoint import RefusalBody, TokenRefused, revealed
 
-__all__ = ["given_client", "register", "usable"]
-
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 _BASIC = "client_secret_basic"
 _REFRESH = "refresh_token"

@@ -27,8 +27,6 @@ from toolweave.oauth._user_agent import RedirectListener, UserAgent
 if TYPE_CHECKING:
     from toolweave.oauth._jose import ProofKey
 
-__all__ = ["SignIn", "SignedOut", "sign_in", "sign_out"]
-
 PERSONAL = ("authorization_code", "device_code")
 """The grants that need a person."""
 LOCK_SECONDS = 30.0

@@ -9,8 +9,6 @@ from typing import Literal, TypeAlias
 from toolweave._value import Value
 from toolweave.oauth._records import TokenRecord
 
-__all__ = ["SignInState", "SignInStatus", "sign_in_text"]
-
 SignInState: TypeAlias = Literal["signed in", "renewable", "expired", "registered"]
 """Signed in; expired but renewed at the next use; expired; a client that is registered and has no token."""
 

@@ -13,8 +13,6 @@ from typing import Generic, TypeVar
 
 import anyio
 
-__all__ = ["SingleFlight"]
-
 T = TypeVar("T")
 
 

@@ -16,8 +16,6 @@ from toolweave.oauth._metadata import resource_of
 if TYPE_CHECKING:
     from toolweave.oauth._token_source import TokenSource
 
-__all__ = ["StoredSignIn"]
-
 
 class StoredSignIn:
     """The authorization of requests to a server that may want none: a kept token, once a request was refused for it.

@@ -23,8 +23,6 @@ from toolweave.oauth._records import ClientRegistration
 if TYPE_CHECKING:
     from toolweave.oauth._jose import ProofKey
 
-__all__ = ["AnswerOfTokens", "TokenEndpoint", "TokenRefused", "load_jose", "revealed", "take_nonce"]
-
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
 _NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,512}")

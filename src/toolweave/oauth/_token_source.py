@@ -33,8 +33,6 @@ from toolweave.protocol.json_types import as_object
 if TYPE_CHECKING:
     from toolweave.oauth._jose import ProofKey
 
-__all__ = ["TokenSource", "token_source"]
-
 _MARGIN_SECONDS = 30.0
 _MARGIN_SHARE = 0.1  # of a token that lives for less than five minutes
 _MAX_STEPS = 3

@@ -7,8 +7,6 @@ from typing import ClassVar, Protocol
 
 from toolweave._value import Value
 
-__all__ = ["AuthorizationResponse", "DevicePrompt", "RedirectListener", "UserAgent"]
-
 
 class AuthorizationResponse(Value, frozen=True):
     """The query of the redirect that ends an authorization request (RFC 6749 4.1.2, RFC 9207), untrusted as it came.

@@ -8,8 +8,6 @@ from typing import Any, cast
 
 from toolweave.openapi._schemas import Needed, SchemaReader
 
-__all__ = ["ArgumentNames"]
-
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_NAME = 64  # of a property, for Anthropic
 

@@ -19,8 +19,6 @@ from toolweave.errors import ConfigError, ErrorKind, ToolError
 from toolweave.http import NoAnswer, origin_of
 from toolweave.openapi._sender import ApiAnswer, ApiRequest, redirected
 
-__all__ = ["AsgiApp", "AsgiSender"]
-
 _Message: TypeAlias = MutableMapping[str, Any]
 AsgiApp: TypeAlias = Callable[
     [MutableMapping[str, Any], Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]],

@@ -17,8 +17,6 @@ from toolweave.openapi._body_schemas import FORM, Body, BodyPart, is_json
 from toolweave.openapi._styles import in_query, text_of
 from toolweave.tools._arguments import encode
 
-__all__ = ["BodyWriter", "UnusableArgument"]
-
 _MAX_FILE = 32 * 1024 * 1024
 _BINARY = "application/octet-stream"
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(;[ -~]*)?")

@@ -12,8 +12,6 @@ from toolweave.openapi._schemas import SchemaReader, is_binary_schema, object_me
 from toolweave.protocol.json_types import as_object, as_text
 from toolweave.schema._normalize import views
 
-__all__ = ["FORM", "MULTIPART", "Body", "BodyPart", "file_schema", "is_json", "read_body"]
-
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 _WHOLE = "body"

@@ -16,8 +16,6 @@ from toolweave.oauth._single_flight import SingleFlight
 from toolweave.oauth._token_endpoint import AnswerOfTokens, TokenEndpoint, TokenRefused, revealed
 from toolweave.protocol.json_types import as_object
 
-__all__ = ["ClientTokens", "client_tokens"]
-
 _SECONDS = 30.0
 _UNSAID_SECONDS = 300.0
 _EARLY_SECONDS = 60.0

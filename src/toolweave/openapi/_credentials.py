@@ -16,8 +16,6 @@ from toolweave.openapi._document import ApiDocument, UnusablePart
 
 _OF_CLIENTS = ("oauth2", "openIdConnect")
 
-__all__ = ["ApiAuth", "ApiCredentials", "Placed"]
-
 ApiAuth: TypeAlias = (
     "Auth | OAuth | str | Secret | tuple[str, str | Secret] | Mapping[str, Any] | Callable[[], Any] | None"
 )

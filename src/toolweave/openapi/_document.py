@@ -12,8 +12,6 @@ import msgspec
 from toolweave.errors import ConfigError, shortened
 from toolweave.schema._limits import local_target
 
-__all__ = ["MAX_BYTES", "ApiDocument", "UnusablePart", "escaped", "read_text"]
-
 MAX_BYTES = 32 * 1024 * 1024
 """The largest document that is read; that of GitHub has 13 MB."""
 _MAX_VALUES = 5_000_000  # with every alias of YAML spelled out

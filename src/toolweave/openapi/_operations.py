@@ -23,8 +23,6 @@ from toolweave.tools import NameMap, ToolName, ToolSpec
 from toolweave.tools._arguments import encode
 from toolweave.tools._selection import fits
 
-__all__ = ["OPERATION_META", "ApiParameter", "Operation", "OperationProblem", "OperationReader"]
-
 OPERATION_META = "io.toolweave/operation"
 """The member of a definition's `meta` with the method, the path, the operation id and the tags of its operation."""
 _METHODS = ("get", "head", "query", "post", "put", "patch", "delete")

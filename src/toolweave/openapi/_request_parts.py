@@ -13,8 +13,6 @@ from toolweave.openapi._operations import ApiParameter, Operation
 from toolweave.openapi._styles import in_cookie, in_header, in_path, in_query, text_of
 from toolweave.tools._arguments import json_text
 
-__all__ = ["RequestParts", "request_parts"]
-
 
 @dataclass(slots=True)
 class RequestParts:

@@ -20,8 +20,6 @@ from toolweave.protocol.json_types import as_object
 from toolweave.protocol.server_features import Resource, ResourceTemplate, definition
 from toolweave.tools import CallContext, ToolCall, ToolResult, Toolset, Unsubscribe
 
-__all__ = ["ApiResources"]
-
 _EXPRESSION = re.compile(r"\{([^{}]+)\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _LONGEST = 8192

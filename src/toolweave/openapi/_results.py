@@ -22,8 +22,6 @@ from toolweave.protocol.sse import EventParser
 from toolweave.schema import describe
 from toolweave.tools import CallContext, File, ToolResult
 
-__all__ = ["NEXT_PAGE_META", "AnswerReader"]
-
 NEXT_PAGE_META = "io.toolweave/next-page"
 """The member of a result's `meta` for the next page: `arguments` that differ for it, and its `url` if that was said."""
 _MAX_ERROR = 4_000

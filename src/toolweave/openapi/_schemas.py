@@ -13,8 +13,6 @@ from toolweave.openapi._document import ApiDocument, UnusablePart, escaped
 from toolweave.schema._limits import local_target
 from toolweave.schema._normalize import DEFINITIONS, MANY_SCHEMAS, NAMED_SCHEMAS, ONE_SCHEMA, modern, views
 
-__all__ = ["Needed", "SchemaReader", "is_binary_schema", "object_members"]
-
 Needed: TypeAlias = dict[str, None]
 """Pointers of the schemas that others refer to, in the order they were met."""
 

@@ -24,8 +24,6 @@ from toolweave.http import (
 )
 from toolweave.oauth._fetch import GuardedFetch, NotFetched, shown_url
 
-__all__ = ["ApiAnswer", "ApiRequest", "ApiSender", "HttpSender", "redirected", "unanswered"]
-
 _MAX_REDIRECTS = 5
 _KEEPS_METHOD = (307, 308)
 _SAFE = ("GET", "HEAD")

@@ -11,8 +11,6 @@ from urllib.parse import quote
 
 from toolweave.tools._arguments import json_text
 
-__all__ = ["in_cookie", "in_header", "in_path", "in_query", "text_of"]
-
 _RESERVED = ":/?@!$'()*,;"
 """Reserved characters that `allowReserved` keeps; the others would end the value (RFC 3986, 2.2)."""
 _PATH = {"simple": ("", ","), "label": (".", "."), "matrix": (";", ";")}

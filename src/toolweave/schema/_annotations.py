@@ -17,17 +17,6 @@ from typing import Annotated, Any, cast
 
 from toolweave.errors import SchemaError
 
-__all__ = [
-    "Parameter",
-    "SignatureParts",
-    "annotation_text",
-    "documentation",
-    "function_name",
-    "implementation",
-    "modern",
-    "read_signature",
-]
-
 EMPTY = inspect.Parameter.empty
 _PYTHONS_OWN = frozenset(inspect.getdoc(slot) for slot in (type.__call__, object.__init__, object))
 

@@ -8,8 +8,6 @@ from typing import Any, cast
 
 from toolweave.schema._normalize import types_of
 
-__all__ = ["as_text", "either", "joined"]
-
 _LONGEST = 300
 _SPOKEN = frozenset(("description", "title", "default", "examples"))
 _DEFINED = frozenset(("$defs", "definitions"))

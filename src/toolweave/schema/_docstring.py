@@ -9,8 +9,6 @@ import inspect
 import re
 from dataclasses import dataclass, field
 
-__all__ = ["Docstring", "parse_docstring"]
-
 _PARAMETERS = frozenset({"args", "arguments", "parameters", "params", "other parameters", "keyword args"})
 _DROPPED = frozenset({"returns", "return", "yields", "yield", "raises", "raise", "attributes"})
 _KEPT = frozenset({"example", "examples", "note", "notes", "warning", "warnings", "see also", "references", "usage"})

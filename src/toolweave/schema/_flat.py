@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
-__all__ = ["FlatObject"]
-
 _TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
 _KEYWORDS = frozenset({"type", "properties", "required", "additionalProperties", "title", "description", "$schema"})
 _MEMBER_KEYWORDS = frozenset({"type", "title", "description", "default"})

@@ -12,23 +12,6 @@ from typing import Any, cast
 
 from toolweave.errors import SchemaError
 
-__all__ = [
-    "MAX_COMBINATIONS",
-    "MAX_INSTANCE_DEPTH",
-    "MAX_SCHEMA_DEPTH",
-    "MAX_SCHEMA_NODES",
-    "MAX_STEPS",
-    "MAX_STEPS_EXPLAINED",
-    "SCALARS",
-    "STEPS_OF_A_PATTERN",
-    "check_schema",
-    "has_alternatives",
-    "is_explainable",
-    "local_target",
-    "max_steps_per_value",
-    "measure",
-]
-
 SCALARS = frozenset({str, int, float, bool, type(None)})
 """The types of the JSON values that hold no others."""
 

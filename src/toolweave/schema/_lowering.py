@@ -28,8 +28,6 @@ from toolweave.schema._normalize import (
 from toolweave.schema._profiles import PROFILES, SchemaProfile, SchemaRules
 from toolweave.schema._strict import check_not_recursive, check_strict, close, shut, types_of_values
 
-__all__ = ["LoweredSchema", "lower"]
-
 _MAX_HOPS = 32
 _MAX_LEVELS = 100
 """Levels of subschemas once references are in their places; the recursion must end before the stack does."""

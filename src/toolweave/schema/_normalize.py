@@ -12,19 +12,6 @@ from typing import Any, TypeAlias, cast
 
 from toolweave.schema._limits import local_target
 
-__all__ = [
-    "DEFINITIONS",
-    "KEYWORDS",
-    "MALFORMED",
-    "MANY_SCHEMAS",
-    "NAMED_SCHEMAS",
-    "ONE_SCHEMA",
-    "Note",
-    "modern",
-    "types_of",
-    "views",
-]
-
 Note: TypeAlias = Callable[[str], None]
 """A callback that receives each change as one phrase."""
 

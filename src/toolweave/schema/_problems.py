@@ -14,8 +14,6 @@ from typing import Any, cast
 from toolweave._value import Value
 from toolweave.errors import shortened
 
-__all__ = ["MAX_PROBLEMS", "Problem", "describe", "nearest", "path_text", "problems_of"]
-
 MAX_PROBLEMS = 10
 """Problems reported at a time; a model that fixes ten gets the next."""
 

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["PROFILES", "RequestBounds", "SchemaProfile", "SchemaRules"]
-
 SchemaProfile: TypeAlias = Literal[
     "openai",
     "openai-strict",

@@ -20,8 +20,6 @@ from toolweave.schema._type_loader import TypeLoader
 if TYPE_CHECKING:
     from pydantic import BaseModel, TypeAdapter
 
-__all__ = ["loader_for_schema", "schema_to_model"]
-
 _log = logging.getLogger("toolweave.schema")
 
 _Json = dict[str, Any]

@@ -32,8 +32,6 @@ from toolweave.schema._validate import Validator
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["MappingSignature", "Signature", "adapter_of", "derive", "schema_of", "validation_problems"]
-
 _log = logging.getLogger("toolweave.schema")
 
 

@@ -12,16 +12,6 @@ from typing import Any, cast
 from toolweave.errors import SchemaError
 from toolweave.schema._normalize import types_of, views
 
-__all__ = [
-    "check_not_recursive",
-    "check_strict",
-    "close",
-    "drop_fillers",
-    "parameter_counts",
-    "shut",
-    "types_of_values",
-]
-
 _MAX_PROPERTIES = 5_000
 _MAX_DEPTH = 10
 _MAX_ENUM = 1_000

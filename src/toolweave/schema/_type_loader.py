@@ -13,8 +13,6 @@ from toolweave.errors import SchemaError
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-__all__ = ["TypeLoader"]
-
 
 class TypeLoader:
     """A converter from JSON to values of a type; a value that does not fit is returned unchanged.

@@ -22,8 +22,6 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve._request import Push
 from toolweave.tools import Toolset, Unsubscribe
 
-__all__ = ["Changes", "Leave", "LegacySubscriber", "ListenStream", "PendingChange", "Topic"]
-
 _log = logging.getLogger("toolweave.serve")
 
 Leave: TypeAlias = Callable[[], None]

@@ -20,8 +20,6 @@ from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VER
 from toolweave.serve._middleware import chained, checked
 from toolweave.serve._request import Feature, Json, MayUse, Method, Middleware, OfferLookup, Request
 
-__all__ = ["Endpoint"]
-
 _log = logging.getLogger("toolweave.serve")
 
 

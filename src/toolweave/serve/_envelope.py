@@ -15,8 +15,6 @@ from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL,
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve._request import Client, Json
 
-__all__ = ["client_of_envelope", "client_of_handshake", "has_envelope", "is_whole", "unsupported_version"]
-
 
 def has_envelope(params: Mapping[str, Any]) -> bool:
     """Whether a request is of the modern era: its `_meta` names a protocol version, valid or not."""

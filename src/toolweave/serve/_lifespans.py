@@ -9,8 +9,6 @@ from typing import Any, Protocol, runtime_checkable
 import anyio
 import anyio.abc
 
-__all__ = ["Lifespans"]
-
 
 @runtime_checkable
 class _HasLifespan(Protocol):

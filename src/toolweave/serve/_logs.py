@@ -18,8 +18,6 @@ from toolweave.protocol.logs import LEVELS, LogLevel, log_params
 from toolweave.protocol.meta import LOG_LEVEL
 from toolweave.serve._request import Client, Json, Method, Request
 
-__all__ = ["Logs"]
-
 _SEVERITY: Mapping[object, int] = {level: rank for rank, level in enumerate(LEVELS)}
 _UNASKED = _SEVERITY["info"]
 _MOST_CONVERSATIONS = 10_000

@@ -13,8 +13,6 @@ from toolweave.errors import RequestError, printable
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve._request import Json, Method, Middleware, Request
 
-__all__ = ["chained", "checked"]
-
 _log = logging.getLogger("toolweave.serve")
 
 

@@ -27,8 +27,6 @@ from toolweave.serve._request import Json, Offered
 from toolweave.tools._call import CallContext
 from toolweave.tools._toolset import Unsubscribe
 
-__all__ = ["OffersMore", "ToolsetPrompts", "ToolsetResources"]
-
 _log = logging.getLogger("toolweave.serve")
 _UNKNOWN = (INVALID_PARAMS, RESOURCE_NOT_FOUND)
 

@@ -40,12 +40,6 @@ from toolweave.tools._mcp import call_result, tool_result
 from toolweave.tools._toolset import ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import GrowingToolset, WrapperToolset, prefixed
 
-__all__ = [
-    "MountableServer",
-    "MountedServer",
-    "Mounts",
-]
-
 _NAMESPACE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 _LISTS = frozenset({methods.TOOLS_LIST, methods.PROMPTS_LIST, methods.RESOURCES_LIST, methods.RESOURCES_TEMPLATES_LIST})
 _NO_VIEWS: Mapping[str, MayUse] = MappingProxyType({})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Namespace"]
-
 
 class Namespace:
     """A namespace of a server.

@@ -19,8 +19,6 @@ from toolweave.serve._request import Offered, OfferKind
 from toolweave.serve._tools import Tools
 from toolweave.serve._visibility import OfferFacts
 
-__all__ = ["Operations"]
-
 _BY_URI = frozenset(
     {
         methods.RESOURCES_READ,

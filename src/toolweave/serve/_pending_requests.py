@@ -20,8 +20,6 @@ from toolweave.protocol.codes import CONNECTION_CLOSED, INTERNAL_ERROR
 from toolweave.protocol.jsonrpc import StrictMessage, encode_notification, encode_request
 from toolweave.serve._request import Json
 
-__all__ = ["PendingRequests"]
-
 _log = logging.getLogger("toolweave.serve")
 _COURTESY_SECONDS = 1.0
 

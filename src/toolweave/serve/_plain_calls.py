@@ -10,8 +10,6 @@ import msgspec
 from toolweave.protocol.jsonrpc import RequestId
 from toolweave.serve._request import Client, Json
 
-__all__ = ["PlainToolCall", "SendsCalls", "SentCall"]
-
 
 class PlainToolCall(msgspec.Struct, frozen=True):
     """A call of a tool that has nothing beside its arguments.

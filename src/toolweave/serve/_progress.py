@@ -15,8 +15,6 @@ from toolweave.protocol import methods
 from toolweave.serve._request import Json, ReplyChannel
 from toolweave.tools._call import Progress
 
-__all__ = ["BURST", "INTERVAL_SECONDS", "ProgressStream"]
-
 INTERVAL_SECONDS = 0.05
 """Seconds in which a request earns one progress notification."""
 BURST = 20

@@ -18,28 +18,6 @@ from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.tools._spec import ToolSpec
 
-__all__ = [
-    "CallNext",
-    "ChangeSubscriptions",
-    "Client",
-    "Feature",
-    "FindOffers",
-    "Identity",
-    "Json",
-    "MayUse",
-    "Method",
-    "Middleware",
-    "OfferKind",
-    "OfferLookup",
-    "Offered",
-    "Push",
-    "ReplyChannel",
-    "Request",
-    "Responder",
-    "principal_name",
-    "principal_of",
-]
-
 Json: TypeAlias = dict[str, Any]
 """A JSON object."""
 

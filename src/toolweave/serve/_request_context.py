@@ -30,8 +30,6 @@ from toolweave.serve._sessions import ClientSessions, Sessions
 from toolweave.tools._call import IDEMPOTENCY_KEY, CallContext, ProgressCallback
 from toolweave.tools._client_requests import Caller, Keys, Question
 
-__all__ = ["HandlerRunner", "HasRequest", "Work", "check_capabilities", "forwarded_meta"]
-
 _log = logging.getLogger("toolweave.serve")
 
 Work = Callable[[CallContext], Awaitable[Json]]

@@ -22,8 +22,6 @@ from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
 from toolweave.serve._request import Json, Request
 
-__all__ = ["TTL_SECONDS", "StateSigner", "from_base64url", "request_binding", "to_base64url"]
-
 TTL_SECONDS = 600.0
 _LEAST_KEY_BYTES = 32
 _VERSION = 1

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import TokenAuth
     from toolweave.serve._http.app import HttpApp, HttpOptions, ServedEndpoint
 
-__all__ = ["ServerRunners"]
-
 
 def run_blocking(serve: Callable[[], Awaitable[None]], *, name: str, instead: str) -> None:
     """Run `serve` as the process's main job.

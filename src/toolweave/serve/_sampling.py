@@ -17,8 +17,6 @@ from toolweave.protocol.client_requests import ABILITIES, SamplingResult, can_an
 from toolweave.serve._request import Json
 from toolweave.tools._client_requests import Question
 
-__all__ = ["AnswersSampling", "SamplingFallback"]
-
 _log = logging.getLogger("toolweave.serve")
 
 _OURS = ABILITIES["sampling.tools"]

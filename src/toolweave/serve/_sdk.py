@@ -33,8 +33,6 @@ from toolweave.serve._http.asgi import VisibleHeaders
 from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request, principal_of
 from toolweave.serve._task_spawner import SpawnsTasks, TaskSpawner
 
-__all__ = ["sdk_server", "serve_stdio"]
-
 _log = logging.getLogger("toolweave.serve")
 
 _DECLARED = "toolweave.declared"

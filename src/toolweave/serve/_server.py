@@ -74,8 +74,6 @@ if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import TokenAuth
     from toolweave.serve._tasks.store import TaskStore
 
-__all__ = ["AgentLike", "McpServer", "create_mcp_server"]
-
 _log = log.getLogger("toolweave.serve")
 
 P = ParamSpec("P")

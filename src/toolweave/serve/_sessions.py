@@ -19,8 +19,6 @@ from toolweave.state import Document, MemoryStore, Store
 from toolweave.state._store import to_json
 from toolweave.tools._session import CallerSession
 
-__all__ = ["ClientSessions", "SessionRules", "Sessions", "StoredSession", "session_key"]
-
 _ATTEMPTS = 20
 """Times that a change is tried again because somebody else changed the same session meanwhile."""
 _VALUES, _RULES, _USED = "values", "rules", "used"

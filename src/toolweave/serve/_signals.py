@@ -9,8 +9,6 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-__all__ = ["stop_signals"]
-
 _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
 
 

@@ -30,8 +30,6 @@ from toolweave.serve._changes import (
 from toolweave.serve._request import Json, Method, Request
 from toolweave.tools import Unsubscribe
 
-__all__ = ["ExtensionFilter", "Listen", "ResourceFollower"]
-
 ACKNOWLEDGED = methods.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED
 LISTS = {
     LIST_FILTERS["tools"]: ("tools", TOOLS),

@@ -14,8 +14,6 @@ from typing import Any, Protocol, TypeVarTuple
 import anyio
 from anyio.abc import TaskGroup
 
-__all__ = ["ServingGroups", "SpawnsTasks", "TaskSpawner"]
-
 T = TypeVarTuple("T")
 
 

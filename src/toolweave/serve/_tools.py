@@ -27,8 +27,6 @@ from toolweave.tools._function import check_schemas
 from toolweave.tools._mcp import call_result
 from toolweave.tools._result import ToolResult, invalid_input
 
-__all__ = ["ExposeErrors", "TaskStarter", "Tools"]
-
 _log = logging.getLogger("toolweave.serve")
 
 ExposeErrors: TypeAlias = Literal["message", "masked"]

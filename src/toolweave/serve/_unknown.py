@@ -6,8 +6,6 @@ from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from toolweave.serve._request import OfferKind
 
-__all__ = ["not_offered", "unknown_reference"]
-
 
 def not_offered(kind: OfferKind, name: str, *, modern: bool) -> RequestError:
     """Return the refusal of a request for a tool, a prompt or a resource that is not offered."""

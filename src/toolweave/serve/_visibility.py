@@ -22,8 +22,6 @@ from toolweave.serve._request import CallNext, Client, Json, MayUse, OfferKind, 
 from toolweave.serve._sessions import Sessions, session_key
 from toolweave.serve._unknown import not_offered, unknown_reference
 
-__all__ = ["OfferFacts", "Visibility", "VisibilityRule", "VisibleOffers"]
-
 _BY_URI = frozenset({methods.RESOURCES_READ, methods.RESOURCES_SUBSCRIBE})
 _LISTS = frozenset(
     {

@@ -18,8 +18,6 @@ from toolweave.tools._result import invalid_input
 from toolweave.tools._selection import member_of
 from toolweave.tools._spec import AppliedRule, ToolSpec
 
-__all__ = ["CallFacts", "ShapedCalls"]
-
 _MOST_VALIDATORS = 10_000
 _NOTHING: Any = msgspec.UNSET
 

@@ -22,8 +22,6 @@ from toolweave.tools._names import aliases
 from toolweave.tools._selection import fits, hinted, names_of, tags_of
 from toolweave.tools._spec import AppliedRule, ToolSpec
 
-__all__ = ["ShapedTools", "Shaper", "selects"]
-
 _LONGEST_NAME = 128
 _SHOWN = 120
 

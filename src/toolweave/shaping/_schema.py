@@ -17,8 +17,6 @@ from toolweave.schema import Validator
 from toolweave.schema._limits import local_target
 from toolweave.schema._normalize import DEFINITIONS
 
-__all__ = ["ArgumentChange", "declared_arguments", "reshaped"]
-
 _Json: TypeAlias = dict[str, Any]
 _MOST_SUBSCHEMAS = 10_000
 """Subschemas of the same object that are rewritten, those counted again that stand in several places."""

@@ -15,8 +15,6 @@ from toolweave.tools._result import ToolResult
 from toolweave.tools._toolset import Toolset, ToolSnapshot
 from toolweave.tools._wrappers import WrapperToolset
 
-__all__ = ["ShapedToolset", "shaped"]
-
 _log = logging.getLogger("toolweave.shaping")
 
 

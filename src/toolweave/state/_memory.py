@@ -20,8 +20,6 @@ from toolweave.errors import StoreError
 from toolweave.state._signals import SignalListener, SignalListeners
 from toolweave.state._store import Change, Document, Put, to_json
 
-__all__ = ["MemoryStore"]
-
 
 @dataclass(slots=True)
 class _StoredDocument:

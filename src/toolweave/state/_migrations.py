@@ -12,8 +12,6 @@ from pathlib import Path
 
 from toolweave.errors import StoreError
 
-__all__ = ["MIGRATIONS", "CheckedFile", "open_database", "savepoint", "writing"]
-
 APPLICATION_ID = 0x746F6F6C
 """The `application_id` of SQLite that marks a file as ours: "tool" in ASCII."""
 

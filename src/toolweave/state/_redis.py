@@ -24,8 +24,6 @@ from toolweave.state._redis_scripts import GET, READ, SCAN, SIGNAL, WRITE, Redis
 from toolweave.state._signals import SignalListener
 from toolweave.state._store import Change, Delete, Document, Put, to_json
 
-__all__ = ["RedisStore"]
-
 _SWEEP_EACH = 8
 """One of so many writes also drops expired documents."""
 _SURE_SECONDS = 3600.0

@@ -10,8 +10,6 @@ from urllib.parse import parse_qs, unquote, unquote_plus, urlsplit
 
 from toolweave.errors import StoreError
 
-__all__ = ["REDIS_SCHEMES", "RedisAddress", "split_name"]
-
 REDIS_SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss", "unix": "unix"}
 """The schemes of URLs, each with that of the package `redis`."""
 

@@ -20,8 +20,6 @@ from toolweave.state._redis_address import RedisAddress
 from toolweave.state._redis_scripts import RedisScript
 from toolweave.state._signals import SignalListeners
 
-__all__ = ["RedisConnections"]
-
 MOST_CONNECTIONS = 4
 _MOST_TOGETHER = 64
 """Maximum calls in one pipeline."""

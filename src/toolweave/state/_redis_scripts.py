@@ -17,8 +17,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-__all__ = ["GET", "READ", "SCAN", "SIGNAL", "WRITE", "RedisScript"]
-
 
 @dataclass(frozen=True, slots=True)
 class RedisScript:

@@ -14,8 +14,6 @@ from typing import Any, Protocol, runtime_checkable
 
 import anyio
 
-__all__ = ["SignalListener", "SignalListeners", "Signalling", "listening", "signal"]
-
 Sleep = Callable[[float], Awaitable[None]]
 
 

@@ -28,8 +28,6 @@ from toolweave.state._migrations import CheckedFile, open_database, savepoint, w
 from toolweave.state._signals import SignalListener, SignalListeners
 from toolweave.state._store import Change, Document, Put, to_json
 
-__all__ = ["SqliteStore", "default_path"]
-
 T = TypeVar("T")
 
 _ALIVE = "(expires_at IS NULL OR expires_at > ?)"

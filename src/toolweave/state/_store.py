@@ -10,8 +10,6 @@ from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from toolweave.errors import StoreError
 
-__all__ = ["Change", "Delete", "Document", "Put", "Store", "iter_documents", "iter_pages", "to_json"]
-
 _PAGE = 100
 
 

@@ -12,8 +12,6 @@ from toolweave.state._memory import MemoryStore
 from toolweave.state._redis_address import REDIS_SCHEMES, split_name
 from toolweave.state._store import Store
 
-__all__ = ["open_store"]
-
 
 def open_store(text: str) -> Store:
     """Return the store that a path or a URL names.

@@ -13,8 +13,6 @@ from toolweave.sync._blocking import blocking, forwarded, with_signature_of
 from toolweave.tools import ElicitationResult
 from toolweave.tools._portal import PORTAL
 
-__all__ = ["Agent", "SyncRun", "generate", "stream"]
-
 P = ParamSpec("P")
 
 

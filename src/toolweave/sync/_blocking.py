@@ -11,8 +11,6 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 
 from toolweave.tools._portal import PORTAL
 
-__all__ = ["Facade", "blocking", "forwarded", "with_signature_of"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")

@@ -18,8 +18,6 @@ from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Tool, ToolList, ToolsChanged, changes
 from toolweave.tools._wrappers import BaseToolset
 
-__all__ = ["SyncConnection", "SyncHub", "SyncTool", "SyncToolList", "SyncToolset", "connect_mcp", "connect_mcp_servers"]
-
 ToolsetT_co = TypeVar("ToolsetT_co", bound=BaseToolset, covariant=True)
 
 

@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-__all__ = ["FORMAT", "MASK", "Entry", "masked", "read_cassette", "same", "write_cassette"]
-
 FORMAT = 1
 """The version of the format; a cassette of another is refused."""
 MASK = "***"

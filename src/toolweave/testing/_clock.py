@@ -11,8 +11,6 @@ import itertools
 import anyio
 import anyio.lowlevel
 
-__all__ = ["FakeClock"]
-
 _TURNS = 50  # of the event loop: what a woken task may need until it sleeps again
 
 

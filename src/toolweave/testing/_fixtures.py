@@ -17,8 +17,6 @@ from toolweave.testing._recorder import record
 from toolweave.testing._replayer import Replay, replay
 from toolweave.testing.servers import HTTP_FAULTS, STDIO_FAULTS, http_fault_server, stdio_fault_command
 
-__all__ = ["CassetteFactory", "http_faults", "stdio_faults"]
-
 
 @contextmanager
 def stdio_faults() -> Generator[Callable[..., list[str]]]:

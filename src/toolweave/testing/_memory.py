@@ -32,8 +32,6 @@ from toolweave.testing._script import Answer, Reaction, ReactionScript, Received
 from toolweave.tools import FunctionTool, Tool, ToolCall, ToolSource, tool
 from toolweave.tools._sources import with_registry
 
-__all__ = ["MemoryServer"]
-
 Json = dict[str, Any]
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -22,8 +22,6 @@ from toolweave.connect._transports import ConnectPlan, open_wire, through
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.testing._cassette import MASK, Entry, masked, write_cassette
 
-__all__ = ["Recorder", "record"]
-
 _SHORTEST_SECRET = 4
 
 

@@ -29,8 +29,6 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.json_types import as_object
 from toolweave.testing._cassette import Entry, read_cassette, same
 
-__all__ = ["Replay", "replay"]
-
 Json = dict[str, Any]
 
 _HANDSHAKE = (methods.SERVER_DISCOVER, methods.INITIALIZE)

@@ -21,8 +21,6 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._request import Json, Request
 
-__all__ = ["Answer", "Reaction", "ReactionScript", "Received", "ScriptedResponder"]
-
 Answer: TypeAlias = Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 """A result as JSON, or a function, plain or async, from a request's params to one."""
 

@@ -15,8 +15,6 @@ from toolweave.tools._media_parts import clean
 from toolweave.tools._result import ToolResult
 from toolweave.tools._visible import shown_result
 
-__all__ = ["anthropic_content", "anthropic_parts", "anthropic_text"]
-
 Json: TypeAlias = dict[str, Any]
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["approval_request"]
-
 
 def approval_request(name: str, arguments: Mapping[str, Any], description: str, call_id: str | None) -> dict[str, Any]:
     """Return the value of an interrupt that asks for the approval of a call.

@@ -11,8 +11,6 @@ from typing import Any, cast
 
 import msgspec
 
-__all__ = ["alphanumeric_id", "encode", "fresh_id", "json_text", "read_arguments", "wire_id"]
-
 _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 

@@ -12,8 +12,6 @@ from typing import Any, Literal, cast
 
 from toolweave.protocol.content import ContentBlock, TextContent
 
-__all__ = ["blocks_for", "is_json_of"]
-
 _LONGEST = 1_000_000
 """Characters of the longest text that is compared with structured content."""
 _FOR_THE_USER = TextContent(text="(the result is for the user to see)")

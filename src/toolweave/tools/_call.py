@@ -25,17 +25,6 @@ from toolweave.protocol.client_requests import (
 )
 from toolweave.protocol.logs import LogLevel, check_level
 
-__all__ = [
-    "IDEMPOTENCY_KEY",
-    "NO_CONTEXT",
-    "RESUMABLE",
-    "CallContext",
-    "Progress",
-    "ProgressCallback",
-    "ProgressReporter",
-    "ToolCall",
-]
-
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultingTypeVar  # PEP 696, in `typing` from 3.13 on
 

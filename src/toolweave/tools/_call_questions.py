@@ -16,8 +16,6 @@ from toolweave.protocol.json_types import as_object
 if TYPE_CHECKING:
     from toolweave.protocol.client_requests import ElicitationRequest, ElicitationResult
 
-__all__ = ["CallQuestions", "filled_form"]
-
 _log = logging.getLogger("toolweave.tools")
 
 

@@ -36,8 +36,6 @@ from toolweave.protocol.logs import LogLevel
 if TYPE_CHECKING:
     from toolweave.tools._spec import ToolSpec
 
-__all__ = ["Caller", "Elicitation", "Keys", "Question", "Roots", "Sampling", "form_of", "question_of", "read_form"]
-
 
 _FORMATS = frozenset({"date", "date-time", "email", "uri"})
 _FIELD_KEYS = (

@@ -27,8 +27,6 @@ from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Tool, ToolSnapshot
 from toolweave.tools._wrappers import BaseToolset
 
-__all__ = ["FunctionTool", "ToolAbout", "check_schemas", "is_derived", "is_unbound", "tool"]
-
 _log = logging.getLogger("toolweave.tools")
 
 P = ParamSpec("P")

@@ -19,8 +19,6 @@ from toolweave.errors import ToolError
 if TYPE_CHECKING:
     from toolweave.tools._worker_threads import CallLimiter, WorkerThreads
 
-__all__ = ["THREADS", "Runner"]
-
 THREADS = 40
 """Default maximum of threads of one function; the limit that anyio and Starlette have for all functions together."""
 

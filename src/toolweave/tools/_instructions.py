@@ -12,8 +12,6 @@ from toolweave.errors import shortened
 from toolweave.tools._toolset import Toolset
 from toolweave.tools._wrappers import WrapperToolset
 
-__all__ = ["instructions_of", "joined_instructions"]
-
 _MOST_OF_ONE = 8_000
 _MOST_OF_ALL = 64_000
 """Characters of the instructions of one server, and of all of them together."""

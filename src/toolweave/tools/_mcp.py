@@ -25,8 +25,6 @@ from toolweave.tools._names import aliases
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["ERROR_META", "call_result", "read_definition", "tool_definition", "tool_result"]
-
 _Json = dict[str, Any]
 _log = logging.getLogger("toolweave.tools")
 

@@ -15,8 +15,6 @@ from typing import Any
 from toolweave._value import Value
 from toolweave.errors import ErrorKind, ToolError
 
-__all__ = ["File", "Payload", "is_binary", "named_type", "payload", "sniff"]
-
 BINARY = "application/octet-stream"
 LARGEST = 32 * 1024 * 1024
 """Maximum bytes of a file in a result."""

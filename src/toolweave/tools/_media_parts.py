@@ -15,8 +15,6 @@ from urllib.parse import urlsplit
 from toolweave.protocol.content import AudioContent, ContentBlock, EmbeddedResource, ImageContent
 from toolweave.tools._media import sniff
 
-__all__ = ["PDF", "SHOWN", "SOUNDS", "Media", "clean", "shown"]
-
 PDF = "application/pdf"
 SHOWN = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp", PDF})
 """The media types that the APIs of the large providers accept in a message."""

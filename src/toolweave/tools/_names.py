@@ -16,18 +16,6 @@ from toolweave.errors import shortened
 from toolweave.schema._problems import nearest
 from toolweave.tools._spec import ToolSpec
 
-__all__ = [
-    "MAX_WIRE_NAME",
-    "AssignedNames",
-    "NameMap",
-    "ToolName",
-    "aliases",
-    "expose",
-    "free_name",
-    "selected",
-    "unknown_tool",
-]
-
 MAX_WIRE_NAME = 64
 """Maximum length of a tool name that OpenAI, Anthropic, Gemini and Bedrock all accept."""
 

@@ -12,8 +12,6 @@ from toolweave.errors import ToolError, shortened
 from toolweave.protocol.content import ContentBlock, ImageContent
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["result_html", "tool_html", "tools_html"]
-
 _MAX_TEXT = 20_000
 _MAX_IMAGE = 5_000_000
 """Maximum characters of base64 that are shown as a picture."""

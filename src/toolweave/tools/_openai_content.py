@@ -13,8 +13,6 @@ from toolweave.tools._media_parts import PDF, SHOWN, SOUNDS, Media, clean, shown
 from toolweave.tools._result import ToolResult
 from toolweave.tools._visible import shown_result, shown_text
 
-__all__ = ["chat_images", "chat_parts", "chat_text", "responses_content", "responses_parts"]
-
 Json: TypeAlias = dict[str, Any]
 
 _NO_OUTPUT = "(no output)"

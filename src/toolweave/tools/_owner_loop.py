@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 
 from toolweave.errors import ConnectionClosedError, WrongLoopError
 
-__all__ = ["OwnerLoop", "described", "running_loop"]
-
 T = TypeVar("T")
 
 

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
 
-__all__ = ["PORTAL", "Closeable", "Portal"]
-
 T = TypeVar("T")
 
 _CLOSE_SECONDS = 20.0

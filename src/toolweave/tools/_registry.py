@@ -21,8 +21,6 @@ from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Listeners, Tool, ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import RoutingToolset, route_of
 
-__all__ = ["Alias", "OnConflict", "ToolRegistry", "no_tools"]
-
 _log = logging.getLogger("toolweave.tools")
 
 OnConflict: TypeAlias = Literal["error", "skip", "rename", "replace"]

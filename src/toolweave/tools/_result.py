@@ -27,8 +27,6 @@ from toolweave.schema._problems import Problem, describe
 from toolweave.tools._audience import blocks_for
 from toolweave.tools._media import Payload, is_binary, payload
 
-__all__ = ["ToolResult", "invalid_input", "typed"]
-
 
 class ToolResult(Value, frozen=True, kw_only=True):
     """The result of one tool call.

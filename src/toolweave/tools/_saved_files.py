@@ -20,8 +20,6 @@ from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Toolset
 from toolweave.tools._wrappers import BaseToolset, transformed
 
-__all__ = ["files_saved", "save_files"]
-
 _log = logging.getLogger("toolweave.tools")
 
 _SUFFIXES = {

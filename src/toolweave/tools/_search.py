@@ -17,8 +17,6 @@ from typing import Any, NamedTuple, cast
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import ToolSnapshot
 
-__all__ = ["ToolIndex", "ToolMatch", "words"]
-
 _K1 = 1.2
 _B = 0.5
 """BM25's length normalization `b`: less than for prose, since a long definition mostly has many parameters."""

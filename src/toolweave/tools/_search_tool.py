@@ -17,19 +17,6 @@ from toolweave.tools._search import ToolIndex
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import ToolSnapshot
 
-__all__ = [
-    "BUDGET_TOKENS",
-    "MOST_TOOLS",
-    "SEARCH_NAME",
-    "SEARCH_SCHEMA",
-    "estimated_tokens",
-    "exceeds_budget",
-    "first_line",
-    "index_of",
-    "named_sources",
-    "search_problems",
-]
-
 BUDGET_TOKENS = 10_000
 """Tokens of definitions above which a model gets the search tool instead."""
 MOST_TOOLS = 128

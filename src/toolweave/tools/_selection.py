@@ -15,8 +15,6 @@ from toolweave.protocol.json_types import as_array, as_object
 from toolweave.tools._names import aliases
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["fits", "glob_pattern", "hinted", "member_of", "names_of", "own_names", "tags_of"]
-
 _HINTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
 """The meaning of a missing hint (MCP specification, `ToolAnnotations`)."""
 _TAGS = "tags"

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
-__all__ = ["CallerSession", "HasSessions", "SessionPort"]
-
 
 class CallerSession(Protocol):
     """Values of one caller by name, kept between its calls; no other caller reads or writes them."""

@@ -9,8 +9,6 @@ from toolweave.tools._registry import ToolRegistry, no_tools
 from toolweave.tools._toolset import Tool, Toolset
 from toolweave.tools._wrappers import combined
 
-__all__ = ["ToolSource", "as_toolset", "with_registry"]
-
 ToolSource: TypeAlias = "Toolset | Tool | Callable[..., Any] | Iterable[Toolset | Tool | Callable[..., Any]]"
 """The values that `as_toolset` accepts."""
 

@@ -14,8 +14,6 @@ from toolweave._value import Value
 from toolweave.protocol.apps import is_for_models
 from toolweave.protocol.component_meta import tags_in, version_in
 
-__all__ = ["AppliedRule", "ToolSpec", "is_destructive"]
-
 
 def _no_parameters() -> dict[str, Any]:
     return {"type": "object", "properties": {}}

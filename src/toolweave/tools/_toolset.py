@@ -16,18 +16,6 @@ from toolweave.tools._call import NO_CONTEXT, CallContext, ToolCall
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 
-__all__ = [
-    "Listeners",
-    "Tool",
-    "ToolList",
-    "ToolSnapshot",
-    "ToolsChanged",
-    "Toolset",
-    "Unsubscribe",
-    "changes",
-    "tools_of",
-]
-
 Unsubscribe: TypeAlias = Callable[[], None]
 """Ends a subscription; calling it again does nothing."""
 

@@ -24,8 +24,6 @@ from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Listeners, Tool, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import BaseToolset, RoutingToolset, WrapperToolset
 
-__all__ = ["BudgetedToolset", "ResultCache", "ResultPolicy", "budgeted", "fitted"]
-
 READ_TOOL = "read_tool_result"
 _NOTE = 260
 """Characters reserved for the notes on omitted parts."""

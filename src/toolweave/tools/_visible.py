@@ -17,8 +17,6 @@ from toolweave.tools._arguments import encode
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["is_plain_json", "shown_result", "shown_schema", "shown_spec", "shown_text"]
-
 _ESCAPED = re.compile(rb"\\(?:u00|[bf])")
 """A control character in JSON, or a pattern that has `\\b` for a word's end: that is only looked at again."""
 

@@ -23,8 +23,6 @@ from toolweave.tools._names import NameMap
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._visible import shown_schema, shown_text
 
-__all__ = ["Form", "ToolWriter", "WireTool", "WireTools"]
-
 _log = logging.getLogger("toolweave.tools")
 
 _KEPT_LISTS = 8

@@ -32,8 +32,6 @@ try:  # not public: what `anyio.from_thread` asks of a thread
 except ImportError:  # an anyio that keeps them elsewhere: functions run all the same, without `anyio.from_thread`
     claim_worker_thread = get_async_backend = set_current_async_library = threadlocals = None
 
-__all__ = ["CallLimiter", "WorkerThreads"]
-
 _SHORT = 0.0001
 """Seconds below which a function counts as short, and shares a thread with others."""
 _GLANCE = 0.0002

@@ -25,22 +25,6 @@ from toolweave.tools._toolset import Listeners, ToolList, ToolsChanged, Toolset,
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-__all__ = [
-    "BaseToolset",
-    "GrowingToolset",
-    "RoutingToolset",
-    "WrapperToolset",
-    "combined",
-    "enhanced",
-    "filtered",
-    "joined",
-    "prefixed",
-    "renamed",
-    "route_of",
-    "traced",
-    "transformed",
-]
-
 _log = logging.getLogger("toolweave.tools")
 
 _Run: TypeAlias = Callable[[Toolset, ToolCall, CallContext, ToolSpec], Awaitable[ToolResult]]

@@ -6,8 +6,6 @@ from typing import Any
 
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["definition_of"]
-
 
 def definition_of(spec: ToolSpec) -> dict[str, Any]:
     """Return what a model or a person is told of a tool, and what is promised: name, texts, schemas, annotations.

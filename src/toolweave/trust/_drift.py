@@ -12,8 +12,6 @@ from toolweave.schema._problems import path_text
 from toolweave.tools._spec import ToolSpec
 from toolweave.trust._pins import PinnedServer, PinnedTool, Pins, ServerIdentity, tool_hash
 
-__all__ = ["PinChange", "allow", "drift"]
-
 _FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 _MOST_LINES = 40
 _LONGEST_LINE = 300

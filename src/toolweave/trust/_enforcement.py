@@ -20,8 +20,6 @@ from toolweave.trust._drift import PinChange, drift
 from toolweave.trust._pins import LOCK, Pins, ServerIdentity, lock_path
 from toolweave.trust._scan import Finding, scan_tool
 
-__all__ = ["LockFileReader", "PinMode", "PinVerdict", "ServerGuard", "enforce"]
-
 PinMode: TypeAlias = Literal["off", "warn", "block"]
 """Nothing is compared; differences are reported; what differs is withheld too."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["lookalike_of", "skeleton"]
-
 _LETTERS = str.maketrans(
     # Cyrillic, Greek, Armenian and other letters with the shape of a Latin one
     "аеорсухіјѕԁһԛԝѵӏгкмтвпАВЕКМНОРСТУХЅІЈ" + "αεικνορτυχγηΑΒΕΖΗΙΚΜΝΟΡΤΥΧ" + "օոսցհɡıℓ",

@@ -13,8 +13,6 @@ from urllib.parse import urlsplit
 
 from toolweave._value import Value
 
-__all__ = ["Instruction", "instructions_for", "instructions_in", "may_link", "odd_urls_in", "words_of"]
-
 _MOST_PLACES = 50
 
 

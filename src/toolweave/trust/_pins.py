@@ -23,8 +23,6 @@ from toolweave.errors import ConfigError
 from toolweave.tools._spec import ToolSpec
 from toolweave.trust._definition import definition_of
 
-__all__ = ["LOCK", "PinnedServer", "PinnedTool", "Pins", "ServerIdentity", "lock_path", "tool_hash"]
-
 LOCK = "toolweave.lock"
 _FORMAT = 1
 _MAX_BYTES = 256 * 1024 * 1024

@@ -24,8 +24,6 @@ from toolweave.trust._lookalikes import lookalike_of
 from toolweave.trust._patterns import Instruction, instructions_for, instructions_in, may_link, odd_urls_in, words_of
 from toolweave.trust._shadowing import ShadowIndex
 
-__all__ = ["Finding", "FindingKind", "is_plain_result", "scan_result", "scan_tool", "scan_tools", "shadowing_findings"]
-
 FindingKind = Literal["control", "direction", "tag", "hidden", "instruction", "lookalike", "shadowing", "url"]
 """Control characters (escape sequences of terminals are made of them), marks of direction, tag characters, others
 without a glyph; text like an instruction; a name like another; another server's tool; an odd address."""

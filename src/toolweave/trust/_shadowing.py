@@ -9,8 +9,6 @@ from typing import TypeAlias
 from toolweave.tools._spec import ToolSpec
 from toolweave.trust._lookalikes import skeleton
 
-__all__ = ["ShadowIndex"]
-
 _SHORTEST = 6
 _WORD = re.compile(
     r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9]*+(?:[_-][A-Za-z0-9]++)++|(?<![a-z])[a-z]++(?:[A-Z][a-z0-9]++)++"

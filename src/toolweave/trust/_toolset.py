@@ -15,8 +15,6 @@ from toolweave.trust._drift import PinChange
 from toolweave.trust._enforcement import LockFileReader, PinMode, PinVerdict, enforce
 from toolweave.trust._pins import LOCK, Pins
 
-__all__ = ["PinnedToolset", "pinned"]
-
 
 class PinnedToolset(WrapperToolset):
     """A toolset whose tools are compared with their pins; see `pinned`."""

@@ -13,8 +13,6 @@ from toolweave.cli._render.text import clip
 from toolweave.models import AssistantMessage, Message, UserMessage
 from toolweave.state import Store, iter_documents
 
-__all__ = ["SavedConversation", "SavedConversations"]
-
 _SHOWN = 60
 _LAST = 500
 

@@ -9,8 +9,6 @@ from typing import Annotated
 from toolweave.cli._command import Option
 from toolweave.cli._options import Target
 
-__all__ = ["AGENT", "AgentOptions", "ChatOptions", "Confirm", "StoreOption"]
-
 AGENT = "chat"
 """The agent's name: conversations and runs are kept under it."""
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from toolweave.tools import Progress
 
-__all__ = ["RunView"]
-
 _LABEL = 100
 _ERROR = 300
 _MESSAGE = 60

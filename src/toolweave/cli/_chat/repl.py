@@ -21,8 +21,6 @@ from toolweave.errors import ToolweaveError
 from toolweave.tools import CallContext, ToolCall, ToolResult
 from toolweave.tools._names import unknown_tool
 
-__all__ = ["ChatSession"]
-
 _HELP = """/tools          what can be called
 /servers        the servers, and what became of them
 /call TOOL {JSON}  run a tool yourself; its answer is shown, and the model does not see it

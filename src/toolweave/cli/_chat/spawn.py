@@ -22,8 +22,6 @@ from toolweave.compose import Agent
 from toolweave.errors import ToolweaveError
 from toolweave.models import CommandModel, UserMessage
 
-__all__ = ["failing", "spawn", "submit"]
-
 
 async def spawn(options: ChatOptions, message: str) -> str:
     """Start a run that outlives this process, and return its id."""

@@ -26,8 +26,6 @@ from toolweave.state import Store
 from toolweave.tools import ToolSpec
 from toolweave.tools._spec import is_destructive
 
-__all__ = ["OFFLINE", "VARIABLE", "OpenedAgent", "choose_model", "named_model", "opened", "servers_of"]
-
 VARIABLE = "TOOLWEAVE_MODEL"
 OFFLINE = "command"
 _KEYS = (("ANTHROPIC_API_KEY", "anthropic:claude-sonnet-4-5"), ("OPENAI_API_KEY", "openai:gpt-5.1"))

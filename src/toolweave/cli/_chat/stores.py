@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from toolweave.jobs import Backend
     from toolweave.state import Store
 
-__all__ = ["BACKEND", "backend_named", "is_url", "opened_backend", "opened_store"]
-
 BACKEND = "TOOLWEAVE_BACKEND"
 """The variable with the URL of the backend."""
 _MEMORY = "memory:"

@@ -11,8 +11,6 @@ from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import JsonOption
 from toolweave.cli._screen import answer_json, note
 
-__all__ = ["COMMAND", "add"]
-
 _EXAMPLES = """
 toolweave add mcp-server
 toolweave add mcp-client --dir src/app/mcp

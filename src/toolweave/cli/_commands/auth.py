@@ -14,8 +14,6 @@ from toolweave.cli._screen import answer, answer_json, note, show
 if TYPE_CHECKING:
     from toolweave.oauth import OAuth, SignedOut
 
-__all__ = ["COMMAND", "SignInOptions", "list_sign_ins", "login", "logout"]
-
 _HELP = "Sign in to servers, see who is signed in, and sign out."
 _EXAMPLES = {
     "login": """

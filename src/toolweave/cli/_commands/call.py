@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolweave.config import LoadedConfig
     from toolweave.tools import Tool, ToolResult
 
-__all__ = ["COMMAND", "call"]
-
 _EXAMPLES = """
 toolweave call time_get_current_time timezone=Europe/Oslo
 toolweave call github:search_issues query="is:open" limit:=5 --json

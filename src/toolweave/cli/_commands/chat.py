@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolweave.agent import Run, RunResult, ToolFinished
     from toolweave.cli._chat.repl import ChatSession
 
-__all__ = ["COMMAND", "chat"]
-
 _EXAMPLES = """
 toolweave chat
 toolweave chat -m "What changed in this repository today?"

@@ -16,19 +16,6 @@ from toolweave.cli._screen import answer, answer_json, note, show, wide
 if TYPE_CHECKING:
     from toolweave.components import ComponentChange, FileState, Project
 
-__all__ = [
-    "COMMAND",
-    "ConflictPolicy",
-    "DryRunOption",
-    "diff",
-    "job_json",
-    "list_components",
-    "offered",
-    "remove",
-    "show_jobs",
-    "update",
-]
-
 _EXAMPLES = {
     "list": """
 toolweave components list

@@ -15,8 +15,6 @@ from toolweave.cli._screen import answer, answer_json, show
 if TYPE_CHECKING:
     from toolweave.config import ConfigEntry, LoadedConfig
 
-__all__ = ["COMMAND", "show_config"]
-
 _HELP = "See what the config files say."
 _EXAMPLES = {
     "show": """

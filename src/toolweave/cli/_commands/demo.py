@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from toolweave.cli._servers import OpenServers
     from toolweave.tools import ToolResult
 
-__all__ = ["COMMAND", "demo"]
-
 _EXAMPLES = """
 toolweave demo
 toolweave demo --config > mcp.json

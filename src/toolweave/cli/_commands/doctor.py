@@ -14,8 +14,6 @@ from toolweave.cli._screen import answer, answer_json, show
 if TYPE_CHECKING:
     from toolweave.config import LoadedConfig, ServerConfig
 
-__all__ = ["COMMAND", "doctor"]
-
 _EXAMPLES = """
 toolweave doctor
 toolweave doctor --config mcp.json --server github

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolweave.schema import SchemaProfile
     from toolweave.tools import ToolSpec
 
-__all__ = ["COMMAND", "explain"]
-
 _EXAMPLES = """
 toolweave explain github_search_issues
 toolweave explain github:search_issues --provider gemini

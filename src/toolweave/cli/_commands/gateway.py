@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from toolweave.cli._serve.workers import WorkerSettings
     from toolweave.gateway import GatewayAdmin, GatewayManager, UpstreamStatus
 
-__all__ = ["COMMAND", "AdminTarget", "add", "console", "list_servers", "reload", "remove", "run_gateway", "status"]
-
 HTTP_END_SECONDS = 30.0
 """Seconds that calls have to finish when a gateway ends."""
 

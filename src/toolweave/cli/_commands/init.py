@@ -12,8 +12,6 @@ from toolweave.cli._render.text import safe_json
 from toolweave.cli._screen import note
 from toolweave.cli._serve.editor_config import EditorSource
 
-__all__ = ["COMMAND", "init"]
-
 _EXAMPLES = """
 toolweave init
 toolweave init --from cursor

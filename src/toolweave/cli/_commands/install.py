@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from toolweave.cli._install.found import FoundServer
     from toolweave.cli._install.plan import InstallPlan
 
-__all__ = ["COMMAND", "InstallOptions", "install"]
-
 _EXAMPLES = """
 toolweave install io.github.ada/notes
 toolweave install io.github.ada/notes@1.2.0 --client cursor

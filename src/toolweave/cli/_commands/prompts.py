@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from toolweave.cli._servers import OpenServers
     from toolweave.connect import McpConnection
 
-__all__ = ["COMMAND", "prompts"]
-
 _EXAMPLES = """
 toolweave prompts
 toolweave prompts --server notes --json

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from toolweave.connect import McpConnection
     from toolweave.tools import EmbeddedResource
 
-__all__ = ["COMMAND", "resources"]
-
 _EXAMPLES = """
 toolweave resources
 toolweave resources --server everything --json

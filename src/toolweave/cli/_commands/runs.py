@@ -23,20 +23,6 @@ if TYPE_CHECKING:
     from toolweave.agent._status import RunInfo, RunStatuses
     from toolweave.state import Store
 
-__all__ = [
-    "COMMAND",
-    "AnswerOptions",
-    "Remember",
-    "RunFilter",
-    "answer_question",
-    "approve",
-    "cancel",
-    "deny",
-    "list_runs",
-    "show_run",
-    "spawn",
-]
-
 _HELP = "List, show, begin, stop and answer runs of agents."
 _EXAMPLES = {
     "spawn": """

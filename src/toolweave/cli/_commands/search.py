@@ -13,8 +13,6 @@ from toolweave.cli._screen import answer, answer_json, note, show
 if TYPE_CHECKING:
     from toolweave.install import PublishedServer, RegistryPage
 
-__all__ = ["COMMAND", "RegistryOption", "search", "server_json"]
-
 _EXAMPLES = """
 toolweave search github
 toolweave search file system --limit 100

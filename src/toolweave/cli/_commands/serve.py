@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from toolweave.serve import McpServer
     from toolweave.serve._runners import ServerRunners
 
-__all__ = ["COMMAND", "serve"]
-
 _EXAMPLES = """
 toolweave serve notes.py
 toolweave serve notes.py:server --http 8000

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from toolweave.cli._servers import OpenServers
     from toolweave.connect import McpConnection
 
-__all__ = ["COMMAND", "status"]
-
 _EXAMPLES = """
 toolweave status
 toolweave status --config mcp.json --strict

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from toolweave.cli._servers import OpenServers
     from toolweave.tools import ToolSpec
 
-__all__ = ["COMMAND", "approximate_tokens", "tools"]
-
 _EXAMPLES = """
 toolweave tools
 toolweave tools --config mcp.json --json

@@ -19,8 +19,6 @@ from toolweave.cli._runner import run
 if TYPE_CHECKING:
     from toolweave.cli._worker.discover import WorkerTargets
 
-__all__ = ["COMMAND", "WorkerOptions", "worker"]
-
 _EXAMPLES = """
 toolweave worker app.py --backend redis://localhost:6379/0
 toolweave worker mypackage.agents:researcher mypackage.server:server --concurrency 4

@@ -21,17 +21,6 @@ from toolweave.errors import SchemaError
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.schema import Validator
 
-__all__ = [
-    "codes",
-    "content_types",
-    "envelope",
-    "error_flags",
-    "messages",
-    "no_stacks",
-    "structured_output",
-    "validation_details",
-]
-
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     "text": ("text",),
     "image": ("data", "mimeType"),

@@ -11,8 +11,6 @@ from toolweave.cli._conformance.findings import Evidence, Judgement, fail, membe
 from toolweave.errors import SchemaError
 from toolweave.schema import Validator
 
-__all__ = ["closed_inputs", "descriptions", "input_schemas", "names", "optional_fields"]
-
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 

@@ -18,8 +18,6 @@ from toolweave.protocol import methods
 from toolweave.schema import Validator
 from toolweave.tools import Progress
 
-__all__ = ["gather"]
-
 _DEPTH = 4
 _SCALARS: Mapping[str, Any] = {
     "string": "example",

@@ -9,8 +9,6 @@ from typing import Any, cast
 
 from toolweave.tools._call import Progress
 
-__all__ = ["Evidence", "Judgement", "Outcome", "ServerAnswer", "fail", "members", "not_applicable", "ok", "warn"]
-
 
 class Outcome(StrEnum):
     """The outcome of a box."""

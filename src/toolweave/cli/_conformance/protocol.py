@@ -20,8 +20,6 @@ from toolweave.cli._conformance.findings import (
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 
-__all__ = ["capabilities", "pagination", "progress", "resources"]
-
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S*")
 _FLAGS: Mapping[str, tuple[str, ...]] = {
     "tools": ("listChanged",),

@@ -16,8 +16,6 @@ from toolweave.cli._screen import answer_json, note, show
 if TYPE_CHECKING:
     from toolweave.config import LoadedConfig, ServerConfig
 
-__all__ = ["BOXES", "conformance"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:

@@ -13,8 +13,6 @@ from toolweave.cli._screen import complain, note
 if TYPE_CHECKING:
     from toolweave.install import LaunchAnswers, LaunchQuestion
 
-__all__ = ["answered", "given_values"]
-
 _TRIES = 5
 _WIDTH = 200
 _HINT = "give it by --set NAME=VALUE, or a secret by --set-env NAME=VARIABLE"

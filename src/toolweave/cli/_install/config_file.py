@@ -13,8 +13,6 @@ from toolweave.cli._exit_codes import CommandError
 if TYPE_CHECKING:
     from toolweave.install import ClientFormat
 
-__all__ = ["EditedConfig", "edited", "format_named", "open_config"]
-
 _JSON = (".json", ".jsonc", ".json5", ".code-workspace")
 
 

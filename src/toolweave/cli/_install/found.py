@@ -12,8 +12,6 @@ from toolweave.cli._exit_codes import CommandError, ExitCode
 if TYPE_CHECKING:
     from toolweave.install import InstallOption, McpRegistry, PublishedServer, ServerBundle
 
-__all__ = ["FoundServer", "entry_name", "find_server", "is_bundle"]
-
 _BUNDLES = (".mcpb", ".dxt")
 _GENERAL = ("mcp", "server", "mcp-server", "mcp_server", "remote", "api")
 """Last words of names that say nothing about the server."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from toolweave.cli._install.found import FoundServer
     from toolweave.install import ClientFormat, LaunchAnswers, SecretFiles, ServerLaunch
 
-__all__ = ["InstallPlan", "planned"]
-
 
 @dataclass(slots=True, kw_only=True)
 class InstallPlan:

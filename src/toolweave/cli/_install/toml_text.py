@@ -11,8 +11,6 @@ from typing import Any, cast
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._serve.editor_config import with_value
 
-__all__ = ["read_toml", "with_table"]
-
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _HEADER = re.compile(r"[ \t]*(\[\[?)[^\n]*")
 

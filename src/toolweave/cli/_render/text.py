@@ -11,8 +11,6 @@ from typing import Any
 
 from toolweave._text import replace_hidden, takes_joiner, visible
 
-__all__ = ["SafeStream", "clip", "safe_json", "safe_text"]
-
 _JOINERS = "\u200c\u200d"
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["FittingTable", "difference", "first_line", "heading", "seconds_text", "size_text", "summary", "table"]
-
 _SUMMARY = 120
 
 

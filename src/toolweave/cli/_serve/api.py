@@ -14,8 +14,6 @@ from toolweave.errors import ToolweaveError
 if TYPE_CHECKING:
     from toolweave.serve import McpServer
 
-__all__ = ["api_server"]
-
 
 def api_server(
     source: str,

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from toolweave.gateway import Gateway
     from toolweave.serve import McpServer
 
-__all__ = ["hub_server", "only_protocol_on_stdout", "server_of", "skill_server"]
-
 
 def server_of(found: ServedObject, *, name: str | None, state_keys: Sequence[str] | None = None) -> McpServer:
     """Return the imported server, or build one from the imported object.

@@ -19,22 +19,6 @@ from typing import Any, cast
 from toolweave.cli._exit_codes import CommandError
 from toolweave.config._jsonc import key_offsets, parse_json, strip_comments
 
-__all__ = [
-    "EditorSource",
-    "Installed",
-    "backed_up",
-    "entry_of",
-    "file_of",
-    "install",
-    "read_object",
-    "read_text",
-    "replace_file",
-    "section_of",
-    "with_item",
-    "with_member",
-    "with_value",
-]
-
 _WHITESPACE = re.compile(r"\s*")
 _COLON = re.compile(r"\s*:\s*")
 _BY_HAND = "--print or --dry-run shows the entry to put in by hand"

@@ -12,8 +12,6 @@ from toolweave.cli._options import JsonOption, VerboseOption
 from toolweave.cli._serve.editor_config import EditorSource
 from toolweave.cli._serve.listen_options import HttpOption, ServerOfConfigOption, StatelessOption, TokenEnvOption
 
-__all__ = ["GatewayRunOptions", "check_options"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayRunOptions:

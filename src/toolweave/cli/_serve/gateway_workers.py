@@ -22,8 +22,6 @@ from toolweave.gateway import Replicas, load_gateway_config, shared_redis
 from toolweave.serve._http.uvicorn_server import bind
 from toolweave.state import SqliteStore
 
-__all__ = ["ServedByWorkers", "replicas_of"]
-
 
 def replicas_of(
     keys: Sequence[str], *, redis: str | None, worker: WorkerSettings | None, config: Sequence[Path]

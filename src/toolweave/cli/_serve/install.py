@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from toolweave.cli._exit_codes import ExitCode
 from toolweave.cli._serve.editor_config import EditorSource
 
-__all__ = ["install_command"]
-
 
 def install_command(
     editor: EditorSource,

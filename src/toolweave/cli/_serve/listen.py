@@ -12,8 +12,6 @@ from toolweave.cli._exit_codes import CommandError
 if TYPE_CHECKING:
     from toolweave.serve import BearerAuth
 
-__all__ = ["LOOPBACK", "keep_started_objects", "listening", "secret_in", "state_keys_in", "token_auth"]
-
 LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 """The hosts that only this machine reaches."""
 _LEAST_KEY_BYTES = 32

@@ -6,8 +6,6 @@ from typing import Annotated
 
 from toolweave.cli._command import Option
 
-__all__ = ["HttpOption", "ServerOfConfigOption", "StatelessOption", "TokenEnvOption"]
-
 ServerOfConfigOption = Annotated[
     tuple[str, ...], Option("--server", "-s", metavar="NAME", help="Only this server of it; may be repeated.")
 ]

@@ -17,8 +17,6 @@ from toolweave.cli._exit_codes import CommandError
 if TYPE_CHECKING:
     from toolweave.serve import ServedFolder
 
-__all__ = ["ObjectPath", "ServedObject", "find", "is_agent", "load", "named_objects", "parse_place"]
-
 USUAL = ("server", "mcp", "app")
 """Names of objects to try when none is given."""
 _CONFIGS = (".json", ".jsonc", ".toml", ".yaml", ".yml")

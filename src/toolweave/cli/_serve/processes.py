@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-__all__ = ["own_command"]
-
 
 def own_command(words: Sequence[str]) -> list[str]:
     """Return the command that runs this program with other words, by the same interpreter."""

@@ -15,8 +15,6 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.meta import SUBSCRIPTION_ID
 from toolweave.protocol.subscriptions import LIST_CHANGED, LIST_FILTERS, RESOURCE_SUBSCRIPTIONS
 
-__all__ = ["ReloadRelay"]
-
 Json = dict[str, Any]
 
 _ACKNOWLEDGED = methods.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED

@@ -26,8 +26,6 @@ from toolweave.cli._screen import note
 from toolweave.cli._serve.processes import own_command
 from toolweave.cli._serve.relay import ReloadRelay
 
-__all__ = ["Sources", "supervise"]
-
 _STOP_SECONDS = 5.0
 _OTHERS = frozenset({"__pycache__", "node_modules", "site-packages"})
 _RELOADED = "the server was reloaded while it worked on this; ask again"

@@ -27,16 +27,6 @@ import msgspec
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._screen import note
 
-__all__ = [
-    "METRICS_VARIABLE",
-    "WorkerPool",
-    "WorkerSettings",
-    "check_platform",
-    "say_ready",
-    "shared_folder",
-    "take_settings",
-]
-
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable by which prometheus-client finds the figures of all workers."""
 _LEAST_PAUSE, _MOST_PAUSE = 0.5, 30.0

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     WorkedAgent: TypeAlias = BaseAgent | DurableAgent[Any]
 
-__all__ = ["WorkerTargets", "find_all", "open_all"]
-
 _PROBES = "worker-probes"
 _PROBE_SECONDS = 60.0
 _WHERE = f"backend=Backend.from_environment(), which is what --backend and {BACKEND} name"

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolweave.jobs import Backend, Handler, Job
     from toolweave.state import Store
 
-__all__ = ["ReportingBackend", "WorkerReporter"]
-
 _RUNS, _TASKS = "runs", "tasks"
 """Prefixes of topics, before `:` and the name of the agent or server."""
 _SHORT = 8

@@ -14,8 +14,6 @@ import anyio
 
 from toolweave.cli._exit_codes import ExitCode
 
-__all__ = ["GRACE_SECONDS", "ended_by_signals"]
-
 GRACE_SECONDS = 20.0
 """Seconds that a graceful shutdown may take; process managers kill after 30 s, or later."""
 

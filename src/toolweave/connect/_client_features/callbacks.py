@@ -24,16 +24,6 @@ from toolweave.protocol.client_requests import (
 from toolweave.protocol.logs import LogLevel, LogMessage, check_level
 from toolweave.tools._spec import ToolSpec
 
-__all__ = [
-    "NO_CALLBACKS",
-    "AnswerRequest",
-    "Callbacks",
-    "ClientStandIn",
-    "RootsAnswer",
-    "SamplingRequest",
-    "ask_caller",
-]
-
 
 class SamplingRequest(Value, frozen=True, kw_only=True):
     """A server's request for a completion by the client's language model (`sampling/createMessage`).

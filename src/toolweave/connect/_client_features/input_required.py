@@ -25,8 +25,6 @@ from toolweave.protocol.input_required import (
     read_input_required,
 )
 
-__all__ = ["MAX_ROUNDS", "Send", "exchange", "gather_input"]
-
 MAX_ROUNDS = 10
 _PAUSE_SECONDS = 0.05
 _MAX_PAUSE_SECONDS = 1.0

@@ -11,8 +11,6 @@ import anyio
 
 from toolweave.protocol.logs import LogMessage
 
-__all__ = ["LogFeed"]
-
 _log = logging.getLogger("toolweave.connect")
 _MAX_WAITING = 1_000
 

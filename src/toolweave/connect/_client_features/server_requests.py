@@ -40,8 +40,6 @@ from toolweave.protocol.json_types import as_array
 from toolweave.protocol.meta import TASKS_EXTENSION
 from toolweave.tools._call_questions import CallQuestions, filled_form
 
-__all__ = ["CallRequestHandler", "ForwardingHandler", "ServerRequestHandler", "client_capabilities"]
-
 _log = logging.getLogger("toolweave.connect")
 
 

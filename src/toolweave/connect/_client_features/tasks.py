@@ -24,8 +24,6 @@ from toolweave.protocol.json_types import as_text
 from toolweave.protocol.tasks import TASK_ID, TaskDocument, needs_task, read_task
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["ClientTask", "LegacyClientTask", "wants_task"]
-
 _log = logging.getLogger("toolweave.connect")
 _POLL_SECONDS = 1.0
 _MIN_POLL_MS, _MAX_POLL_MS = 50, 60_000

@@ -20,8 +20,6 @@ from toolweave.errors import ProtocolError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND
 
-__all__ = ["ListChanged", "ListFacts", "ListKind", "LiveList", "backoff_seconds", "in_old_order"]
-
 _log = logging.getLogger("toolweave.connect")
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 30.0

@@ -20,8 +20,6 @@ from toolweave.protocol.meta import SERVER_INFO
 from toolweave.tools._mcp import read_definition
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["MAX_ENTRIES", "FetchedList", "ParsedList", "Refusal", "Request", "list_all", "read_entries", "read_tools"]
-
 MAX_PAGES = 1_000
 MAX_ENTRIES = 100_000
 

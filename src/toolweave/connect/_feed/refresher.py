@@ -32,8 +32,6 @@ from toolweave.protocol.meta import SUBSCRIPTION_ID
 from toolweave.protocol.subscriptions import LIST_CHANGED, LIST_FILTERS, RESOURCE_SUBSCRIPTIONS, TASK_IDS
 from toolweave.protocol.tasks import declares_tasks
 
-__all__ = ["CAPABILITIES", "CHANGED_EVENTS", "ListRefresher"]
-
 _STABLE_SECONDS = 60.0
 _REFUSALS = frozenset({INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS})
 _numbers = itertools.count(1)

@@ -18,8 +18,6 @@ from toolweave.connect._session import Session
 from toolweave.errors import AuthRequiredError, RequestTimeoutError, ServerError
 from toolweave.protocol import methods
 
-__all__ = ["ResourceSubscriptions", "ResourceUpdated"]
-
 _log = logging.getLogger("toolweave.connect")
 _MAX_PARENTS = 32
 

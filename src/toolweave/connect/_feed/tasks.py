@@ -11,8 +11,6 @@ from typing import Any
 from toolweave.connect._events import tell
 from toolweave.protocol.tasks import TASK_ID
 
-__all__ = ["TaskListeners"]
-
 
 class TaskListeners:
     """The listeners to tasks of one server, by the ids that it gave them.

@@ -19,8 +19,6 @@ from toolweave._text import printable
 from toolweave.config import ResourceLimits, Sandbox
 from toolweave.errors import ConnectError
 
-__all__ = ["confined"]
-
 _PROBE_SECONDS = 10.0
 _TEMPORARY = "/tmp"  # noqa: S108 - the one inside, its own
 _NAMESPACES = (

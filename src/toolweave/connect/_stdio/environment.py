@@ -14,8 +14,6 @@ from pathlib import Path
 from toolweave.config import without_user_info
 from toolweave.errors import ConnectError
 
-__all__ = ["find_program", "inherited_environment"]
-
 _INHERITED = frozenset(
     [
         "HOME",

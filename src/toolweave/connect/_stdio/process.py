@@ -30,8 +30,6 @@ from toolweave.connect._stdio.process_tree import (
 from toolweave.connect._stdio.reaper import reaper
 from toolweave.protocol.jsonrpc import depth_change
 
-__all__ = ["ServerProcess", "spawn"]
-
 _STDERR_BYTES = 16 * 1024
 _HIGH_WATER = 8 * 1024 * 1024
 _EOF_SHARE, _TERM_SHARE, _KILL_SHARE = 0.4, 0.4, 0.2

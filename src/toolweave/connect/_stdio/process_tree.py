@@ -13,8 +13,6 @@ from contextlib import suppress
 
 from toolweave._value import Value
 
-__all__ = ["Escapee", "cpu_seconds", "escapee_lives", "escapees_of", "group_lives", "signal_escapees", "signal_group"]
-
 _GONE = frozenset("ZX")  # a zombie does nothing any more, and its parent may never collect it
 _STATE, _PARENT, _GROUP, _SESSION, _TIMES, _STARTED = (
     0,

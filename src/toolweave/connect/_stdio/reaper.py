@@ -11,8 +11,6 @@ import subprocess
 import sys
 import threading
 
-__all__ = ["Reaper", "reaper"]
-
 _PROGRAM = """
 import os, signal, sys, time
 groups = set()

@@ -39,8 +39,6 @@ from toolweave.protocol.jsonrpc import (
     without_deep_entries,
 )
 
-__all__ = ["ChannelWire", "PostedRequest", "channel_wire"]
-
 PostedRequest: TypeAlias = tuple[int, asyncio.Future[Any]]
 """A request that was sent at once: its id, and what its answer comes to, a `RawResult`, a dict or an error."""
 

@@ -22,8 +22,6 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.json_types import as_object
 from toolweave.protocol.jsonrpc import ForeignId, LenientMessage, encode_error, encode_result, value_of
 
-__all__ = ["IncomingDispatcher"]
-
 _log = logging.getLogger("toolweave.connect")
 _AT_ONCE = 256
 _MAX_WAITING = 10_000

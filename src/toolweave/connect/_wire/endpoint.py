@@ -50,8 +50,6 @@ from toolweave.http import (
 )
 from toolweave.protocol.jsonrpc import LenientMessage
 
-__all__ = ["EVENTS", "JSON", "Cookies", "HttpEndpoint"]
-
 _MAX_COOKIES = 50
 _MAX_BYTES = 4096
 _PAIR = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*([\x20-\x3a\x3c-\x7e]*)")

@@ -20,8 +20,6 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.jsonrpc import answer_id, own_id
 from toolweave.protocol.sse import EventParser
 
-__all__ = ["EventStreams", "delay"]
-
 _log = logging.getLogger("toolweave.connect")
 _BROKEN = "its event stream holds an event that is no JSON-RPC message"
 _RETRY_SECONDS = 1.0

@@ -49,8 +49,6 @@ from toolweave.protocol.jsonrpc import (
 )
 from toolweave.protocol.meta import PROTOCOL_VERSION
 
-__all__ = ["HttpWire", "http_wire"]
-
 _MAX_ALIKE = 1_000
 _MAX_MIRRORED = 10_000
 

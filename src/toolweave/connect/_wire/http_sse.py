@@ -23,8 +23,6 @@ from toolweave.http import NoAnswer, Response, origin_of
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.sse import EventParser, ServerSentEvent
 
-__all__ = ["EventChannel", "SseWire", "sse_wire"]
-
 _POST_SECONDS = 30.0
 
 

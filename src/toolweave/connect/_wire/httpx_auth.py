@@ -20,8 +20,6 @@ from toolweave.connect._wire.credentials import AuthFlow
 from toolweave.errors import ServerError
 from toolweave.http import NoAnswer, Response, origin_of
 
-__all__ = ["HttpxAuth", "Transmit"]
-
 _LIBRARIES = ("httpx", "httpx2")
 _FRAMING = ("connection", "content-encoding", "content-length", "transfer-encoding")
 _KEEPING_THE_METHOD = (307, 308)

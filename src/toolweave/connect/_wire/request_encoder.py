@@ -12,8 +12,6 @@ from toolweave.errors import ErrorKind, ToolError
 from toolweave.protocol import methods
 from toolweave.protocol.jsonrpc import encode_request, encode_value
 
-__all__ = ["RequestEncoder", "request_text"]
-
 _CALL = methods.TOOLS_CALL
 _ARGUMENTS = b'"arguments":'
 _MEMBERS = {"name", "arguments"}

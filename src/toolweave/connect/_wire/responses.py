@@ -11,8 +11,6 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.json_types import as_object, as_text
 from toolweave.protocol.jsonrpc import LenientMessage, value_of
 
-__all__ = ["invalid", "result_of"]
-
 
 def result_of(message: LenientMessage, server: str) -> dict[str, Any]:
     """Return the result of an answer.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from toolweave.gateway._console.app import ConsoleApp
     from toolweave.serve._http.app import HttpApp
 
-__all__ = ["add_console", "wants_console"]
-
 PATH = "/ui"
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from toolweave.gateway._console.run_pages import RunPages
     from toolweave.gateway._runs import StoredRuns
 
-__all__ = ["ConsoleApp"]
-
 _log = logging.getLogger("toolweave.gateway")
 
 

@@ -33,8 +33,6 @@ from toolweave.serve._request import Json
 from toolweave.tools import ToolSpec
 from toolweave.tools._mcp import tool_definition
 
-__all__ = ["AppHost", "ShownApp", "app_uri"]
-
 _MOST_PAGES = 50
 _MOST_URIS = 500
 _MOST_TOLD = 50

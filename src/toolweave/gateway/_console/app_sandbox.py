@@ -20,8 +20,6 @@ from anyio.streams.stapled import MultiListener
 
 from toolweave.http._local_pages import IncomingHead, page_answer, read_head
 
-__all__ = ["FRAME_PATH", "AppSandbox", "FrameOrigin"]
-
 _log = logging.getLogger("toolweave.gateway")
 
 FRAME_PATH = "/frame/"

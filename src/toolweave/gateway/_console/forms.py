@@ -10,8 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
-__all__ = ["FormField", "fields_of", "read_fields", "read_json"]
-
 _MOST_FIELDS = 100
 _MOST_CHOICES = 200
 _MOST_STEPS = 10

@@ -16,8 +16,6 @@ from toolweave._text import shortened, visible
 from toolweave.gateway._console.requests import ConsoleReply, ConsoleRequest
 from toolweave.version import VERSION
 
-__all__ = ["MOST_TEXT", "ConsolePages", "as_json", "counted", "static_file"]
-
 MOST_TEXT = 200_000
 """The most characters of one text on a page."""
 

@@ -12,8 +12,6 @@ from toolweave.config import is_loopback
 from toolweave.gateway._console.sessions import ConsoleSession, host_of
 from toolweave.serve._http.asgi import Headers, Receive, Scope, Send, path_of, read_body
 
-__all__ = ["ConsolePage", "ConsoleRefusal", "ConsoleReply", "ConsoleRequest", "policy", "read_request"]
-
 _MOST_BYTES = 4 * 1024 * 1024
 _MOST_FIELDS = 2_000
 _BODY_SECONDS = 30.0

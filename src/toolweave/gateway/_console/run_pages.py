@@ -17,8 +17,6 @@ from toolweave.gateway._runs import StoredRuns
 from toolweave.protocol.client_requests import ElicitationResult
 from toolweave.serve._http.asgi import Receive
 
-__all__ = ["RunPages"]
-
 _LOOK_SECONDS = 5
 _MOST_SHOWN = 100
 _GOOD = frozenset({"completed"})

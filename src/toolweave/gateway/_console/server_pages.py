@@ -20,8 +20,6 @@ from toolweave.gateway._managed import ManagedGateway
 from toolweave.gateway._status import GatewayStatus, UpstreamStatus
 from toolweave.serve._http.asgi import Receive
 
-__all__ = ["ServerPages"]
-
 _LOOK_SECONDS = 2
 _PER_CALLER = "per caller"
 _GOOD = frozenset({ConnectionState.READY.value, _PER_CALLER})

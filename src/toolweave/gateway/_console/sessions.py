@@ -17,8 +17,6 @@ from collections.abc import Callable, Mapping
 from toolweave.config import is_loopback
 from toolweave.serve._http.asgi import cookies_in
 
-__all__ = ["ConsoleSession", "ConsoleSessions", "host_of"]
-
 SESSION_SECONDS = 12 * 3600.0
 LINK_SECONDS = 3600.0
 _MOST_SESSIONS = 50

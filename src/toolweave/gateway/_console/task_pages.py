@@ -14,8 +14,6 @@ from toolweave.gateway._recent_tasks import RecentTask, RecentTasks
 from toolweave.protocol.input_required import INPUT_REQUIRED
 from toolweave.serve._http.asgi import Receive
 
-__all__ = ["TaskPages"]
-
 _LOOK_SECONDS = 5
 _MOST_SHOWN = 100
 

@@ -16,8 +16,6 @@ from toolweave.serve._http.asgi import Receive
 from toolweave.tools import ToolSpec
 from toolweave.trust import tool_hash
 
-__all__ = ["OfferPages"]
-
 _MOST_SHOWN = 200
 _LISTS_SECONDS = 5
 _CALLS_SECONDS = 2

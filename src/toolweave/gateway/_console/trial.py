@@ -27,8 +27,6 @@ from toolweave.serve._request import Client, Identity, Json, Request
 from toolweave.tools._mcp import tool_result
 from toolweave.version import VERSION
 
-__all__ = ["ShownBlock", "TrialLine", "TrialOutcome", "ask_gateway", "try_tool"]
-
 CALL_SECONDS = 300.0
 _MOST_NOTES = 200
 _MOST_IMAGE = 8 * 1024 * 1024

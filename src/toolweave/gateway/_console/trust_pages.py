@@ -21,8 +21,6 @@ from toolweave.serve._http.asgi import Receive
 from toolweave.serve._request import principal_name
 from toolweave.trust import Finding, PinChange, Pins, ServerIdentity, allow, lock_path, tool_hash
 
-__all__ = ["TrustPages"]
-
 _STORE_SECONDS = 10.0
 _MOST_SHOWN = 200
 

@@ -11,8 +11,6 @@ from toolweave.oauth._records import TokenKey, TokenRecord, TokenStore
 from toolweave.oauth._stores.file_store import FileTokenStore
 from toolweave.oauth._stores.keyring_store import KeyringTokenStore, machine_keyring
 
-__all__ = ["MachineTokenStore"]
-
 
 class MachineTokenStore:
     """The `TokenStore` of this user on this machine: a `KeyringTokenStore`, or a `FileTokenStore` where there is none.

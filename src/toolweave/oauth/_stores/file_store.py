@@ -21,8 +21,6 @@ from toolweave.oauth._stores.locks import held, held_in_thread, private_folder
 from toolweave.oauth._stores.records import name_of, newest_first
 from toolweave.oauth._stores.sealing import KEY_VARIABLE, configured_key
 
-__all__ = ["FileTokenStore", "default_folder"]
-
 T = TypeVar("T")
 
 _VERSION = 1

@@ -20,8 +20,6 @@ from toolweave.oauth._stores.records import digest, name_of, newest_first, read_
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
 
-__all__ = ["KeyringTokenStore", "machine_keyring"]
-
 T = TypeVar("T")
 
 _LEAST_PRIORITY = 1

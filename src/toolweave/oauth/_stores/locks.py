@@ -17,8 +17,6 @@ import anyio.to_thread
 
 from toolweave.errors import StoreError
 
-__all__ = ["FileLock", "held", "held_in_thread", "private_folder"]
-
 _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.1
 

@@ -10,8 +10,6 @@ import msgspec
 from toolweave.errors import StoreError
 from toolweave.oauth._records import TokenKey, TokenRecord
 
-__all__ = ["digest", "name_of", "newest_first", "read_record", "write_record"]
-
 
 def digest(*parts: str) -> str:
     """Return a name for these texts that says nothing of them, the same in every process."""

@@ -17,8 +17,6 @@ from toolweave.errors import StoreError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-__all__ = ["KEY_VARIABLE", "TokenCipher", "configured_key"]
-
 KEY_VARIABLE = "TOOLWEAVE_TOKEN_KEY"
 """The environment variable that holds the key, or several with commas between them."""
 _KEY_BYTES = 32

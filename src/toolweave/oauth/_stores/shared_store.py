@@ -16,8 +16,6 @@ from toolweave.oauth._stores.records import digest, name_of, newest_first, read_
 from toolweave.oauth._stores.sealing import KEY_VARIABLE, configured_key
 from toolweave.state import Document, Store, iter_documents
 
-__all__ = ["SharedTokenStore"]
-
 _log = logging.getLogger("toolweave.oauth")
 _TOKENS = "oauth-tokens"
 _LOCKS = "oauth-locks"

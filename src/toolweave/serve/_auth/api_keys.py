@@ -18,8 +18,6 @@ from toolweave.errors import ConfigError
 from toolweave.serve._request import Identity
 from toolweave.tools._scopes import scope_list
 
-__all__ = ["ApiKey", "ApiKeys", "digest_of"]
-
 _SHORTEST = 16
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 

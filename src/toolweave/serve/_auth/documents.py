@@ -12,8 +12,6 @@ from typing import Any
 from toolweave.errors import ConfigError
 from toolweave.oauth._fetch import GuardedFetch, NotFetched, checked_url
 
-__all__ = ["NoDocument", "ask_issuer", "check_issuer_url"]
-
 _SECONDS = 10.0
 
 

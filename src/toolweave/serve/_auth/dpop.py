@@ -22,8 +22,6 @@ from toolweave.oauth._encoding import base64url
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.state import MemoryStore, Store
 
-__all__ = ["BadProof", "Dpop", "ProofChecker", "ProofTarget"]
-
 _ASYMMETRIC = frozenset({"ES256", "ES384", "ES512", "EdDSA", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 _PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 _THUMBPRINT = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}

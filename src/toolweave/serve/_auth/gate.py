@@ -15,8 +15,6 @@ from toolweave.serve._auth.refusal import Refusal
 from toolweave.serve._http.asgi import Scope
 from toolweave.serve._request import FindOffers
 
-__all__ = ["OperationGate"]
-
 _log = logging.getLogger("toolweave.serve._auth")
 
 _NO_AUTH = "This needs scopes, and the server was started without authorization (auth=), so nobody has them"

@@ -29,8 +29,6 @@ from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._auth.token_auth import ProtectionOptions, TokenAuth, own_metadata
 from toolweave.serve._request import Identity
 
-__all__ = ["IntrospectionAuth"]
-
 _log = logging.getLogger("toolweave.serve._auth")
 
 _PAUSE_SECONDS = 5.0

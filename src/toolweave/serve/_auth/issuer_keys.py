@@ -22,8 +22,6 @@ from toolweave.oauth._single_flight import SingleFlight
 from toolweave.serve._auth.documents import NoDocument, ask_issuer, check_issuer_url
 from toolweave.serve._auth.refusal import IssuerUnavailable
 
-__all__ = ["GivenKey", "PublishedKeys", "VerificationKeys", "issuer_metadata"]
-
 _log = logging.getLogger("toolweave.serve._auth")
 
 _MOST_KEYS = 100

@@ -11,8 +11,6 @@ from toolweave.serve._auth.issuer_keys import GivenKey, PublishedKeys, Verificat
 from toolweave.serve._auth.token_auth import ProtectionOptions, TokenAuth, own_metadata
 from toolweave.serve._request import Identity
 
-__all__ = ["JwtAuth", "identity_of_claims", "is_other_kind"]
-
 _log = logging.getLogger("toolweave.serve._auth")
 
 _SHORTEST_SECRET = 32  # bytes (RFC 7518, 3.2)

@@ -18,8 +18,6 @@ from toolweave.serve._auth.scopes import Access
 from toolweave.serve._http.asgi import App, Message, Receive, Scope, Send
 from toolweave.serve._request import Identity, MayUse, OfferKind
 
-__all__ = ["Authorization", "AuthorizesTokens", "KeptTokens", "identity_of", "may_of", "principal", "scheme_of"]
-
 _IDENTITY = "toolweave.identity"
 _SCHEME = "toolweave.scheme"
 _MAY = "toolweave.may"

@@ -12,8 +12,6 @@ import msgspec
 
 from toolweave.serve._http.asgi import Send
 
-__all__ = ["Challenges", "IssuerUnavailable", "Refusal", "Refused"]
-
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """An answer that refuses a request.

@@ -10,8 +10,6 @@ import msgspec
 
 from toolweave.serve._http.asgi import Receive, Scope, Send, respond
 
-__all__ = ["JsonDocument", "metadata_path", "metadata_url", "resource_document"]
-
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 

@@ -15,8 +15,6 @@ from toolweave.errors import ConfigError
 from toolweave.serve._request import OfferKind
 from toolweave.tools._scopes import scope_list
 
-__all__ = ["Access", "ScopeRules", "fits", "fits_uri"]
-
 _Needs: TypeAlias = Mapping[str, Sequence[str]]
 _REMEMBERED = 256
 _DOTS = re.compile(r"[/\\]\.{1,2}(?:[/\\]|$)")

@@ -24,8 +24,6 @@ from toolweave.serve._http.asgi import App
 from toolweave.serve._request import Identity
 from toolweave.tools._scopes import scope_list
 
-__all__ = ["ApiKeyAuth", "BearerAuth", "JudgesAudience", "ProtectionOptions", "TokenAuth", "Verify", "own_metadata"]
-
 _log = logging.getLogger("toolweave.serve._auth")
 
 

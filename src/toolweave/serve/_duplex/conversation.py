@@ -35,8 +35,6 @@ from toolweave.serve._envelope import client_of_envelope, client_of_handshake, h
 from toolweave.serve._pending_requests import PendingRequests
 from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request, Responder
 
-__all__ = ["MAX_REQUESTS", "Conversation", "MessageWriter"]
-
 _log = logging.getLogger("toolweave.serve")
 _Reply: TypeAlias = Callable[[bytes | None], None]
 """Receives the answer to a request, or None for no answer."""

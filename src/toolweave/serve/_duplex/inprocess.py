@@ -18,8 +18,6 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from toolweave.serve._duplex.conversation import Conversation
 from toolweave.serve._request import ChangeSubscriptions, Responder
 
-__all__ = ["ClientEnd", "InProcessSessions", "Visit", "in_process"]
-
 T = TypeVar("T")
 
 _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError)

@@ -18,8 +18,6 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-__all__ = ["LineReader", "LineWriter", "standard_streams"]
-
 _READ_BYTES = 256 * 1024
 _HIGH_WATER = 1024 * 1024
 _taken = threading.Lock()

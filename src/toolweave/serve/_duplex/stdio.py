@@ -23,8 +23,6 @@ from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._request import ChangeSubscriptions
 from toolweave.serve._signals import stop_signals
 
-__all__ = ["DRAIN_SECONDS", "MAX_MESSAGE_BYTES", "serve_stdio"]
-
 _log = logging.getLogger("toolweave.serve")
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024

@@ -23,8 +23,6 @@ from toolweave.serve._request import Json
 from toolweave.tools._call import CallContext
 from toolweave.tools._toolset import Unsubscribe
 
-__all__ = ["PromptFile", "PromptFolder", "read_prompt_file"]
-
 _log = logging.getLogger("toolweave.serve")
 
 _SUFFIX = ".md"

@@ -28,8 +28,6 @@ from toolweave.serve._runners import ServerRunners
 from toolweave.tools._function import FunctionTool
 from toolweave.tools._registry import ToolRegistry
 
-__all__ = ["CODE_FOLDERS", "PythonParts", "python_parts"]
-
 _log = logging.getLogger("toolweave.serve")
 
 CODE_FOLDERS = ("tools", "prompts", "resources")

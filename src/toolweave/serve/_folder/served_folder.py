@@ -19,8 +19,6 @@ from toolweave.tools._function import FunctionTool
 from toolweave.tools._sources import ToolSource
 from toolweave.tools._toolset import Tool, Toolset
 
-__all__ = ["FolderLike", "ServedFolder", "folder", "joined_prompts", "joined_resources", "joined_tools", "parts_of"]
-
 _log = logging.getLogger("toolweave.serve")
 
 _RESOURCES_URI = "resource://"

@@ -44,8 +44,6 @@ from toolweave.tools._owner_loop import running_loop
 if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import TokenAuth
 
-__all__ = ["HttpApp", "HttpLimits", "HttpOptions", "ServedEndpoint", "http_app"]
-
 _log = logging.getLogger("toolweave.serve._http.app")
 
 

@@ -8,23 +8,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-__all__ = [
-    "SENT",
-    "TOGETHER",
-    "App",
-    "Cancels",
-    "Headers",
-    "Message",
-    "Receive",
-    "Scope",
-    "Send",
-    "VisibleHeaders",
-    "cookies_in",
-    "path_of",
-    "read_body",
-    "respond",
-]
-
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]

@@ -13,8 +13,6 @@ import anyio
 from toolweave.protocol.jsonrpc import StrictMessage, encode_batch
 from toolweave.serve._http.asgi import Message, Receive, Send
 
-__all__ = ["MOST", "answer_batch"]
-
 MOST = 100
 """Maximum messages of a batch; each costs as much as a POST of its own."""
 _AT_ONCE = 8

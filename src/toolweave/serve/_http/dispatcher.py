@@ -49,8 +49,6 @@ from toolweave.serve._http.response import HTTP_STATUS, PostResponse, ResponseLi
 from toolweave.serve._request import Client, Json, Request
 from toolweave.serve._task_spawner import SpawnsTasks
 
-__all__ = ["HttpDispatcher"]
-
 _POLL_SECONDS = 0.02
 _LAST_SECONDS = 2.0
 _ROUTED = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")

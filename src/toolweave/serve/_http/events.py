@@ -21,19 +21,6 @@ from toolweave.serve._http.session_peers import SharedEvent, SharedEvents
 from toolweave.serve._request_state import from_base64url, to_base64url
 from toolweave.serve._task_spawner import SpawnsTasks
 
-__all__ = [
-    "EventStore",
-    "EventStream",
-    "MemoryEventStore",
-    "NotificationStream",
-    "SharedStream",
-    "Sink",
-    "StoredEvent",
-    "read_event",
-    "replay",
-    "stream_label",
-]
-
 _log = logging.getLogger("toolweave.serve._http.app")
 
 

@@ -32,8 +32,6 @@ from toolweave.serve._http.response import ResponseLimits, respond_error, respon
 from toolweave.serve._http.sessions import HttpSession, HttpSessions
 from toolweave.serve._plain_calls import PlainToolCall, SendsCalls, SentCall
 
-__all__ = ["FastPath"]
-
 _MOMENT_SECONDS = 0.25
 """The time after which a call goes on on the long way: more than a loaded machine needs for a quick one."""
 _SWEEP_SECONDS = 0.05

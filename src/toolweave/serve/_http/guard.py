@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from toolweave.serve._http.asgi import App, Headers, Message, Receive, Scope, Send, path_of, respond
 from toolweave.serve._http.origins import Origins
 
-__all__ = ["AppRoute", "Guard", "Paths"]
-
 _log = logging.getLogger("toolweave.serve._http.app")
 
 _SINGLE = (b"host", b"origin", b"content-type", b"content-length", b"transfer-encoding", b"authorization")

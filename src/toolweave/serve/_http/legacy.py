@@ -32,8 +32,6 @@ from toolweave.serve._http.sessions import NOTIFICATIONS, HttpSession, HttpSessi
 from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request
 from toolweave.serve._task_spawner import SpawnsTasks
 
-__all__ = ["LegacyHttp", "client_in"]
-
 _log = logging.getLogger("toolweave.serve")
 
 _SESSION = b"mcp-session-id"

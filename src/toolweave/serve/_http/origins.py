@@ -13,8 +13,6 @@ from urllib.parse import urlsplit
 
 from toolweave.errors import ConfigError
 
-__all__ = ["Origins"]
-
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _REMEMBERED = 64
 

@@ -21,15 +21,6 @@ from toolweave.serve._http.asgi import Headers
 from toolweave.serve._plain_calls import PlainToolCall
 from toolweave.serve._request import Client, Identity, Json, MayUse
 
-__all__ = [
-    "ParsedRequest",
-    "client_of",
-    "parse_plain_call",
-    "plain_call",
-    "plain_call_of_session",
-    "recognised",
-]
-
 _CALL = methods.TOOLS_CALL.encode()
 _LONGEST_KEPT = 1024  # bytes of a `_meta`
 _ENVELOPE = frozenset({PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES})

@@ -31,16 +31,6 @@ from toolweave.serve._http.asgi import TOGETHER, Receive, Send, respond
 from toolweave.serve._request import Json
 from toolweave.serve._task_spawner import SpawnsTasks
 
-__all__ = [
-    "HTTP_STATUS",
-    "EventResponse",
-    "PostResponse",
-    "ResponseLimits",
-    "event_of",
-    "respond_error",
-    "respond_json",
-]
-
 _log = logging.getLogger("toolweave.serve._http.app")
 
 HTTP_STATUS = {

@@ -36,8 +36,6 @@ from toolweave.serve._request import Json
 from toolweave.serve._task_spawner import SpawnsTasks
 from toolweave.version import VERSION
 
-__all__ = ["RestView"]
-
 MAX_TOOLS = 2_000
 """The most tools that the document describes."""
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024

@@ -21,8 +21,6 @@ from toolweave.serve._http.response import EventResponse, event_of
 from toolweave.serve._http.session_peers import SharedEvent, SharedEvents, StreamLost
 from toolweave.serve._http.sessions import NOTIFICATIONS, HttpSession
 
-__all__ = ["resume_shared"]
-
 _log = logging.getLogger("toolweave.serve")
 
 _LISTS = {

@@ -16,8 +16,6 @@ from toolweave.protocol import methods
 from toolweave.protocol.jsonrpc import StrictMessage
 from toolweave.serve._request import Client
 
-__all__ = ["REMEMBERED", "Deliver", "RestoredSession", "SessionPeers", "SharedEvent", "SharedEvents", "StreamLost"]
-
 REMEMBERED = frozenset({methods.LOGGING_SET_LEVEL, methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE})
 """The requests that change what a session remembers."""
 

@@ -23,8 +23,6 @@ from toolweave.serve._pending_requests import PendingRequests
 from toolweave.serve._request import ChangeSubscriptions, Client
 from toolweave.serve._task_spawner import SpawnsTasks
 
-__all__ = ["NOTIFICATIONS", "HttpSession", "HttpSessions"]
-
 NOTIFICATIONS = "notifications"
 """The name of the stream that belongs to no request."""
 

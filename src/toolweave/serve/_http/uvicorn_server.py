@@ -32,8 +32,6 @@ from toolweave.serve._http.app import HttpApp, HttpLimits
 from toolweave.serve._http.asgi import TOGETHER, Message, Receive, Scope, Send
 from toolweave.serve._signals import stop_signals
 
-__all__ = ["bind", "serve_http"]
-
 _log = logging.getLogger("toolweave.serve._http.app")
 _GRACE = 1.0
 _LARGE = 65536  # bytes of a body that is written by itself: to copy it would cost more than to write twice

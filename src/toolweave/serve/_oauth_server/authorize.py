@@ -25,8 +25,6 @@ from toolweave.serve._oauth_server.pages import consent_page, error_page, send_p
 from toolweave.serve._oauth_server.redirect_uris import registered_uri
 from toolweave.serve._oauth_server.upstream_client import SignInFailed, UpstreamClient
 
-__all__ = ["AuthorizationPages", "ServerFacts"]
-
 _log = logging.getLogger("toolweave.serve._oauth_server")
 
 _SHA256 = re.compile(r"[A-Za-z0-9_-]{43}")

@@ -16,8 +16,6 @@ from urllib.parse import urlsplit
 from toolweave.serve._http.asgi import cookies_in
 from toolweave.serve._oauth_server.keys import ServerKeys, new_secret
 
-__all__ = ["Browser", "BrowserCookies"]
-
 _MOST_CONSENTS = 50
 _CONSENT_SECONDS = 30 * 86_400
 _BROWSER_SECONDS = 86_400

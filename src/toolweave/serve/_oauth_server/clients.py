@@ -27,8 +27,6 @@ from toolweave.serve._oauth_server.keys import digest, new_secret
 from toolweave.serve._oauth_server.redirect_uris import redirect_problem
 from toolweave.state import Store
 
-__all__ = ["ClientRules", "Clients", "KnownClient", "OAuthClient", "OAuthRefusal"]
-
 _CLIENTS, _QUOTAS = "toolweave.oauth.clients", "toolweave.oauth.quotas"
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 _GRANTS = ("authorization_code", "refresh_token")

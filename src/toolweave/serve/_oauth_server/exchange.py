@@ -13,8 +13,6 @@ import msgspec
 from toolweave.serve._http.asgi import Receive, Scope, Send, read_body, respond
 from toolweave.serve._oauth_server.clients import OAuthRefusal
 
-__all__ = ["OAuthExchange"]
-
 _MAX_BYTES = 64 * 1024
 _SECONDS = 30.0
 _MAX_FIELDS = 50

@@ -16,8 +16,6 @@ from toolweave._value import Value
 from toolweave.serve._oauth_server.keys import ServerKeys, digest, new_secret
 from toolweave.state import Put, Store
 
-__all__ = ["Code", "Grant", "GrantStore", "PendingSignIn", "RefreshToken"]
-
 _SIGN_INS, _CODES = "toolweave.oauth.sign_ins", "toolweave.oauth.codes"
 _GRANTS, _REFRESH = "toolweave.oauth.grants", "toolweave.oauth.refresh"
 _SIGN_IN_SECONDS = 600.0

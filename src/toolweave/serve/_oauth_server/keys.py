@@ -16,8 +16,6 @@ from typing import Any
 from toolweave.errors import ConfigError
 from toolweave.oauth._encoding import base64url
 
-__all__ = ["ServerKeys", "digest", "new_secret"]
-
 _SHORTEST = 32
 
 

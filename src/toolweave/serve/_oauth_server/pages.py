@@ -16,8 +16,6 @@ from toolweave.serve._http.asgi import Send
 from toolweave.serve._oauth_server.clients import KnownClient
 from toolweave.serve._oauth_server.redirect_uris import is_loopback_uri
 
-__all__ = ["consent_page", "error_page", "html_page", "send_page"]
-
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:34em;margin:10vh auto;padding:0 1em;color:#222;background:#fff}"
     "code{overflow-wrap:anywhere}dt{color:#666}dd{margin:0 0 .8em}"

@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-__all__ = ["is_loopback_uri", "redirect_problem", "registered_uri"]
-
 _LONGEST = 2048
 _PLAIN = re.compile(r"[\x21\x23-\x3b\x3d\x3f-\x5b\x5d\x5f\x61-\x7a\x7e]+")  # no space, quote, <, >, \, ^, `, {, |, }
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")

@@ -24,8 +24,6 @@ from toolweave.serve._oauth_server.upstream_client import UpstreamClient
 from toolweave.serve._request import Identity
 from toolweave.state import Store
 
-__all__ = ["OAuthServer"]
-
 _PATHS = {
     "authorize": "/authorize",
     "consent": "/consent",

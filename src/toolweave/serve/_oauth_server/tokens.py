@@ -21,8 +21,6 @@ from toolweave.serve._oauth_server.grants import Grant, RefreshToken
 from toolweave.serve._oauth_server.keys import ServerKeys, new_secret
 from toolweave.serve._oauth_server.upstream_client import SignInFailed
 
-__all__ = ["TokenPages"]
-
 _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 
 

@@ -14,8 +14,6 @@ from toolweave.config import Secret
 from toolweave.errors import ConfigError
 from toolweave.serve._auth.documents import check_issuer_url
 
-__all__ = ["Upstream"]
-
 _SHARED_TENANTS = frozenset({"common", "organizations", "consumers"})
 
 

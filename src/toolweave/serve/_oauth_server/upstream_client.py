@@ -20,8 +20,6 @@ from toolweave.serve._auth.issuer_keys import PublishedKeys, issuer_metadata
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._oauth_server.upstream import Upstream
 
-__all__ = ["SignInFailed", "SignedIn", "UpstreamClient"]
-
 _log = logging.getLogger("toolweave.serve._oauth_server")
 
 _METADATA_SECONDS = 3600.0

@@ -25,8 +25,6 @@ from toolweave.serve._request import Json, Method
 from toolweave.tools._call import CallContext
 from toolweave.tools._toolset import Unsubscribe
 
-__all__ = ["AppPage", "AppPages", "PageOptions", "app"]
-
 _PERMISSIONS = frozenset(AppPermission.__args__)
 _VISIBILITY = frozenset(AppVisibility.__args__)
 

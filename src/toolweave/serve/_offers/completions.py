@@ -25,8 +25,6 @@ from toolweave.serve._unknown import unknown_reference
 from toolweave.tools._call import CallContext
 from toolweave.tools._function_runner import Runner
 
-__all__ = ["Completed", "CompletionSource", "Completions"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _COUNTED = 10_000

@@ -21,8 +21,6 @@ from toolweave.serve._request import Json
 from toolweave.tools._media import Payload, is_binary, payload
 from toolweave.tools._result import ToolResult
 
-__all__ = ["PromptTurn", "prompt_messages", "resource_contents"]
-
 _JSON = "application/json"
 _TEXT = "text/plain"
 _LISTS: tuple[type[Any], ...] = (list, tuple)

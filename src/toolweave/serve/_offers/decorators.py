@@ -21,8 +21,6 @@ from toolweave.serve._request import Feature
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
 
-__all__ = ["ResourceOptions", "ServerContent"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")

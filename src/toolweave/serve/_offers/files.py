@@ -24,8 +24,6 @@ from toolweave.tools._call import CallContext
 from toolweave.tools._media import File, named_type
 from toolweave.tools._toolset import Unsubscribe
 
-__all__ = ["Directory", "directory"]
-
 MOST_FILES = 10_000
 """Maximum number of listed files, by default."""
 

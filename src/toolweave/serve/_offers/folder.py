@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
 
-__all__ = ["FileStamp", "Folder", "in_thread"]
-
 T = TypeVar("T")
 
 

@@ -10,8 +10,6 @@ from toolweave.errors import ServerError
 from toolweave.serve._offers.resources import ResourceSource
 from toolweave.serve._request import Json
 
-__all__ = ["MountedSource", "UriMember", "taken_by"]
-
 _log = logging.getLogger("toolweave.serve")
 
 UriMember: TypeAlias = Literal["uri", "uriTemplate"]

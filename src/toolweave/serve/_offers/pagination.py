@@ -16,8 +16,6 @@ from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.serve._request import Json, Request
 
-__all__ = ["only_for_caller", "page"]
-
 T = TypeVar("T")
 
 _ANCHORS = 4

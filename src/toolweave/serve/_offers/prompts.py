@@ -34,8 +34,6 @@ from toolweave.tools._call import CallContext
 from toolweave.tools._scopes import scope_list
 from toolweave.tools._toolset import Unsubscribe
 
-__all__ = ["FunctionPrompt", "PromptLike", "PromptRegistry", "PromptSource", "Prompts", "PromptsChanged", "prompt"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -16,18 +16,6 @@ from toolweave.serve._offers.string_handlers import StringHandler
 from toolweave.serve._request import Json, Request
 from toolweave.tools._toolset import Unsubscribe
 
-__all__ = [
-    "ChangeListeners",
-    "DefinitionFields",
-    "DescribesOffers",
-    "HasDefinition",
-    "ItemRegistry",
-    "described",
-    "describing",
-    "joined_entries",
-    "listing",
-]
-
 _log = logging.getLogger("toolweave.serve")
 
 

@@ -35,18 +35,6 @@ from toolweave.tools._call import CallContext
 from toolweave.tools._scopes import scope_list
 from toolweave.tools._toolset import Unsubscribe
 
-__all__ = [
-    "FunctionResource",
-    "LearnsOffers",
-    "OffersElsewhere",
-    "ResourceLike",
-    "ResourceRegistry",
-    "ResourceSource",
-    "Resources",
-    "ResourcesChanged",
-    "resource",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

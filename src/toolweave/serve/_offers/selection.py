@@ -11,8 +11,6 @@ from typing import Any, TypeAlias
 from toolweave.protocol.component_meta import tags_in, version_in, version_key
 from toolweave.serve._request import Json
 
-__all__ = ["ChosenOffers"]
-
 _Comparison: TypeAlias = Callable[[Any, Any], bool]
 _COMPARISONS: Mapping[str, _Comparison] = {
     "<=": operator.le,

@@ -35,8 +35,6 @@ from toolweave.tools._call import CallContext
 from toolweave.tools._media import File, named_type
 from toolweave.tools._toolset import Unsubscribe
 
-__all__ = ["SkillFolder", "skills"]
-
 _log = logging.getLogger("toolweave.serve")
 _SCHEME = "skill://"
 _LARGEST_MANIFEST = 1024 * 1024

@@ -37,8 +37,6 @@ from toolweave.serve._request import Json, Method, Request
 from toolweave.tools._call import CallContext
 from toolweave.tools._toolset import Unsubscribe
 
-__all__ = ["FunctionSkill", "SkillOptions", "SkillSource", "Skills", "skill"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")

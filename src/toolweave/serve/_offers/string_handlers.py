@@ -28,8 +28,6 @@ from toolweave.serve._request import Request
 from toolweave.tools._call import CallContext
 from toolweave.tools._function_runner import Runner
 
-__all__ = ["StringHandler", "check_given", "failure"]
-
 _log = logging.getLogger("toolweave.serve")
 
 _TEXT = (str, Any, EMPTY, str | None)

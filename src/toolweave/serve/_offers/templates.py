@@ -12,8 +12,6 @@ from urllib.parse import unquote
 
 from toolweave.errors import SchemaError
 
-__all__ = ["Template", "is_template", "leaves_directory", "may_expand"]
-
 _EXPRESSION = re.compile(r"\{([^{}]*)\}")
 _VARIABLE = re.compile(r"(\+?)([A-Za-z_][A-Za-z0-9_]{0,99})")
 _LONGEST = 8192

@@ -15,8 +15,6 @@ from toolweave.serve._request import Json
 from toolweave.tools import ToolSnapshot, ToolSpec
 from toolweave.tools._mcp import tool_definition
 
-__all__ = ["ToolPages"]
-
 _MOST_PAGES = 1000
 
 

@@ -27,8 +27,6 @@ from toolweave.serve._tasks.rules import TaskRule, TaskRules, TaskSupport, decla
 from toolweave.serve._tasks.task import TOLD_BY
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["TasksFeature"]
-
 T = TypeVar("T")
 _log = logging.getLogger("toolweave.serve")
 

@@ -27,8 +27,6 @@ from toolweave.state import MemoryStore, Store
 from toolweave.tools._call import CallContext
 from toolweave.tools._client_requests import Question
 
-__all__ = ["DocumentSeal", "LocalTasks"]
-
 _log = logging.getLogger("toolweave.serve")
 
 COLLECTION = "tasks"

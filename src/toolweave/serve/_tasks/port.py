@@ -21,18 +21,6 @@ from toolweave.serve._tasks.task import RunningTask
 from toolweave.tools._call import CallContext
 from toolweave.tools._client_requests import Question
 
-__all__ = [
-    "KEPT_AT_LEAST",
-    "MARK_SECONDS",
-    "Heard",
-    "NewTask",
-    "TaskBackend",
-    "TaskHandle",
-    "full",
-    "perform",
-    "too_long",
-]
-
 _log = logging.getLogger("toolweave.serve")
 
 KEPT_AT_LEAST = 60.0

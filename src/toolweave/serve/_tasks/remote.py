@@ -26,8 +26,6 @@ from toolweave.serve._tasks.port import MARK_SECONDS, Heard, NewTask, TaskHandle
 from toolweave.serve._tasks.store import StoredTask, TaskStore, changed_signal
 from toolweave.tools._client_requests import Question, question_of
 
-__all__ = ["RemoteTasks"]
-
 
 @dataclass(slots=True, eq=False)
 class _TaskListener:

@@ -19,8 +19,6 @@ from toolweave.serve._request import Json, Request
 from toolweave.tools._call import RESUMABLE
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["OnLost", "TaskRule", "TaskRules", "TaskSupport", "declared", "named_task", "undeclared"]
-
 TaskSupport: TypeAlias = Literal["optional", "required"]
 """Whether a client that has no tasks may call the tool."""
 

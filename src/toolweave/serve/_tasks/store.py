@@ -21,8 +21,6 @@ from toolweave.serve._request_context import forwarded_meta
 from toolweave.serve._tasks.port import KEPT_AT_LEAST, NewTask, full, too_long
 from toolweave.state import Change, Delete, Document, Put, Store
 
-__all__ = ["TASK_NOTES", "StoreSemaphore", "StoredTask", "TaskStore", "changed_signal"]
-
 MOST = 1000
 OPEN_TO_ALL = 0.8
 """The part of the permits that is taken blindly; an owner who takes one of the rest has to hold few."""

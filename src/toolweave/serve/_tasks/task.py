@@ -22,8 +22,6 @@ from toolweave.serve._sessions import ClientSessions
 from toolweave.tools._call import Progress
 from toolweave.tools._client_requests import Keys, Question
 
-__all__ = ["TOLD_BY", "RunningTask", "TaskCaller"]
-
 TOLD_BY = methods.NOTIFICATIONS_TASKS
 """The notification of a task's status."""
 

@@ -33,8 +33,6 @@ from toolweave.state import Document
 from toolweave.tools._call import IDEMPOTENCY_KEY
 from toolweave.tools._spec import ToolSpec
 
-__all__ = ["Prepare", "TaskJobs"]
-
 _log = logging.getLogger("toolweave.serve")
 
 Prepare = Callable[[Request], tuple[ToolSpec, Work]]
