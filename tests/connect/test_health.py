@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.connect.targets import MODERN, ChannelServer, Json, connected, error, eventually, initialized
-from toolweave import RequestTimeoutError
+from tests.connect.targets import MODERN, ChannelServer, Json, connected, error, eventually, initialized, pid_of
+from toolweave import ConnectionLostError, RequestTimeoutError
 from toolweave.connect import ConnectionState, Silent
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -105,14 +105,22 @@ async def test_with_restart_never_no_ping_is_sent(tmp_path: Path) -> None:
     assert "ping" not in log.read_text()
 
 
-@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True})], ids=["uvloop"])
-async def test_under_uvloop_a_server_that_closes_its_output_and_lives_is_started_again(tmp_path: Path) -> None:
-    pytest.importorskip("uvloop")
-    async with connected(entry(tmp_path / "log", "legacy", "close"), 60) as connection:
-        with pytest.raises(RequestTimeoutError):
-            await connection.call_tool("stop", timeout=0.2)
+@pytest.mark.parametrize("anyio_backend", ["asyncio", ("asyncio", {"use_uvloop": True})], ids=["asyncio", "uvloop"])
+async def test_a_server_that_closes_its_output_and_lives_is_started_again_at_once(
+    anyio_backend: object, tmp_path: Path
+) -> None:
+    async with connected(entry(tmp_path / "log", "legacy", "close")) as connection:
+        with anyio.fail_after(60), pytest.raises(ConnectionLostError, match="closed its standard output"):
+            await connection.call_tool("stop", timeout=600)
         await eventually(lambda: connection.restarts == 1 and connection.state is ConnectionState.READY, 30)
         assert (await connection.call_tool("echo")).text == "echo"
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="platform: descriptors are seen in /proc")
+@pytest.mark.parametrize("anyio_backend", ["asyncio", ("asyncio", {"use_uvloop": True})], ids=["asyncio", "uvloop"])
+async def test_a_server_has_no_descriptors_but_its_three_pipes(anyio_backend: object, tmp_path: Path) -> None:
+    async with connected(entry(tmp_path / "log")) as connection:
+        assert {name.name for name in Path(f"/proc/{pid_of(connection)}/fd").iterdir()} == {"0", "1", "2"}
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", MODERN])

@@ -25,7 +25,6 @@ from tests.faults.judge import BOUND
 from tests.faults.rows import COMBOS, ROWS, Combo, Row, runs
 
 __all__ = [
-    "UNNOTICED",
     "Column",
     "Outcomes",
     "as_page",
@@ -44,8 +43,6 @@ CLIENTS = ("toolweave", "defaults", "gateway", "sdk", "fastmcp")
 OURS = 3
 """How many of them are ours."""
 WITHOUT_SETTINGS = ("defaults", "gateway")
-UNNOTICED = ("closes_stdin", "closes_stdout_but_lives")
-"""What a gateway notices only after the bound of a call; see `connect/_stdio/process.py`."""
 PATIENCE = 10.0
 """Seconds that whoever plays with default settings waits for a step."""
 TITLES = {
@@ -302,11 +299,6 @@ def remarks(clients: Container[str]) -> list[str]:
             f"default, so that more than {BOUND:g} s of silence count as a hang. What is wrong at the start is what it",
             "tells whoever runs it (`toolweave gateway status`). Processes that are left are looked for, descriptors",
             "are not.",
-            "",
-            "The command runs on uvloop, where that is installed, which leaves a second copy of each pipe open in a",
-            "server. One that closes its standard input or output, but lives, is noticed only when a call was not",
-            "answered within its bound in the gateway, 120 s, and a ping was not either:",
-            f"{' and '.join(f'`{name}`' for name in UNNOTICED)}.",
         ]
     return lines
 
@@ -365,8 +357,8 @@ def wrong(outcomes: Outcomes) -> bool:
     return any(
         kinds(said) != ["hang"] if client in WITHOUT_SETTINGS else True
         for client in CLIENTS[:OURS]
-        for (name, _), said in outcomes.get(client, {}).items()
-        if said and not (client == "gateway" and name in UNNOTICED)
+        for said in outcomes.get(client, {}).values()
+        if said
     )
 
 

@@ -28,6 +28,7 @@ from toolweave.connect._stdio.process_tree import (
     signal_group,
 )
 from toolweave.connect._stdio.reaper import reaper
+from toolweave.connect._stdio.subprocess_transport import start_process
 from toolweave.protocol.jsonrpc import depth_change
 
 _STDERR_BYTES = 16 * 1024
@@ -91,8 +92,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
         # a message waits with its caller, where it provably was not sent, not in a buffer
         with suppress(RuntimeError):  # uvloop's, of a process that has ended already, as whoever sends is told
             self._stdin.set_write_buffer_limits(high=0)
-        output = cast("asyncio.ReadTransport", self._transport.get_pipe_transport(1))
-        output.set_protocol(_StdoutProtocol(self, output.get_protocol()))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Split standard output into messages; keep the tail of standard error."""
@@ -372,23 +371,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 action(cast("asyncio.ReadTransport", pipe))
 
 
-class _StdoutProtocol(asyncio.Protocol):
-    """The protocol of standard output without the extra event loop iteration of asyncio's own one.
-
-    asyncio's protocol, `behind`, still gets `connection_lost`: the transport waits for that to end the process.
-    """
-
-    def __init__(self, process: ServerProcess, behind: asyncio.BaseProtocol) -> None:
-        self._process = process
-        self._behind = behind
-
-    def data_received(self, data: bytes) -> None:
-        self._process.pipe_data_received(1, data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._behind.connection_lost(exc)
-
-
 def _last_lines(text: bytes, lines: int) -> str:
     return "\n".join(re.sub(_CONTROLS, "", text.decode("utf-8", "replace")).split("\n")[-lines - 1 :]).strip()
 
@@ -406,17 +388,18 @@ async def spawn(
 
     No shell is involved. `stop_seconds` bounds the end; most of it is the server's to exit by itself.
 
-    uvloop leaves a second copy of each pipe open in the process. There a server that closes its standard output or
-    input, but lives, is not noticed by that: first a call must time out, and a ping. One that exits is noticed as ever.
     A message larger than `max_message_bytes` ends the conversation.
 
     Raises:
         OSError: The program cannot be started.
     """
-    loop = asyncio.get_running_loop()
     process = ServerProcess(stop_seconds=stop_seconds, max_message_bytes=max_message_bytes)
     with anyio.CancelScope(shield=True):  # a cancel in mid-spawn would lose a live process
-        await loop.subprocess_exec(lambda: process, *argv, env=dict(env), cwd=cwd, start_new_session=os.name == "posix")
+        if os.name == "posix":
+            await start_process(process, argv, env=env, cwd=cwd)
+        else:
+            loop = asyncio.get_running_loop()
+            await loop.subprocess_exec(lambda: process, *argv, env=dict(env), cwd=cwd)
     process.pipes_made()
     try:
         await anyio.to_thread.run_sync(reaper.watch, process.pid)
