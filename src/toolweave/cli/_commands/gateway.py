@@ -475,12 +475,19 @@ def _show_servers(servers: tuple[UpstreamStatus, ...]) -> None:
             str(one.tools),
             str(one.restarts),
             "added" if one.added else "",
-            (one.error or "").partition("\n")[0],
+            _problem_of(one),
         )
         for one in servers
     ]
     columns = ["server", "state", "protocol", "tools", "restarts", "from", "error"]
     show(table(columns, rows, right=("tools", "restarts")))
+
+
+def _problem_of(one: UpstreamStatus) -> str:
+    """Return the first line of what is wrong with an upstream."""
+    if one.not_applied is not None:
+        return f"its new settings fail, the earlier ones are in use: {one.not_applied.partition(chr(10))[0]}"
+    return (one.error or "").partition("\n")[0]
 
 
 def _json(value: Any) -> Any:  # any Struct
