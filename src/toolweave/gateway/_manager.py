@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("toolweave.gateway")
 
 
-
 class _Mount:
     """A virtual server that is being served, until `ended` is set."""
 

@@ -132,7 +132,10 @@ class MetricsPage:
             "toolweave_config_refused", "1 while the last change of the config is refused.", joined="livemax"
         )
         self._not_applied = self._gauge(
-            "toolweave_config_not_applied", "1 while the new settings of an upstream fail.", "upstream", joined="livemax"
+            "toolweave_config_not_applied",
+            "1 while the new settings of an upstream fail.",
+            "upstream",
+            joined="livemax",
         )
         self._ready = self._gauge("toolweave_ready", "1 while the gateway is ready.", joined="livemin")
 
