@@ -348,10 +348,10 @@ class GatewayManager:
             ConfigError: The config cannot be right, or the name is that of a server in the config file.
             ServerError: It cannot be reached; it is not added.
         """
-        found = await self.add_here(name, config)
+        await self.add_here(name, config)
         if self._workers is not None:
             await self._workers.added(name, config)
-        return found
+        return self.upstream(name)
 
     async def add_here(self, name: str, config: Any) -> UpstreamStatus:
         """Add a server in this process alone; see `add`.
@@ -448,7 +448,11 @@ class GatewayManager:
             requests=self.in_flight.count,
             retiring=self._changes.retiring,
             upstreams=upstream_statuses(
-                self.hub, added=frozenset(self._added), required=self.config.required, changes=self._changes
+                self.hub,
+                added=frozenset(self._added),
+                required=self.config.required,
+                changes=self._changes,
+                only_here=frozenset() if self._workers is None else self._workers.unpublished,
             ),
             virtual=tuple(
                 VirtualStatus(

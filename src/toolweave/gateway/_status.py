@@ -33,6 +33,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
         pending: What is being done about it: `"starting"`, `"replacing"` by another config, or None.
         not_applied: The error of its new settings, which failed: the connection with the earlier ones is in use. None
             where its settings are in use.
+        only_here: Whether it is in this worker alone, until the store that workers share is back.
     """
 
     name: str
@@ -47,6 +48,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
     pending: str | None
     not_applied: str | None = None
+    only_here: bool = False
 
 
 class VirtualStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,7 +142,12 @@ def readiness(
 
 
 def upstream_statuses(
-    hub: Hub, *, added: frozenset[str], required: tuple[str, ...], changes: UpstreamChanges
+    hub: Hub,
+    *,
+    added: frozenset[str],
+    required: tuple[str, ...],
+    changes: UpstreamChanges,
+    only_here: frozenset[str] = frozenset(),
 ) -> tuple[UpstreamStatus, ...]:
     """Return the states of all upstreams, those that failed included."""
     found: list[UpstreamStatus] = []
@@ -164,6 +171,7 @@ def upstream_statuses(
                 error=None if error is None else str(error),
                 pending=pending.get(name),
                 not_applied=changes.not_applied.get(name),
+                only_here=name in only_here,
             )
         )
     return tuple(found)

@@ -1,7 +1,7 @@
 """Changes to the upstreams of a gateway that serves requests: connected, replaced, retired.
 
 A replacement is connected first and takes the place of its predecessor in one step; the predecessor is closed once the
-requests that may still use it have ended. Where the replacement fails, the predecessor stays, and `not_applied` says so.
+requests that may still use it have ended. Where the replacement fails, the predecessor stays: see `not_applied`.
 """
 
 from __future__ import annotations

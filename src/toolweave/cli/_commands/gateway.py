@@ -329,6 +329,8 @@ def add(
             answer_json(_json(found))
         else:
             answer(f"server {found.name!r} is {found.state}, with {found.tools} tool{'s' * (found.tools != 1)}")
+            if found.only_here:
+                note("warning: it is in one worker alone; the others get it when the store that they share is back")
         return ExitCode.OK
 
     return _with_admin(target, body)
