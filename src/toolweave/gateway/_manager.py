@@ -21,6 +21,7 @@ import anyio.to_thread
 import msgspec
 
 from toolweave.config import LoadedConfig, ServerConfig, server_config
+from toolweave.connect import ConnectionState
 from toolweave.errors import ConfigError
 from toolweave.gateway._config import GatewayConfig, GatewaySource, VirtualServer, load_gateway_config
 from toolweave.gateway._console.access import add_console, wants_console
@@ -40,7 +41,7 @@ from toolweave.gateway._status import (
     upstream_statuses,
 )
 from toolweave.gateway._upstream_changes import UpstreamChanges
-from toolweave.gateway._views import ViewMiddleware, caller_view, virtual_tools
+from toolweave.gateway._views import ViewMiddleware, caller_view, view_warnings, virtual_tools
 from toolweave.gateway._workers import WorkerChanges
 from toolweave.hub import Hub
 from toolweave.middleware import middleware_from_config
@@ -444,7 +445,7 @@ class GatewayManager:
             draining=ready.draining,
             generation=self.generation,
             problem=self.problem,
-            warnings=(*self.config.warnings, *self.hub.warnings, *self._away),
+            warnings=(*self.config.warnings, *self.hub.warnings, *self._view_warnings(), *self._away),
             requests=self.in_flight.count,
             retiring=self._changes.retiring,
             upstreams=upstream_statuses(
@@ -475,6 +476,15 @@ class GatewayManager:
         )
 
     # inside
+
+    def _view_warnings(self) -> list[str]:
+        """Return the warnings about virtual servers whose servers are all there: else a name may only come later."""
+        states, found = self.hub.states(), list[str]()
+        for mount in self._mounts.values():
+            names = mount.view.servers or tuple(states)
+            if all(states.get(name) is ConnectionState.READY for name in names):
+                found += view_warnings(mount.view, self.hub)
+        return found
 
     @property
     def _away(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Changes of one worker of a gateway that reach the others: servers added and removed, and the wish to read the config.
 
-What was added is kept in the shared store, so that a worker that is started later has it. A change that is made while the
-store is away is published when it is back; until then it holds in the worker that made it.
+What was added is kept in the shared store, so that a worker that is started later has it. A change that is made while
+the store is away is published when it is back; until then it holds in the worker that made it.
 """
 
 from __future__ import annotations
