@@ -63,7 +63,7 @@ def explain_view(view: VirtualServer, tools: Toolset, spec: ToolSpec) -> ViewedT
 
 
 def view_warnings(view: VirtualServer, tools: Toolset) -> list[str]:
-    """Return what a virtual server names in vain: tools that the gateway has not, and names that two tools would have."""
+    """Return the warnings about a view: entries that match no tool, and names that two tools would have."""
     specs = [spec for spec in tools.snapshot() if not view.servers or spec.server in view.servers]
     where, found = f"gateway.virtual.{view.name}", list[str]()
     for field, names in (("include", view.include), ("exclude", view.exclude), ("rename", view.rename)):
