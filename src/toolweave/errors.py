@@ -173,6 +173,13 @@ class RequestError(ToolweaveError):
         self.message = message
         self.data = data
 
+    @property
+    def retry_after(self) -> float | None:
+        """The seconds after which the same request may succeed, from `data.retryAfterMs`; None where it is not said."""
+        data: Any = self.data
+        said: Any = cast("dict[str, Any]", data).get("retryAfterMs") if isinstance(data, dict) else None
+        return said / 1000 if isinstance(said, int | float) and not isinstance(said, bool) else None
+
 
 class StoreError(ToolweaveError):
     """A store cannot keep or read a document: it is full, busy or damaged, or the value is no JSON.

@@ -181,13 +181,37 @@ def test_a_broken_file_changes_nothing_and_says_why(tmp_path: Path) -> None:
 
 def test_settings_that_cannot_connect_leave_the_old_connection(tmp_path: Path) -> None:
     config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
-    with gateway(tmp_path, config) as running:
+    with gateway(tmp_path, config, "--metrics") as running:
         write_gateway_config(tmp_path, {"a": {"command": "toolweave-test-no-such-command"}})
         change = running.admin("POST", "/reload", {}).json
 
         assert change["changed"] == ["a"] or running.status()["generation"] == 2
-        until(lambda: "goes on" in running.log, "the log")
+        until(lambda: "the connection with the settings before stays" in running.log, "the log")
         assert states(running) == {"a": "ready"}
+        (kept,) = running.status()["upstreams"]
+        assert "'toolweave-test-no-such-command' was not found" in kept["not_applied"]
+        ready = running.spoken("GET", "/readyz")
+        assert (ready.status, ready.json["config"]) == (200, "partial")
+        assert 'toolweave_config_not_applied{upstream="a"} 1.0' in running.spoken("GET", "/metrics").text
+
+
+def test_settings_that_failed_are_tried_again_when_the_config_is_read_again(tmp_path: Path) -> None:
+    config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
+    with gateway(tmp_path, config, "--no-watch") as running:
+        before = running.status()["upstreams"][0]
+        missing = tmp_path / "missing"
+        entry = upstream(tmp_path, "a", "2")
+        write_gateway_config(tmp_path, {"a": {**entry, "cwd": str(missing)}})
+        assert list(running.admin("POST", "/reload", {}).json["failed"]) == ["a"]
+        assert running.status()["upstreams"][0]["not_applied"] is not None
+
+        missing.mkdir()
+        change = running.admin("POST", "/reload", {}).json
+        assert (change["unchanged"], change["failed"]) == (["a"], {})
+        after = running.status()["upstreams"][0]
+        assert after["not_applied"] is None
+        assert running.spoken("GET", "/readyz").json["config"] == "loaded"
+        assert before["state"] == after["state"] == "ready"
 
 
 @pytest.mark.parametrize("servers", [["a", "b"], "nothing", []])

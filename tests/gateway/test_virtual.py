@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tests.connect.targets import eventually
-from tests.gateway.running import gateway, upstream, write_gateway_config
+from tests.gateway.running import gateway, until, upstream, write_gateway_config
 from toolweave import ProtocolError, connect_mcp
 from toolweave.errors import ConfigError
 from toolweave.gateway import load_gateway_config
@@ -58,6 +58,25 @@ async def test_each_virtual_server_offers_its_own_view(tmp_path: Path, era: str)
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_view_that_names_tools_in_vain_is_warned_of(tmp_path: Path) -> None:
+    section = {
+        "virtual": {
+            "few": {"servers": ["a"], "include": ["a_add", "nope", "ad*"], "rename": {"nosuch": "y"}},
+            "same": {"servers": ["a"], "include": ["add", "who"], "rename": {"a_add": "x", "a_who": "x"}},
+        }
+    }
+    config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a"), "b": upstream(tmp_path, "b")}, section)
+    with gateway(tmp_path, config) as running:
+        until(lambda: len(running.status()["warnings"]) == 3, "the warnings")
+
+        assert set(running.status()["warnings"]) == {
+            "gateway.virtual.few.include: 'nope' is no tool of its servers",
+            "gateway.virtual.few.rename: 'nosuch' is no tool of its servers",
+            "gateway.virtual.same: 'a_who' and 'a_add' would both be 'x'; one gets another name",
+        }
+
+
 def test_what_is_no_virtual_server_is_not_found(tmp_path: Path) -> None:
     config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")}, VIEWS)
     with gateway(tmp_path, config) as running:

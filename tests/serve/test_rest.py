@@ -13,6 +13,7 @@ from tests.serve.exchanges import Answer, connected, exchange, head
 from tests.serve.offered import Doings
 from tests.serve.serving import served_http
 from toolweave import tool
+from toolweave.middleware import RateLimit
 from toolweave.schema import Validator
 from toolweave.serve import BearerAuth, McpServer, ScopeRules, create_mcp_server
 from toolweave.serve._http.app import HttpLimits
@@ -199,6 +200,36 @@ async def test_the_document_describes_the_tools_with_schemas_that_resolve() -> N
     assert "structuredContent" in located["properties"]
 
 
+async def test_a_limit_says_when_to_come_again() -> None:
+    limit = RateLimit(calls=1, seconds=3_600)
+    made = create_mcp_server(name="limited", version="1", tools=[locate], middleware=[limit])
+    async with served_http(made, rest=True) as url:
+        assert (await post(url, "locate", {"name": "x"})).status == 200
+        refused = await post(url, "locate", {"name": "x"})
+        assert (refused.status, refused.json()["error"]["code"]) == (429, "too_many_requests")
+        assert 3_500 < int(refused.headers["retry-after"]) <= 3_600
+
+
+async def test_the_ids_of_operations_depend_on_their_own_tool_alone() -> None:
+    def ids(document: Any) -> dict[str, str]:
+        return {path: item["post"]["operationId"] for path, item in document["paths"].items()}
+
+    made = create_mcp_server(
+        name="few", title="A few tools", version="7", tools=[tool(locate, name="odd name"), locate]
+    )
+    more = create_mcp_server(name="more", version="1", tools=[fail, tool(locate, name="odd name"), locate])
+    documents: list[Any] = []
+    for one in (made, more):
+        async with served_http(one, rest=True) as url:
+            documents.append((await exchange(url, "GET", path="/openapi.json")).json())
+
+    assert ids(documents[0]).items() < ids(documents[1]).items()
+    assert ids(documents[0])["/tools/locate"] == "locate"
+    assert ids(documents[0])["/tools/odd%20name"].startswith("odd_name_")
+    assert documents[0]["info"] == {"title": "A few tools", "version": "7"}
+    assert "security" not in documents[0]
+
+
 async def test_tokens_and_scopes_hold_as_they_do_over_mcp() -> None:
     scopes = ScopeRules(tools={"fail": ["write"]}, hide=True)
     made, _ = server()
@@ -221,6 +252,8 @@ async def test_tokens_and_scopes_hold_as_they_do_over_mcp() -> None:
         for bearer, sees in ((reader, False), (writer, True)):
             document = (await exchange(url, "GET", path="/openapi.json", headers=bearer)).json()
             assert ("/tools/fail" in document["paths"]) is sees
+            assert document["security"] == [{"bearer": []}]
+            assert {"401", "403", "429"} < set(document["paths"]["/tools/locate"]["post"]["responses"])
 
 
 async def test_there_is_no_view_unless_it_is_wanted() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
@@ -21,8 +21,8 @@ import anyio.to_thread
 import msgspec
 
 from toolweave.config import LoadedConfig, ServerConfig, server_config
-from toolweave.connect import ConnectionState, McpConnection
-from toolweave.errors import ConfigError, DuplicateToolError, ToolweaveError
+from toolweave.connect import ConnectionState
+from toolweave.errors import ConfigError
 from toolweave.gateway._config import GatewayConfig, GatewaySource, VirtualServer, load_gateway_config
 from toolweave.gateway._console.access import add_console, wants_console
 from toolweave.gateway._extras import metrics_middleware, spans_middleware
@@ -40,7 +40,8 @@ from toolweave.gateway._status import (
     readiness,
     upstream_statuses,
 )
-from toolweave.gateway._views import ViewMiddleware, caller_view, virtual_tools
+from toolweave.gateway._upstream_changes import UpstreamChanges
+from toolweave.gateway._views import ViewMiddleware, caller_view, view_warnings, virtual_tools
 from toolweave.gateway._workers import WorkerChanges
 from toolweave.hub import Hub
 from toolweave.middleware import middleware_from_config
@@ -54,11 +55,6 @@ if TYPE_CHECKING:
     from toolweave.serve._http.app import HttpApp
 
 _log = logging.getLogger("toolweave.gateway")
-
-RETIRE_SECONDS = 600.0
-"""Seconds for which requests may hold an upstream that was removed."""
-_POLL_SECONDS = 0.1
-_USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
 
 
 class _Mount:
@@ -123,8 +119,7 @@ class GatewayManager:
         self.server = self._made(self.name, title=self.config.title, instructions=self.config.instructions)
         self._wanted: dict[str, ServerConfig] = dict(self.config.servers.servers)
         self._added: dict[str, ServerConfig] = {}
-        self._pending: dict[str, tuple[str, anyio.CancelScope]] = {}
-        self._retiring: set[McpConnection] = set()
+        self._changes = UpstreamChanges(self.hub, self.in_flight)
         self._mounts: dict[str, _Mount] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         self._app: HttpApp | None = None
@@ -264,6 +259,7 @@ class GatewayManager:
         runs = nullcontext() if self.runs is None else self.runs.open()
         async with runs, self.server.running(), anyio.create_task_group() as tasks:
             self._tasks, self._app = tasks, app
+            self._changes.open(tasks)
             tasks.start_soon(self._reload_when_asked)
             if self._page is not None:
                 tasks.start_soon(self._page.keep_fresh)
@@ -281,6 +277,7 @@ class GatewayManager:
                 if unheard is not None:
                     unheard()
                 self._tasks = self._app = None
+                self._changes.close()
                 for mount in self._mounts.values():
                     mount.ended.set()
                 self._mounts.clear()
@@ -329,7 +326,8 @@ class GatewayManager:
                 self.generation += 1
             self.config = config
         connected = {*self.hub.clients, *self.hub.of_callers.configs}
-        retried = [name for name in change.unchanged if name in self.hub.errors and name not in connected]
+        failed_before = {*self._changes.not_applied, *(name for name in self.hub.errors if name not in connected)}
+        retried = [name for name in change.unchanged if name in failed_before]
         self._put_rules(self.server, None)  # before a server is there that rules may be about
         for mount in self._mounts.values():
             self._put_rules(mount.server, mount.view)
@@ -351,10 +349,10 @@ class GatewayManager:
             ConfigError: The config cannot be right, or the name is that of a server in the config file.
             ServerError: It cannot be reached; it is not added.
         """
-        found = await self.add_here(name, config)
+        await self.add_here(name, config)
         if self._workers is not None:
             await self._workers.added(name, config)
-        return found
+        return self.upstream(name)
 
     async def add_here(self, name: str, config: Any) -> UpstreamStatus:
         """Add a server in this process alone; see `add`.
@@ -369,7 +367,7 @@ class GatewayManager:
         change = compare(self._wanted, {**self._wanted, name: wanted})
         before = self._added.get(name)
         self._added[name] = self._wanted[name] = wanted
-        failed = await self._apply(change, [])
+        failed = await self._apply(change)
         if name in failed:
             if before is None:
                 await self._forget(name)
@@ -411,7 +409,7 @@ class GatewayManager:
         """
         if name not in self._wanted:
             raise KeyError(f"no server {name!r}; there are {', '.join(sorted(self._wanted)) or 'none'}")
-        failed = await self._apply(ConfigChange(changed=(name,)), [])
+        failed = await self._apply(ConfigChange(changed=(name,)))
         if name in failed:
             raise failed[name]
         return self.upstream(name)
@@ -419,9 +417,11 @@ class GatewayManager:
     async def _forget(self, name: str) -> None:
         self._added.pop(name, None)
         self._wanted.pop(name, None)
-        self._stop_pending(name)
-        with suppress(KeyError):
-            self._retire(await self.hub.detach(name))
+        await self._changes.remove(name)
+
+    async def _apply(self, change: ConfigChange, retried: Sequence[str] = ()) -> dict[str, Exception]:
+        """Bring the hub to what is wanted; return the servers that could not be connected, each with the error."""
+        return await self._changes.apply(change, self._wanted, retried)
 
     # what there is
 
@@ -439,18 +439,21 @@ class GatewayManager:
     def status(self) -> GatewayStatus:
         """Return the state of the gateway."""
         ready = self.readiness()
-        pending = {name: kind for name, (kind, _) in self._pending.items()}
         return GatewayStatus(
             name=self.name,
             ready=ready.ready,
             draining=ready.draining,
             generation=self.generation,
             problem=self.problem,
-            warnings=(*self.config.warnings, *self.hub.warnings, *self._away),
+            warnings=(*self.config.warnings, *self.hub.warnings, *self._view_warnings(), *self._away),
             requests=self.in_flight.count,
-            retiring=len(self._retiring),
+            retiring=self._changes.retiring,
             upstreams=upstream_statuses(
-                self.hub, added=frozenset(self._added), required=self.config.required, pending=pending
+                self.hub,
+                added=frozenset(self._added),
+                required=self.config.required,
+                changes=self._changes,
+                only_here=frozenset() if self._workers is None else self._workers.unpublished,
             ),
             virtual=tuple(
                 VirtualStatus(
@@ -467,11 +470,21 @@ class GatewayManager:
             self.config.required,
             draining=self._app is not None and self._app.draining,
             problem=self.problem,
+            not_applied=self._changes.not_applied,
             generation=self.generation,
             shared=None if self._replicas is None else "ready" if self._replicas.away is None else "away",
         )
 
     # inside
+
+    def _view_warnings(self) -> list[str]:
+        """Return the warnings about virtual servers whose servers are all there: else a name may only come later."""
+        states, found = self.hub.states(), list[str]()
+        for mount in self._mounts.values():
+            names = mount.view.servers or tuple(states)
+            if all(states.get(name) is ConnectionState.READY for name in names):
+                found += view_warnings(mount.view, self.hub)
+        return found
 
     @property
     def _away(self) -> tuple[str, ...]:
@@ -498,71 +511,6 @@ class GatewayManager:
             await self._wanted_reload.wait()
             self._wanted_reload = anyio.Event()
             await self._reload_here()
-
-    async def _apply(self, change: ConfigChange, retried: Sequence[str]) -> dict[str, Exception]:
-        """Bring the hub to what is wanted; return the servers that could not be connected, each with the reason."""
-        for name in change.removed:
-            self._stop_pending(name)
-            with suppress(KeyError):
-                self._retire(await self.hub.detach(name))
-        failed: dict[str, Exception] = {}
-        async with anyio.create_task_group() as tasks:
-            for name in (*change.added, *change.changed, *retried):
-                config = self._wanted.get(name)
-                if config is not None:  # else it was removed meanwhile
-                    self._stop_pending(name)
-                    tasks.start_soon(self._connect, name, config, failed)
-        return failed
-
-    async def _connect(self, name: str, config: ServerConfig, failed: dict[str, Exception]) -> None:
-        """Connect a server, in the place of the one of its name if there is one."""
-        if config.as_caller:
-            with suppress(KeyError):
-                self._retire(await self.hub.detach(name))
-            self.hub.of_callers.keep(config)
-            return
-        serving = self.hub.clients.get(name)
-        replaces = serving is not None and serving.state in _USABLE
-        with anyio.CancelScope() as scope:
-            self._pending[name] = ("replacing" if replaces else "starting", scope)
-            try:
-                if replaces:
-                    self._retire(await self.hub.replace(name, config))
-                    return
-                with suppress(KeyError):
-                    self._retire(await self.hub.detach(name))
-                await self.hub.connect(name, config)
-            except DuplicateToolError as error:
-                failed[name] = error  # it stays, without tools
-            except Exception as error:  # boundary: what is wrong with one server must not end the gateway
-                failed[name] = error
-                rest = "; the connection with the settings before goes on" if replaces else ""
-                _log.error("%s%s", error, rest, exc_info=not isinstance(error, ToolweaveError | OSError))
-            finally:
-                if self._pending.get(name, (None, None))[1] is scope:
-                    del self._pending[name]
-
-    def _stop_pending(self, name: str) -> None:
-        kind_and_scope = self._pending.pop(name, None)
-        if kind_and_scope is not None:
-            kind_and_scope[1].cancel()
-
-    def _retire(self, connection: McpConnection | None) -> None:
-        """Close a connection that is out of the hub once its requests have ended."""
-        if connection is not None and self._tasks is not None:
-            self._tasks.start_soon(self._close_when_idle, connection)
-
-    async def _close_when_idle(self, connection: McpConnection) -> None:
-        self._retiring.add(connection)
-        try:
-            with anyio.move_on_after(RETIRE_SECONDS):
-                await self.in_flight.earlier_ended()
-                while connection.busy:  # a call that is kept while its caller answers a question has no request
-                    await anyio.sleep(_POLL_SECONDS)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await connection.close()
-            self._retiring.discard(connection)
 
     def _path_of(self, name: str) -> str:
         return f"{'/mcp' if self._app is None else self._app.path}/{name}"

@@ -131,6 +131,12 @@ class MetricsPage:
         self._refused = self._gauge(
             "toolweave_config_refused", "1 while the last change of the config is refused.", joined="livemax"
         )
+        self._not_applied = self._gauge(
+            "toolweave_config_not_applied",
+            "1 while the new settings of an upstream fail.",
+            "upstream",
+            joined="livemax",
+        )
         self._ready = self._gauge("toolweave_ready", "1 while the gateway is ready.", joined="livemin")
 
     def _gauge(self, name: str, text: str, *labels: str, joined: Joined = "livesum") -> Gauge:
@@ -169,12 +175,13 @@ class MetricsPage:
                 self._state.labels(name, state).set(0)
             self._shown |= now
         else:
-            for gauge in (self._state, self._restarts, self._tools):
+            for gauge in (self._state, self._restarts, self._tools, self._not_applied):
                 gauge.clear()
         for one in status.upstreams:
             self._state.labels(one.name, one.state).set(1)
             self._restarts.labels(one.name).set(one.restarts)
             self._tools.labels(one.name).set(one.tools)
+            self._not_applied.labels(one.name).set(one.not_applied is not None)
         self._in_flight.set(status.requests)
         self._sessions.set(self._app.sessions)
         self._streams.set(self._app.streams + self._manager.in_flight.streams)

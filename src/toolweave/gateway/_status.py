@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from toolweave.connect import ConnectionState
+from toolweave.gateway._upstream_changes import UpstreamChanges
 from toolweave.hub import Hub
 
 _READY = frozenset({ConnectionState.READY})
@@ -30,6 +31,9 @@ class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
         restarts: The number of its reconnections.
         error: Its last error, or None.
         pending: What is being done about it: `"starting"`, `"replacing"` by another config, or None.
+        not_applied: The error of its new settings, which failed: the connection with the earlier ones is in use. None
+            where its settings are in use.
+        only_here: Whether it is in this worker alone, until the store that workers share is back.
     """
 
     name: str
@@ -43,6 +47,8 @@ class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
     error: str | None
     pending: str | None
+    not_applied: str | None = None
+    only_here: bool = False
 
 
 class VirtualStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +73,8 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         ready: Whether it is.
         draining: Whether it is about to end.
-        config: `"loaded"`, or `"kept"` when the last change of the file was refused.
+        config: `"loaded"`, `"kept"` when the last change of the file was refused, or `"partial"` when upstreams could
+            not be connected with their new settings and keep the earlier ones.
         generation: The number of the config in use; it grows with each change.
         missing: The state of each required upstream that is not ready.
         shared: `"ready"`, or `"away"` while what replicas share cannot be reached, without which calls and lists go
@@ -116,6 +123,7 @@ def readiness(
     *,
     draining: bool,
     problem: str | None,
+    not_applied: Mapping[str, str],
     generation: int,
     shared: str | None = None,
 ) -> Readiness:
@@ -126,7 +134,7 @@ def readiness(
         for name in required
         if states.get(name) not in _READY and name not in hub.of_callers.configs
     }
-    config = "loaded" if problem is None else "kept"
+    config = "kept" if problem is not None else "partial" if not_applied else "loaded"
     ready = not missing and not draining
     return Readiness(
         ready=ready, draining=draining, config=config, generation=generation, missing=missing, shared=shared
@@ -134,11 +142,16 @@ def readiness(
 
 
 def upstream_statuses(
-    hub: Hub, *, added: frozenset[str], required: tuple[str, ...], pending: Mapping[str, str]
+    hub: Hub,
+    *,
+    added: frozenset[str],
+    required: tuple[str, ...],
+    changes: UpstreamChanges,
+    only_here: frozenset[str] = frozenset(),
 ) -> tuple[UpstreamStatus, ...]:
     """Return the states of all upstreams, those that failed included."""
     found: list[UpstreamStatus] = []
-    states = hub.states()
+    states, pending = hub.states(), changes.pending
     for name in dict.fromkeys([*states, *pending]):
         client = hub.clients.get(name)
         config = hub.of_callers.configs.get(name) if client is None else client.config
@@ -157,6 +170,8 @@ def upstream_statuses(
                 restarts=0 if client is None else client.restarts,
                 error=None if error is None else str(error),
                 pending=pending.get(name),
+                not_applied=changes.not_applied.get(name),
+                only_here=name in only_here,
             )
         )
     return tuple(found)

@@ -60,6 +60,8 @@ def outcome_of_result(result: Mapping[str, Any]) -> str:
 def outcome_of_error(error: BaseException) -> str:
     """Return a word for an error: few, as they are labels."""
     if isinstance(error, RequestError):
+        if error.retry_after is not None:
+            return "limited"
         return _OUTCOMES.get(error.code, "error")
     return "internal" if isinstance(error, Exception) else "cancelled"
 

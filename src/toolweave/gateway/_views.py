@@ -62,6 +62,26 @@ def explain_view(view: VirtualServer, tools: Toolset, spec: ToolSpec) -> ViewedT
     return ViewedTool(None, next((reason for name, reason in hidden.items() if name.endswith(spec.name)), "a rule"))
 
 
+def view_warnings(view: VirtualServer, tools: Toolset) -> list[str]:
+    """Return the warnings about a view: entries that match no tool, and names that two tools would have."""
+    specs = [spec for spec in tools.snapshot() if not view.servers or spec.server in view.servers]
+    where, found = f"gateway.virtual.{view.name}", list[str]()
+    for field, names in (("include", view.include), ("exclude", view.exclude), ("rename", view.rename)):
+        found += [
+            f"{where}.{field}: {name!r} is no tool of its servers"
+            for name in names
+            if not any(_any([name], names_of(spec)) for spec in specs)
+        ]
+    wanted: dict[str, ToolSpec] = {}
+    for spec in specs:
+        if _offers(view, spec):
+            name = _name_of(view, spec)
+            other = wanted.setdefault(name, spec)
+            if other is not spec:
+                found.append(f"{where}: {other.name!r} and {spec.name!r} would both be {name!r}; one gets another name")
+    return found
+
+
 def caller_view(view: VirtualServer) -> CallerView:
     """Return what a virtual server shows of the servers that are called as its callers."""
 

@@ -1,6 +1,7 @@
 """Changes of one worker of a gateway that reach the others: servers added and removed, and the wish to read the config.
 
-What was added is kept in the shared store, so that a worker that is started later has it.
+What was added is kept in the shared store, so that a worker that is started later has it. A change that is made while
+the store is away is published when it is back; until then it holds in the worker that made it.
 """
 
 from __future__ import annotations
@@ -47,31 +48,66 @@ class WorkerChanges:
     def __init__(self, servers: ChangesServers, replicas: Replicas) -> None:
         self._servers = servers
         self._replicas = replicas
+        self._unpublished: dict[str, Any] = {}  # the config of each server; None for one that was removed
+        self._behind = False
+
+    @property
+    def unpublished(self) -> frozenset[str]:
+        """The servers that were added or removed here, of which the other workers do not know yet."""
+        return frozenset(self._unpublished)
 
     def listen(self) -> Callable[[], None]:
         """Make the changes of the others from now on; return a function that ends that."""
-        return self._replicas.on(_KIND, self._heard)
+        ends = self._replicas.on(_KIND, self._heard), self._replicas.on_return(self._returned)
+
+        def end() -> None:
+            for one in ends:
+                one()
+
+        return end
 
     async def catch_up(self) -> None:
         """Add the servers that were added before this worker was started."""
         try:
             added = await self._read()
         except StoreError as exc:
-            _log.warning("%s; servers that were added to other workers are missing here", exc)
+            self._behind = True
+            _log.warning("%s; servers that were added to other workers are missing here until it is back", exc)
             return
+        self._behind = False
         for name, config in added[0].items():
             await self._heard({"name": name, "config": config})
 
     async def added(self, name: str, config: Any) -> None:
-        """Tell the others of a server that was added here, unless its config is an object of this process."""
+        """Publish a server that was added here, unless its config is an object of this process."""
         if isinstance(config, str | dict):
-            await self._changed(name, config)
-            await self._tell({"name": name, "config": config})
+            self._unpublished[name] = config
+            await self._publish()
 
     async def removed(self, name: str) -> None:
-        """Tell the others of a server that was removed here."""
-        await self._changed(name, None)
-        await self._tell({"name": name, "config": None})
+        """Publish that a server was removed here."""
+        self._unpublished[name] = None
+        await self._publish()
+
+    async def _publish(self) -> None:
+        """Publish what the others do not know, in the order in which it was changed, as far as the store is there."""
+        for name, config in list(self._unpublished.items()):
+            try:
+                if self._replicas.away is not None:
+                    raise self._replicas.unreachable()
+                await self._changed(name, config)
+                await self._replicas.tell(_KIND, {"name": name, "config": config}, group=True)
+            except (StoreError, RequestError) as exc:
+                _log.error("the other workers are not told of server %r until the store is back: %s", name, exc)
+                return
+            if self._unpublished.get(name, self) is config:  # else it was changed once more meanwhile
+                del self._unpublished[name]
+
+    async def _returned(self) -> None:
+        """Publish and read what was missed while the store was away."""
+        await self._publish()
+        if self._behind:
+            await self.catch_up()
 
     async def reload(self) -> None:
         """Have the others read the config again."""
@@ -108,14 +144,12 @@ class WorkerChanges:
         return opened or {}, 0 if found is None else found.revision
 
     async def _changed(self, name: str, config: Any) -> None:
-        try:
-            while True:
-                added, revision = await self._read()
-                rest = {other: kept for other, kept in added.items() if other != name}
-                value = rest if config is None else {**rest, name: config}
-                sealed = self._replicas.sealed(value, self._place)
-                place = self._replicas.group
-                if await self._replicas.store.put(_ADDED, place, sealed, ttl=_KEPT_SECONDS, expect=revision):
-                    return
-        except StoreError as exc:
-            _log.error("%s; workers that are started later will not have this change", exc)
+        """Keep a change for workers that are started later."""
+        while True:
+            added, revision = await self._read()
+            rest = {other: kept for other, kept in added.items() if other != name}
+            value = rest if config is None else {**rest, name: config}
+            sealed = self._replicas.sealed(value, self._place)
+            place = self._replicas.group
+            if await self._replicas.store.put(_ADDED, place, sealed, ttl=_KEPT_SECONDS, expect=revision):
+                return

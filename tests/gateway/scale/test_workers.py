@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.running import RunningGateway, gateway, spoken, until, upstream, write_gateway_config
+from tests.redis_server import RedisServer
 from tests.serve.exchanges import BOTH, call_body, modern_headers
 
 Json = dict[str, Any]
@@ -156,6 +157,29 @@ def test_changes_reach_every_worker_and_those_that_are_started_later_and_all_end
 
     assert len(workers) == WORKERS
     assert not any(_runs(one) for one in workers)
+
+
+@pytest.mark.slow
+def test_a_server_that_is_added_while_the_store_is_away_is_in_every_worker_when_it_is_back(tmp_path: Path) -> None:
+    config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
+    variables = {"KEYS_OF_ALL": "k" * 40, "REDIS_OF_ALL": ""}
+    with RedisServer(tmp_path, durable=True) as redis:
+        variables["REDIS_OF_ALL"] = redis.url
+        options = ("--workers", WORKERS, "--no-watch", "--state-keys-env", "KEYS_OF_ALL", "--redis-env", "REDIS_OF_ALL")
+        with gateway(tmp_path, config, *options, env=variables) as running:
+            until(lambda: _answers_everywhere(running), "all workers")
+            redis.kill()
+            until(lambda: running.spoken("GET", "/readyz").json["shared"] == "away", "the absence")
+            added = running.admin("POST", "/servers", {"name": "late", "config": upstream(tmp_path, "late")})
+            assert (added.status, added.json["only_here"]) == (201, True)
+
+            def has_it() -> bool:
+                found = [running.admin("GET", "/status").json["upstreams"] for _ in range(8)]
+                late = [one for names in found for one in names if one["name"] == "late"]
+                return len(late) == len(found) and not any(one["only_here"] for one in late)
+
+            redis.start()
+            until(has_it, "the server in every worker")
 
 
 def _answers_everywhere(running: RunningGateway) -> bool:

@@ -329,6 +329,8 @@ def add(
             answer_json(_json(found))
         else:
             answer(f"server {found.name!r} is {found.state}, with {found.tools} tool{'s' * (found.tools != 1)}")
+            if found.only_here:
+                note("warning: it is in one worker alone; the others get it when the store that they share is back")
         return ExitCode.OK
 
     return _with_admin(target, body)
@@ -475,12 +477,19 @@ def _show_servers(servers: tuple[UpstreamStatus, ...]) -> None:
             str(one.tools),
             str(one.restarts),
             "added" if one.added else "",
-            (one.error or "").partition("\n")[0],
+            _problem_of(one),
         )
         for one in servers
     ]
     columns = ["server", "state", "protocol", "tools", "restarts", "from", "error"]
     show(table(columns, rows, right=("tools", "restarts")))
+
+
+def _problem_of(one: UpstreamStatus) -> str:
+    """Return the first line of what is wrong with an upstream."""
+    if one.not_applied is not None:
+        return f"its new settings fail, the earlier ones are in use: {one.not_applied.partition(chr(10))[0]}"
+    return (one.error or "").partition("\n")[0]
 
 
 def _json(value: Any) -> Any:  # any Struct

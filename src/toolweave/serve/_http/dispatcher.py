@@ -187,6 +187,11 @@ class HttpDispatcher:
             finally:
                 self.running.discard(work)
 
+    @property
+    def server_info(self) -> Mapping[str, Any]:
+        """The server's `Implementation` object."""
+        return self._endpoint.info
+
     @contextmanager
     def working(self) -> Generator[anyio.CancelScope]:
         """Count the block among the running requests, for those that another app receives and `answer` answers."""

@@ -7,6 +7,9 @@ capabilities.
 
 from __future__ import annotations
 
+import hashlib
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import quote
@@ -137,7 +140,9 @@ class RestView:
                 cursor = page.following
                 if cursor is None or len(tools) > MAX_TOOLS:
                     break
-            body = encode_value(openapi(tools, base=self._base), errors="replace", allow_nan=True)
+            info, secured = self._dispatcher.server_info, self._gate.authorizes
+            document = openapi(tools, base=self._base, info=info, secured=secured)
+            body = encode_value(document, errors="replace", allow_nan=True)
             if len(body) > MAX_DOCUMENT_BYTES:
                 await _respond_error(send, 507, "too_large", f"the document is larger than {MAX_DOCUMENT_BYTES} bytes")
                 return
@@ -184,6 +189,8 @@ class _CallResponse(PostResponse):
     async def error(self, error: RequestError) -> None:
         """Answer with the status that fits a JSON-RPC error best."""
         status, code = _status_of(error)
+        if error.retry_after is not None:
+            self._headers = (*self._headers, (b"retry-after", b"%d" % math.ceil(error.retry_after)))
         more = {} if error.data is None else {"data": error.data}
         await self._write(status, {"error": {"code": code, "message": error.message, "jsonrpc": error.code, **more}})
 
@@ -230,40 +237,79 @@ class _ListResponse(_CallResponse):
         await super()._answer(status, body)
 
 
-def openapi(tools: Sequence[Mapping[str, Any]], *, base: str = "") -> Json:
+def openapi(
+    tools: Sequence[Mapping[str, Any]],
+    *,
+    base: str = "",
+    info: Mapping[str, Any] | None = None,
+    secured: bool = False,
+) -> Json:
     """Return the OpenAPI 3.1 document of tools as `tools/list` defines them.
+
+    The id of an operation depends on the name of its tool alone, so that clients made from the document stay right when
+    other tools come and go.
 
     Args:
         tools: The definitions; those beyond the first 2,000 are left out, and the description says so.
         base: The path that all paths begin with.
+        info: The server's `Implementation` object.
+        secured: Whether requests need a bearer token.
     """
     schemas: Json = {"Error": _ERROR}
     paths: Json = {}
-    for number, tool in enumerate(tools[:MAX_TOOLS]):
+    refusals = {status: {"$ref": f"#/components/responses/{name}"} for status, (name, _) in _REFUSALS.items()}
+    if secured:
+        refusals |= {"401": {"description": "The token is missing or wrong"}}
+        refusals |= {"403": {"description": "The token has not the scopes that the tool needs"}}
+    for tool in tools[:MAX_TOOLS]:
         name = str(tool.get("name"))
-        given = _embedded(tool.get("inputSchema"), f"input{number}", schemas)
-        made = _embedded(tool.get("outputSchema"), f"output{number}", schemas)
+        operation_id = _operation_id(name)
+        given = _embedded(tool.get("inputSchema"), f"{operation_id}.input", schemas)
+        made = _embedded(tool.get("outputSchema"), f"{operation_id}.output", schemas)
         result: Json = {"type": "object", "properties": {"content": {"type": "array", "items": {"type": "object"}}}}
         if made is not None:
             result["properties"]["structuredContent"] = made
         operation: Json = {
-            "operationId": f"tool{number}",
+            "operationId": operation_id,
             "summary": str(tool.get("title") or name),
             "description": str(tool.get("description") or ""),
             "requestBody": {"content": {"application/json": {"schema": given or {"type": "object"}}}},
             "responses": {
                 "200": {"description": "The result", "content": {"application/json": {"schema": result}}},
-                "default": {"description": "An error", "content": {"application/json": {"schema": _ERROR_REF}}},
+                **refusals,
+                "default": _ERROR_RESPONSE,
             },
         }
         paths[f"{base}/tools/{quote(name, safe='')}"] = {"post": operation}
-    info: Json = {"title": "Tools", "version": VERSION}
+    named = info or {}
+    about: Json = {
+        "title": str(named.get("title") or named.get("name") or "Tools"),
+        "version": str(named.get("version") or VERSION),
+    }
     if len(tools) > MAX_TOOLS:
-        info["description"] = f"The first {MAX_TOOLS} tools; there are more."
-    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
+        about["description"] = f"The first {MAX_TOOLS} tools; there are more."
+    responses = {name: {**_ERROR_RESPONSE, "description": text} for name, text in _REFUSALS.values()}
+    components: Json = {"schemas": schemas, "responses": responses}
+    document: Json = {"openapi": "3.1.0", "info": about, "paths": paths, "components": components}
+    if secured:
+        components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"bearer": []}]
+    return document
 
 
-_ERROR_REF = {"$ref": f"{_COMPONENTS}Error"}
+_REFUSALS = {
+    "400": ("InvalidRequest", "The body is no JSON object"),
+    "404": ("NotFound", "There is no such tool"),
+    "409": ("InputRequired", "The tool asks for input, which only a client of MCP can give"),
+    "413": ("TooLarge", "The body is too large"),
+    "422": ("InvalidArguments", "The arguments do not fit the tool's schema"),
+    "429": ("TooManyRequests", "A limit is reached; `Retry-After` says for how many seconds"),
+    "502": ("ToolError", "The tool failed"),
+}
+_ERROR_RESPONSE: Json = {
+    "description": "An error",
+    "content": {"application/json": {"schema": {"$ref": f"{_COMPONENTS}Error"}}},
+}
 _ERROR: Json = {
     "type": "object",
     "required": ["error"],
@@ -275,6 +321,12 @@ _ERROR: Json = {
         }
     },
 }
+
+
+def _operation_id(name: str) -> str:
+    """Return the name of a tool as an identifier; one with other characters gets a part of its digest."""
+    legal = re.sub(r"[^A-Za-z0-9_-]", "_", name)
+    return legal if legal == name else f"{legal}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
 def _embedded(schema: Any, name: str, schemas: Json) -> Json | None:
@@ -318,6 +370,8 @@ def _fits(schema: Mapping[str, Any] | None, arguments: Json) -> bool:
 
 def _status_of(error: RequestError) -> tuple[int, str]:
     """Return the HTTP status of a JSON-RPC error, and a word for it."""
+    if error.retry_after is not None:
+        return 429, "too_many_requests"
     if error.code == INVALID_PARAMS:
         unknown = error.message.startswith("Unknown tool")
         return (404, "not_found") if unknown else (400, "invalid_request")
