@@ -142,8 +142,8 @@ class Agent(BaseAgent):
         system: The system prompt.
         description: Its description as a tool for other agents and clients.
         tools: Functions, tools, toolsets, `ClientTool`s and `ProviderTool`s, and servers, each whatever `connect_mcp`
-            takes, whose tools keep their names; also the hub of `connect_mcp_servers`, awaited or not. More by
-            `agent.tools.add`.
+            takes, whose tools keep their names; also what `connect_mcp` and `connect_mcp_servers`
+            return, awaited or not. More by `agent.tools.add`.
         mcp_servers: Servers by name, which stands before the names of their tools, or a config file or its content. See
             `add_mcp_servers`.
         store: Keeps runs and conversations beyond this process; by default they are kept in memory.
@@ -210,12 +210,19 @@ class Agent(BaseAgent):
     def mcp_toolset(self, server: Any, *, name: str | None = None) -> Toolset | Opener:
         """Return a server as a toolset, or a factory that opens one; a config becomes a component.
 
+        What `connect_mcp` and `connect_mcp_servers` return is such a factory as long as nobody awaits it:
+        the agent opens connections of its own, and closes them.
+
         Raises:
             ConfigError: The config cannot be right.
             TypeError: It is no server.
         """
+        again = getattr(server, "again", None)
+        if callable(again):
+            return cast("Opener", again)
         if hasattr(server, "__await__"):
-            raise TypeError(f"server {name!r}: give its config, or the connection that awaiting it returns")
+            who = "a server" if name is None else f"server {name!r}"
+            raise TypeError(f"{who}: give its config, or the connection that awaiting it returns")
         if _is_live(server):
             return super().mcp_toolset(server, name=name)
         made = McpTools(name or "", server)

@@ -595,4 +595,7 @@ def connect_mcp_servers(
     Raises:
         ValueError: An argument is wrong. Awaiting raises `ConfigError` for a file that cannot be read.
     """
-    return Connecting(Hub(source, on_error=on_error, wait=wait, names=names, callbacks=callbacks, patience=patience))
+    chosen = names if names is None or isinstance(names, str) else tuple(names)
+    return Connecting(
+        lambda: Hub(source, on_error=on_error, wait=wait, names=chosen, callbacks=callbacks, patience=patience)
+    )
