@@ -462,9 +462,11 @@ def connect_mcp(
         ConfigError: At once, when the target cannot be right. Awaiting raises `ServerError`s.
     """
     config = server_config(target, name=name, headers=headers, auth=auth, timeout=timeout)
-    if isinstance(config.server, (Toolset, Connecting)):
+    server: object = config.server
+    kinds: tuple[type, ...] = (Toolset, Connecting)
+    if isinstance(server, kinds):
         raise ConfigError(
-            f"connect_mcp takes a server (its config, URL, command line, file or object), not {config.server!r}, which "
+            f"connect_mcp takes a server (its config, URL, command line, file or object), not {server!r}, which "
             "offers its tools already: use it as it is, or serve it with create_mcp_server(tools=[...])",
             field="server",
         )

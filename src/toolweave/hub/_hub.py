@@ -138,8 +138,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
 
     def given(self, kind: str) -> AssignedNames:
         """Return the exposed names given to the servers' `"prompt"`s, `"resource"`s or `"resource template"`s."""
-        given = self._given_others
-        return given[kind] if kind in given else given.setdefault(kind, AssignedNames())
+        return self._given_others.setdefault(kind, AssignedNames())
 
     def name_others(self, kind: str, server: str, names: Iterable[str]) -> dict[str, str]:
         """Map exposed to own names of a server's prompts, resources or templates; see `hub.naming.name_others`."""
