@@ -2,9 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
+
+if TYPE_CHECKING:
+    import inspect
+
+
+class DeferredTypes(msgspec.StructMeta):
+    """The metaclass of structs with members of types that are imported for type checkers alone.
+
+    The signature of a struct resolves all its annotations, and so would fail; here it has them as they are written,
+    for `help()`. Making such a struct takes twice the time of another, so the values of hot paths are none.
+    """
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        try:
+            return super().__signature__
+        except NameError:
+            return self._as_written()
+
+    def _as_written(self) -> inspect.Signature:
+        import inspect  # only `help()` and the like come here
+
+        names, defaults = self.__struct_fields__, self.__struct_defaults__
+        kinds: dict[str, Any] = {}
+        for one in reversed(self.__mro__):
+            kinds |= inspect.get_annotations(one)
+        given = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
+        keyword, required = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
+        return inspect.Signature(
+            [inspect.Parameter(one, keyword, default=given.get(one, required), annotation=kinds[one]) for one in names]
+        )
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):

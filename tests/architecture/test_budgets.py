@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -111,6 +112,16 @@ def test_no_module_is_longer_than_the_budget_and_the_exceptions_are_exact() -> N
     over = {module.name: lines for module in modules() if (lines := len(module.text.splitlines())) > LINES}
 
     assert over == LONG_MODULES
+
+
+def test_the_mean_size_of_a_module_is_what_the_decision_about_sizes_says() -> None:
+    page = Path(__file__).parents[2] / "docs" / "decisions" / "0020-size-follows-thought.md"
+    said = re.search(r"The mean is (\d+) lines", page.read_text(encoding="utf-8"))
+    assert said is not None
+
+    sizes = [len(module.text.splitlines()) for module in modules()]
+
+    assert abs(sum(sizes) / len(sizes) - int(said[1])) < 10
 
 
 def test_every_module_says_its_job() -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import pydoc
+import re
 
 import pytest
 
 import toolweave
+import toolweave.agent
+import toolweave.sync
 from tests.architecture.source import modules
 
 NAMES = [module.name for module in modules()]
@@ -49,6 +54,25 @@ def test_no_class_that_a_room_offers_is_named_like_that_of_another() -> None:
                 found.append(value)
 
     assert {name for name, found in meanings.items() if len(found) > 1} == DOUBLES
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_help_shows_every_class_and_function_that_a_room_offers(room: str) -> None:
+    module = importlib.import_module(room)
+    offered = [getattr(module, name) for name in module.__all__]
+
+    for one in offered:
+        if inspect.isclass(one) or inspect.isroutine(one):
+            assert one.__name__ in pydoc.plain(pydoc.render_doc(one))
+
+
+@pytest.mark.parametrize("agent", [toolweave.Agent, toolweave.agent.BaseAgent, toolweave.sync.Agent])
+def test_help_of_an_agent_explains_each_of_its_arguments(agent: type) -> None:
+    shown = pydoc.plain(pydoc.render_doc(agent))
+
+    parameters = inspect.signature(agent).parameters
+    assert len(parameters) >= 19
+    assert [name for name in parameters if not re.search(rf"^[| ]+{name}: \S", shown, re.MULTILINE)] == []
 
 
 MOST_ROOT_NAMES = 60

@@ -65,3 +65,24 @@ def test_logging_goes_through_the_one_named_logger_of_the_package() -> None:
     ]
 
     assert not strays
+
+
+OWNERS = {
+    "toolweave.connect._supervisor": "create_task",  # the life of one connection
+    "toolweave.agent._lifespan": "create_task",  # that of an agent's tools and runs
+    "toolweave.openapi._asgi": "create_task",  # that of an ASGI application in this process
+}
+"""The files that ARCHITECTURE's first rule names: each makes one owner task, and no other file makes one."""
+
+
+def test_only_owner_tasks_are_created_outside_of_the_task_groups_of_anyio() -> None:
+    makers = {
+        module.name: name
+        for module in modules()
+        if not module.name.startswith("toolweave.testing.servers")  # independent programs of the standard library
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call)
+        if (name := ast.unparse(node.func).rpartition(".")[2]) in {"create_task", "ensure_future", "TaskGroup"}
+    }
+
+    assert makers == OWNERS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from toolweave import (
     Agent,
     ConfigError,
     ConnectError,
+    McpConnection,
     McpTools,
     TextContent,
     connect_mcp,
@@ -29,9 +31,26 @@ from toolweave import (
     tool,
 )
 from toolweave.agent import RunFinished
+from toolweave.connect import Channel
 from toolweave.models import ModelRequest, OpenAICompatibleModel, ScriptedModel, ToolMessage, UserMessage, tool_call
 
 pytestmark = pytest.mark.anyio
+
+
+class CountedServer(ToolServer):
+    """A server that counts how often it was entered, and how often it is entered now."""
+
+    entered = 0
+    open = 0
+
+    async def __aenter__(self) -> Channel:
+        self.entered += 1
+        self.open += 1
+        return await super().__aenter__()
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.open -= 1
+        await super().__aexit__(*exc)
 
 
 def answers(*calls: str) -> ScriptedModel:
@@ -118,8 +137,13 @@ def test_what_cannot_be_right_is_an_error_at_once() -> None:
         Agent(answers(), mcp_servers={"good": echo(), "bad": {"transport": "stdio"}})
     with pytest.raises(ConfigError):
         Agent(answers()).add_mcp({"transport": "http"}, name="bad")
+
+    class Late:
+        def __await__(self) -> Generator[None, None, McpConnection]:
+            raise NotImplementedError
+
     with pytest.raises(TypeError, match=r"'late'.*the connection that awaiting"):
-        Agent(answers(), mcp_servers={"late": connect_mcp(echo())})
+        Agent(answers(), mcp_servers={"late": Late()})
 
 
 @pytest.mark.requirement("F4", "R39")
@@ -257,3 +281,23 @@ async def test_over_the_wire_the_model_gets_arguments_as_json_and_reads_that_a_s
     assert json.loads(sent["function"]["arguments"]) == arguments
     answered = next(message for message in second["messages"] if message["role"] == "tool")
     assert answered["content"].startswith("Error: ")
+
+
+async def test_an_agent_opens_and_closes_what_connect_mcp_returns_for_each_time_that_it_is_used() -> None:
+    files, db = CountedServer("files", ["read"]), CountedServer("db", ["query"])
+    model = ScriptedModel([[tool_call("read"), tool_call("db_query")], "done"] * 2)
+    agent = Agent(model, tools=[connect_mcp(files.config()), connect_mcp_servers({"db": db.config()})])
+
+    for opened in (1, 2):
+        with anyio.fail_after(BOUND):
+            assert await texts_of(agent) == ["files|read", "db|query"]
+        assert (files.entered, db.entered) == (opened, opened)
+        assert (files.open, db.open) == (0, 0)
+
+
+async def test_servers_by_name_may_be_what_connect_mcp_returns() -> None:
+    files = ToolServer("files", ["read"])
+    agent = Agent(answers("mine_read"), mcp_servers={"mine": connect_mcp(files.config())})
+
+    with anyio.fail_after(BOUND):
+        assert await texts_of(agent) == ["files|read"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,10 +17,12 @@ from toolweave import (
     ConfigError,
     ConnectError,
     ConnectionLostError,
+    Hub,
     McpConnection,
     Progress,
     ProtocolError,
     ServerConfig,
+    ToolRegistry,
     connect_mcp,
 )
 from toolweave.config import register_transport_name
@@ -236,3 +238,9 @@ async def test_an_answer_that_cannot_be_read_fails_its_call_at_once(answer: byte
         with pytest.raises(ProtocolError, match=words):
             await connection.call_tool("x", timeout=10)
         await connection.list_tools()
+
+
+@pytest.mark.parametrize("made", [lambda: Hub({}), ToolRegistry, lambda: connect_mcp({"command": "any"})])
+def test_what_offers_its_tools_already_is_no_server_to_connect_to(made: Callable[[], object]) -> None:
+    with pytest.raises(ConfigError, match=r"connect_mcp takes a server \(its config, URL, .*use it as it is, or serve"):
+        connect_mcp(made())

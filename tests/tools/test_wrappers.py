@@ -96,16 +96,36 @@ async def test_names_are_changed_by_a_mapping_or_a_function() -> None:
         ((), ["read"], ["fs_write", "fs_list"]),
         (["files:read", "files/list"], (), ["fs_read", "fs_list"]),
         ((), ["files:read"], ["fs_write", "fs_list"]),
+        (["fs_read"], (), ["fs_read"]),
+        (["fs_read", "list", "files:write"], (), ["fs_read", "fs_write", "fs_list"]),
+        ((), ["fs_read", "list"], ["fs_write"]),
         (["nobody"], (), []),
         ([], [], ["fs_read", "fs_write", "fs_list"]),
     ],
 )
-async def test_filters_match_original_names_and_include_wins(
+async def test_filters_match_exposed_and_original_names_and_include_wins(
     include: list[str], exclude: list[str], kept: list[str]
 ) -> None:
     inner = Scripted([spec("read"), spec("write"), spec("list")])
 
     assert names(filtered(prefixed(inner, "fs"), include, exclude)) == kept
+
+
+async def test_a_filter_that_names_no_tool_is_logged_once_when_there_are_tools(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inner = Scripted([])
+    kept = filtered(prefixed(inner, "fs"), ["fs_reed", "write"])
+
+    assert names(kept) == []
+    assert caplog.messages == []
+
+    inner.offer(spec("read"), spec("write"))
+    assert names(kept) == ["fs_write"]
+    inner.offer(spec("read"), spec("write"), spec("list"))
+    assert names(kept) == ["fs_write"]
+    assert len(caplog.messages) == 1
+    assert "no tool 'fs_reed'; did you mean 'fs_read'" in caplog.text
 
 
 @pytest.mark.requirement("R32", "R112")

@@ -12,8 +12,8 @@ from toolweave._lazy import lazy_exports
 if TYPE_CHECKING:
     from toolweave.agent._agent import BaseAgent
     from toolweave.agent._agent_tools import AgentTools, ClientTool
-    from toolweave.agent._approval import Approval, Confirm, WaitingCall, WaitingQuestion
-    from toolweave.agent._durable import Durable, OnUnknown
+    from toolweave.agent._approval import Approval, Approvals, Confirm, WaitingCall, WaitingQuestion
+    from toolweave.agent._durable import Durable, OnUnknown, StoreJournal
     from toolweave.agent._events import (
         ApprovalGiven,
         ApprovalRequested,
@@ -38,9 +38,11 @@ if TYPE_CHECKING:
         UsageReported,
     )
     from toolweave.agent._history import History, trim_history
-    from toolweave.agent._journal import Journal
+    from toolweave.agent._journal import Ask, Journal, Recorded, RunStart
+    from toolweave.agent._lifespan import ToolsetSource
     from toolweave.agent._limits import Limits
     from toolweave.agent._prompt import Prompt
+    from toolweave.agent._questions import Asked, RunQuestions
     from toolweave.agent._records import RunRecord
     from toolweave.agent._run import Run, current_run
     from toolweave.agent._sessions import ConversationStore
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     from toolweave.agent._status import RunInfo, RunStats, RunStatuses
     from toolweave.agent._submit import SubmittedRun
     from toolweave.agent._tool import parallelize
-    from toolweave.agent._tool_search import ToolSearchToolset
+    from toolweave.agent._tool_search import RequestTools, ToolSearchToolset
     from toolweave.agent._tree import RunTree, root_of, run_tree
     from toolweave.agent._worker import resubmit_runs, run_handlers, work_runs
     from toolweave.tools._truncation import ResultPolicy
@@ -58,6 +60,9 @@ __all__ = [
     "Approval",
     "ApprovalGiven",
     "ApprovalRequested",
+    "Approvals",
+    "Ask",
+    "Asked",
     "BaseAgent",
     "ChildFinished",
     "ChildStarted",
@@ -74,18 +79,23 @@ __all__ = [
     "ModelFailed",
     "OnUnknown",
     "Prompt",
+    "Recorded",
+    "RequestTools",
     "ResultPolicy",
     "Run",
     "RunFinished",
     "RunInfo",
+    "RunQuestions",
     "RunRecord",
     "RunResult",
+    "RunStart",
     "RunStarted",
     "RunStats",
     "RunStatuses",
     "RunTree",
     "SpawnTools",
     "StepStarted",
+    "StoreJournal",
     "SubmittedRun",
     "TextDelta",
     "ThinkingDelta",
@@ -95,6 +105,7 @@ __all__ = [
     "ToolProgress",
     "ToolSearchToolset",
     "ToolStarted",
+    "ToolsetSource",
     "TurnRestarted",
     "UsageReported",
     "WaitingCall",
@@ -120,6 +131,7 @@ __getattr__, __dir__ = lazy_exports(
         ),
         "_approval": (
             "Approval",
+            "Approvals",
             "Confirm",
             "WaitingCall",
             "WaitingQuestion",
@@ -127,6 +139,7 @@ __getattr__, __dir__ = lazy_exports(
         "_durable": (
             "Durable",
             "OnUnknown",
+            "StoreJournal",
         ),
         "_events": (
             "ApprovalGiven",
@@ -155,9 +168,19 @@ __getattr__, __dir__ = lazy_exports(
             "History",
             "trim_history",
         ),
-        "_journal": ("Journal",),
+        "_journal": (
+            "Ask",
+            "Journal",
+            "Recorded",
+            "RunStart",
+        ),
+        "_lifespan": ("ToolsetSource",),
         "_limits": ("Limits",),
         "_prompt": ("Prompt",),
+        "_questions": (
+            "Asked",
+            "RunQuestions",
+        ),
         "_records": ("RunRecord",),
         "_run": (
             "Run",
@@ -175,7 +198,10 @@ __getattr__, __dir__ = lazy_exports(
         ),
         "_submit": ("SubmittedRun",),
         "_tool": ("parallelize",),
-        "_tool_search": ("ToolSearchToolset",),
+        "_tool_search": (
+            "RequestTools",
+            "ToolSearchToolset",
+        ),
         "_tree": (
             "RunTree",
             "root_of",

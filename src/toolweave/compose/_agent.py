@@ -133,8 +133,51 @@ _log = logging.getLogger("toolweave.compose")
 class Agent(BaseAgent):
     """A model that works with tools until it has an answer; it connects to MCP servers by their configs.
 
-    It takes the arguments of `toolweave.agent.BaseAgent`; in `tools` and `mcp_servers` also whatever `connect_mcp`
-    takes: a URL, a command, a config or its file.
+    Toolsets and connections are opened for the first run and closed when the last run ends. `async with agent` keeps
+    them open between runs and cancels the runs that are still active at its end. What was open already is never closed.
+
+    Args:
+        model: A `Model`, or a text that names one, such as `"anthropic:claude-sonnet-4-5"`.
+        name: For people, and as the tool `agent_<name>`.
+        system: The system prompt.
+        description: Its description as a tool for other agents and clients.
+        tools: Functions, tools, toolsets, `ClientTool`s and `ProviderTool`s, and servers, each whatever `connect_mcp`
+            takes, whose tools keep their names; also what `connect_mcp` and `connect_mcp_servers`
+            return, awaited or not. More by `agent.tools.add`.
+        mcp_servers: Servers by name, which stands before the names of their tools, or a config file or its content. See
+            `add_mcp_servers`.
+        store: Keeps runs and conversations beyond this process; by default they are kept in memory.
+        backend: A store with a queue: submitted and spawned runs are executed by workers (`work_runs`).
+        on_unknown: Policy for calls of resumed runs with an unknown outcome; see `resume`.
+        max_steps: Turns of the model in one run.
+        confirm: Tool calls that need a person's approval (`run.approve`): `"always"`, `"never"`, `"destructive"` or a
+            function of the call and the tool; never by default.
+        on_transport_error: `"result"` gives the model an error result when a server fails, `"raise"` ends the run.
+        on_error: `"skip"` continues without a toolset that cannot be opened (`agent.errors`), `"raise"` fails.
+        output_type: Type of the answer: a pydantic model, dataclass, TypedDict, another type, or a JSON Schema.
+        limits: Bounds of one run.
+        settings: Sampling and request settings of the model.
+        result_policy: Size limits for the tool results that the model reads.
+        defer_tools: Tokens of tool definitions above which the model gets a search tool; None always sends all of them.
+        history: A function, async or not, that gets the conversation's messages before each turn and returns those to
+            send; the stored conversation stays whole. Without it, and after it, a conversation that is too long for
+            the model is cut to its newest part (`trim_history`).
+        questions: Let its MCP servers ask the user in the middle of a call (elicitation): an attended run gets an
+            `InputRequested`, one that is attended later waits for `RunStatuses.answer`. Without it they are not told
+            that anybody could be asked.
+
+    Attributes:
+        name: Its name.
+        description: Its description as a tool.
+        tools: Its tools, to add, remove and get.
+        durable: Its persistence in a store, or None without a store.
+        takes_questions: Whether its MCP servers may ask the user.
+
+    Raises:
+        ConfigError: The text names no model.
+        DuplicateToolError: Two local tools have one name.
+        SchemaError: A function or `output_type` cannot be described.
+        ValueError: There is no `confirm` of this name, or there are both a store and a backend.
     """
 
     def add_mcp_servers(self, servers: Any) -> None:
@@ -167,12 +210,19 @@ class Agent(BaseAgent):
     def mcp_toolset(self, server: Any, *, name: str | None = None) -> Toolset | Opener:
         """Return a server as a toolset, or a factory that opens one; a config becomes a component.
 
+        What `connect_mcp` and `connect_mcp_servers` return is such a factory as long as nobody awaits it:
+        the agent opens connections of its own, and closes them.
+
         Raises:
             ConfigError: The config cannot be right.
             TypeError: It is no server.
         """
+        again = getattr(server, "again", None)
+        if callable(again):
+            return cast("Opener", again)
         if hasattr(server, "__await__"):
-            raise TypeError(f"server {name!r}: give its config, or the connection that awaiting it returns")
+            who = "a server" if name is None else f"server {name!r}"
+            raise TypeError(f"{who}: give its config, or the connection that awaiting it returns")
         if _is_live(server):
             return super().mcp_toolset(server, name=name)
         made = McpTools(name or "", server)

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from toolweave.connect._feed.subscriptions import ResourceUpdated
     from toolweave.connect._health import Silent
     from toolweave.connect._report import Report, Step
+    from toolweave.connect._session import Wire
     from toolweave.connect._skills import LoadedSkill
     from toolweave.connect._state import ConnectionState, StateChanged
+    from toolweave.connect._stdio.process import ServerProcess
     from toolweave.connect._transports import register_transport
     from toolweave.connect._wire.credentials import AuthChallenge, AuthHook
     from toolweave.protocol.client_requests import (
@@ -69,11 +71,13 @@ __all__ = [
     "SamplingMessage",
     "SamplingRequest",
     "SamplingResult",
+    "ServerProcess",
     "Silent",
     "Skill",
     "SkillFile",
     "StateChanged",
     "Step",
+    "Wire",
     "ask_caller",
     "connect_mcp",
     "memory_channels",
@@ -123,11 +127,13 @@ __getattr__, __dir__ = lazy_exports(
             "Report",
             "Step",
         ),
+        "_session": ("Wire",),
         "_skills": ("LoadedSkill",),
         "_state": (
             "ConnectionState",
             "StateChanged",
         ),
+        "_stdio.process": ("ServerProcess",),
         "_transports": ("register_transport",),
         "_wire.credentials": (
             "AuthChallenge",

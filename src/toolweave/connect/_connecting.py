@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -59,9 +59,14 @@ class Connecting(Generic[OpenableT]):
     `async with connect_mcp(...) as conn` closes on leaving.
     """
 
-    def __init__(self, target: OpenableT) -> None:
-        self._target = target
+    def __init__(self, make: Callable[[], OpenableT]) -> None:
+        self._make = make
+        self._target = make()
         self._used = False
+
+    def again(self) -> Connecting[OpenableT]:
+        """Return another attempt with the same arguments, which opens a connection of its own."""
+        return Connecting(self._make)
 
     def _taken(self) -> OpenableT:
         if self._used:

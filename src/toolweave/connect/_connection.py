@@ -33,6 +33,7 @@ from toolweave.connect._transports import OpenSession
 from toolweave.connect._wire.credentials import AuthFlow, AuthHook
 from toolweave.errors import (
     AuthRequiredError,
+    ConfigError,
     ErrorKind,
     ServerError,
     ToolError,
@@ -44,7 +45,7 @@ from toolweave.protocol.json_types import as_object
 from toolweave.tools._call import CallContext, ProgressCallback, ToolCall
 from toolweave.tools._names import unknown_tool
 from toolweave.tools._result import ToolResult
-from toolweave.tools._toolset import ToolList, ToolsChanged, ToolSnapshot, Unsubscribe
+from toolweave.tools._toolset import ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import BaseToolset
 from toolweave.trust._drift import PinChange
 from toolweave.trust._scan import Finding
@@ -461,6 +462,14 @@ def connect_mcp(
         ConfigError: At once, when the target cannot be right. Awaiting raises `ServerError`s.
     """
     config = server_config(target, name=name, headers=headers, auth=auth, timeout=timeout)
+    server: object = config.server
+    kinds: tuple[type, ...] = (Toolset, Connecting)
+    if isinstance(server, kinds):
+        raise ConfigError(
+            f"connect_mcp takes a server (its config, URL, command line, file or object), not {server!r}, which "
+            "offers its tools already: use it as it is, or serve it with create_mcp_server(tools=[...])",
+            field="server",
+        )
     if restart is not None:
         config = config.replace(restart=restart)
-    return Connecting(McpConnection(config, lazy=lazy, callbacks=callbacks))
+    return Connecting(partial(McpConnection, config, lazy=lazy, callbacks=callbacks))

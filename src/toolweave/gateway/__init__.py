@@ -9,6 +9,13 @@ from toolweave._lazy import lazy_exports
 if TYPE_CHECKING:
     from toolweave.gateway._admin_client import GatewayAdmin
     from toolweave.gateway._admin_token import keep_token, kept_token, new_token
+    from toolweave.gateway._caller_auth import (
+        CallerAuth,
+        IntrospectionSettings,
+        JwtSettings,
+        OAuthServerSettings,
+        ScopeSettings,
+    )
     from toolweave.gateway._comparison import ClientComparison, LostFeature, compare_through
     from toolweave.gateway._config import GatewayConfig, VirtualServer, load_gateway_config
     from toolweave.gateway._fast_calls import AnsweredCall
@@ -21,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnsweredCall",
+    "CallerAuth",
     "ClientComparison",
     "ConfigChange",
     "Gateway",
@@ -29,9 +37,13 @@ __all__ = [
     "GatewayManager",
     "GatewayOptions",
     "GatewayStatus",
+    "IntrospectionSettings",
+    "JwtSettings",
     "LostFeature",
+    "OAuthServerSettings",
     "Readiness",
     "Replicas",
+    "ScopeSettings",
     "UpstreamStatus",
     "VirtualServer",
     "VirtualStatus",
@@ -52,6 +64,13 @@ __getattr__, __dir__ = lazy_exports(
             "keep_token",
             "kept_token",
             "new_token",
+        ),
+        "_caller_auth": (
+            "CallerAuth",
+            "IntrospectionSettings",
+            "JwtSettings",
+            "OAuthServerSettings",
+            "ScopeSettings",
         ),
         "_comparison": (
             "ClientComparison",

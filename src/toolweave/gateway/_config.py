@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
+from toolweave._value import DeferredTypes
 from toolweave.config import LoadedConfig, Secret, ShapeRule, load_config, merge_loaded
 from toolweave.config._documents import ConfigDocument, read_document
 from toolweave.config._expand import Expander, Scope
@@ -83,7 +84,7 @@ class VirtualServer(msgspec.Struct, frozen=True, kw_only=True):
     disclosure: DisclosureMode | None = None
 
 
-class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
+class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, metaclass=DeferredTypes):
     """The validated config of a gateway.
 
     Attributes:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from toolweave._value import DeferredTypes
 from toolweave.errors import ConfigError, StoreError
 from toolweave.gateway._config import GatewayConfig
 from toolweave.gateway._replicas import Replicas, shared_redis
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import TokenAuth
 
 
-class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
+class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, metaclass=DeferredTypes):
     """Options of a gateway.
 
     Attributes:

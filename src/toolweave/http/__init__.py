@@ -12,7 +12,7 @@ from toolweave._lazy import lazy_exports
 if TYPE_CHECKING:
     from toolweave.http._client import HttpClient, NoAnswer, Response, Unreadable
     from toolweave.http._connect import Address, resolve
-    from toolweave.http._connection import Socket
+    from toolweave.http._connection import Head, Socket
     from toolweave.http._inflate import ACCEPTED, Inflater, NotInflated
     from toolweave.http._proxy import (
         PROXY_AUTHENTICATION_REQUIRED,
@@ -29,6 +29,7 @@ __all__ = [
     "DEFAULT_PORTS",
     "PROXY_AUTHENTICATION_REQUIRED",
     "Address",
+    "Head",
     "HttpClient",
     "HttpProxy",
     "Inflater",
@@ -59,7 +60,10 @@ __getattr__, __dir__ = lazy_exports(
             "Address",
             "resolve",
         ),
-        "_connection": ("Socket",),
+        "_connection": (
+            "Head",
+            "Socket",
+        ),
         "_inflate": (
             "ACCEPTED",
             "Inflater",

@@ -138,8 +138,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
 
     def given(self, kind: str) -> AssignedNames:
         """Return the exposed names given to the servers' `"prompt"`s, `"resource"`s or `"resource template"`s."""
-        given = self._given_others
-        return given[kind] if kind in given else given.setdefault(kind, AssignedNames())
+        return self._given_others.setdefault(kind, AssignedNames())
 
     def name_others(self, kind: str, server: str, names: Iterable[str]) -> dict[str, str]:
         """Map exposed to own names of a server's prompts, resources or templates; see `hub.naming.name_others`."""
@@ -595,4 +594,7 @@ def connect_mcp_servers(
     Raises:
         ValueError: An argument is wrong. Awaiting raises `ConfigError` for a file that cannot be read.
     """
-    return Connecting(Hub(source, on_error=on_error, wait=wait, names=names, callbacks=callbacks, patience=patience))
+    chosen = names if names is None or isinstance(names, str) else tuple(names)
+    return Connecting(
+        lambda: Hub(source, on_error=on_error, wait=wait, names=chosen, callbacks=callbacks, patience=patience)
+    )

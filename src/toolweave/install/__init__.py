@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from toolweave.install._bundle import BundleManifest, ServerBundle
+    from toolweave.install._bundle import (
+        BundleCommand,
+        BundleCompatibility,
+        BundledServer,
+        BundleManifest,
+        BundleSetting,
+        ServerBundle,
+    )
     from toolweave.install._clients import CLIENT_FORMATS, OWN_FORMAT, ClientFormat
     from toolweave.install._launch import LaunchWord, SecretWord, ServerLaunch
     from toolweave.install._mcp_registry import OFFICIAL_REGISTRY, McpRegistry, RegistryPage
@@ -24,8 +31,12 @@ __all__ = [
     "CLIENT_FORMATS",
     "OFFICIAL_REGISTRY",
     "OWN_FORMAT",
+    "BundleCommand",
+    "BundleCompatibility",
     "BundleLocation",
     "BundleManifest",
+    "BundleSetting",
+    "BundledServer",
     "ClientFormat",
     "InstallOption",
     "LaunchAnswers",
@@ -48,7 +59,14 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "_bundle": ("BundleManifest", "ServerBundle"),
+        "_bundle": (
+            "BundleCommand",
+            "BundleCompatibility",
+            "BundleManifest",
+            "BundleSetting",
+            "BundledServer",
+            "ServerBundle",
+        ),
         "_clients": ("CLIENT_FORMATS", "OWN_FORMAT", "ClientFormat"),
         "_launch": ("LaunchWord", "SecretWord", "ServerLaunch"),
         "_mcp_registry": ("OFFICIAL_REGISTRY", "McpRegistry", "RegistryPage"),

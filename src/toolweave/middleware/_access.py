@@ -121,19 +121,19 @@ class AccessRules(Value, frozen=True, kw_only=True):
 
     rules: Sequence[AccessRule] = ()
     default: Literal["allow", "deny"] = "deny"
-    state: _Compiled = msgspec.field(default_factory=lambda: _Compiled())  # noqa: PLW0108  # it is defined below
+    _state: _Compiled = msgspec.field(default_factory=lambda: _Compiled())  # noqa: PLW0108  # it is defined below
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"state"})
-    ports: ClassVar[frozenset[str]] = frozenset({"state"})
+    quiet: ClassVar[frozenset[str]] = frozenset({"_state"})
+    ports: ClassVar[frozenset[str]] = frozenset({"_state"})
 
     def __post_init__(self) -> None:
         as_tuples(self, "rules")
         one_of(self, "default", "allow", "deny")
-        self.state.compile(self.rules, default=self.default)
+        self._state.compile(self.rules, default=self.default)
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request as if what the caller may not use did not exist."""
-        view = self.state.view(request.client.identity)
+        view = self._state.view(request.client.identity)
         if request.server is not None and request.method in _TO_LEARN:
             await request.server.learn_offers(request.method, request.params)
         target = target_of(request)

@@ -56,18 +56,18 @@ class UserApproval(Value, frozen=True, kw_only=True):
             process by default, so replicas share some.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"state_keys", "signer"})
-    ports: ClassVar[frozenset[str]] = frozenset({"state_keys", "signer"})
+    quiet: ClassVar[frozenset[str]] = frozenset({"state_keys", "_signer"})
+    ports: ClassVar[frozenset[str]] = frozenset({"state_keys", "_signer"})
     only: Sequence[OfferSelection] = _DESTRUCTIVE
     message: str = "Allow the call of {tool} with {arguments}?"
     patience_seconds: float = TTL_SECONDS
     state_keys: Sequence[str | bytes] | None = None
-    signer: StateSigner | None = None
+    _signer: StateSigner | None = None
 
     def __post_init__(self) -> None:
         as_tuples(self, "only")
         least(self, 0.001, "patience_seconds")
-        msgspec.structs.force_setattr(self, "signer", StateSigner(self.state_keys))
+        msgspec.structs.force_setattr(self, "_signer", StateSigner(self.state_keys))
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a call once it is approved."""
@@ -111,7 +111,7 @@ class UserApproval(Value, frozen=True, kw_only=True):
             RequestError: The state is not of this request.
             ToolError: The client cannot be asked.
         """
-        signer = cast("StateSigner", self.signer)
+        signer = cast("StateSigner", self._signer)
         kept: Mapping[str, Any] = {}
         if REQUEST_STATE in request.params:
             kept = signer.open(request, request.params[REQUEST_STATE])

@@ -88,13 +88,13 @@ class ResponseCache(Value, frozen=True, kw_only=True):
         clock: Returns monotonic seconds.
     """
 
-    quiet: ClassVar[frozenset[str]] = frozenset({"clock", "entries"})
-    ports: ClassVar[frozenset[str]] = frozenset({"clock", "entries"})
+    quiet: ClassVar[frozenset[str]] = frozenset({"clock", "_entries"})
+    ports: ClassVar[frozenset[str]] = frozenset({"clock", "_entries"})
     tools_seconds: float = 0.0
     tools: Sequence[OfferSelection] = ()
     most_bytes: int = 32 * 1024 * 1024
     clock: Callable[[], float] = time.monotonic
-    entries: _Entries = msgspec.field(default_factory=_Entries)
+    _entries: _Entries = msgspec.field(default_factory=_Entries)
 
     def __post_init__(self) -> None:
         as_tuples(self, "tools")
@@ -108,7 +108,7 @@ class ResponseCache(Value, frozen=True, kw_only=True):
         asked, mine = _question(request), _caller(request.client)
         same_for_all = request.client.may is None
         for owner in (_PUBLIC if same_for_all else None, mine):
-            kept = None if owner is None else self.entries.get((request.server, owner, asked), self.clock())
+            kept = None if owner is None else self._entries.get((request.server, owner, asked), self.clock())
             if kept is not None:
                 return self._opened(kept)
         result = await call_next(request)
@@ -117,7 +117,7 @@ class ResponseCache(Value, frozen=True, kw_only=True):
         if seconds > 0 and owner is not None:
             timed = "ttlMs" in result
             text = encode_value(result, errors="replace")
-            self.entries.put(
+            self._entries.put(
                 (request.server, owner, asked), _CachedResult(text, self.clock() + seconds, timed), self.most_bytes
             )
         return result

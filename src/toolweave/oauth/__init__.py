@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from toolweave.oauth._auth_challenge import AuthChallenge
     from toolweave.oauth._browser import BrowserUserAgent
     from toolweave.oauth._defaults import default_token_store, default_user_agent
+    from toolweave.oauth._loopback import LoopbackListener
     from toolweave.oauth._memory_store import MemoryTokenStore
     from toolweave.oauth._metadata import resource_of
     from toolweave.oauth._records import ClientRegistration, TokenKey, TokenRecord, TokenStore
@@ -35,6 +36,7 @@ __all__ = [
     "DevicePrompt",
     "FileTokenStore",
     "KeyringTokenStore",
+    "LoopbackListener",
     "MachineTokenStore",
     "MemoryTokenStore",
     "OAuth",
@@ -63,6 +65,7 @@ __getattr__, __dir__ = lazy_exports(
         "_auth_challenge": ("AuthChallenge",),
         "_browser": ("BrowserUserAgent",),
         "_defaults": ("default_token_store", "default_user_agent"),
+        "_loopback": ("LoopbackListener",),
         "_memory_store": ("MemoryTokenStore",),
         "_metadata": ("resource_of",),
         "_records": ("ClientRegistration", "TokenKey", "TokenRecord", "TokenStore"),

@@ -10,7 +10,7 @@ import logging
 import typing
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast
 
 from toolweave.errors import SchemaError
 from toolweave.schema._annotations import (
@@ -31,6 +31,10 @@ from toolweave.schema._validate import Validator
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
+
+    _T = TypeVar("_T")
+    _Described: TypeAlias = tuple[TypeAdapter[_T], dict[str, Any]]
+    """The pydantic adapter of a type, and its JSON Schema."""
 
 _log = logging.getLogger("toolweave.schema")
 
@@ -67,18 +71,16 @@ class Signature:
         name: str,
         description: str,
         parts: SignatureParts,
-        arguments: TypeAdapter[dict[str, Any]],
-        returned: TypeAdapter[Any] | None,
+        arguments: _Described[dict[str, Any]],
+        returned: _Described[Any] | None,
         load: TypeLoader | None,
     ) -> None:
         self.name = name
         self.description = description
         self.injected = parts.injected
         self.unbound = parts.unbound
-        self._arguments = arguments
-        self._returned = returned
-        self.input_schema = _json_schema(arguments, "validation")
-        self.output_schema = _json_schema(returned, "serialization") if returned is not None else None
+        self._arguments, self.input_schema = arguments
+        self._returned, self.output_schema = (None, None) if returned is None else returned
         self.load = load
         self._validator: Validator | None = None
 
@@ -93,6 +95,10 @@ class Signature:
             validator = self._validator = Validator(self.input_schema)
         if not validator.is_valid(arguments):
             return {}, validator.problems(arguments)
+        return self.convert(arguments)
+
+    def convert(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+        """Do the same as `bind` for arguments that fit the schema."""
         try:
             return self._arguments.validate_python(arguments), ()
         except ValueError as exc:
@@ -142,13 +148,8 @@ class MappingSignature(Signature):
         self.load = _load(parts.returns, opaque)
         self._validator = None
 
-    def bind(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
-        """Return the one keyword argument, and the validation problems."""
-        validator = self._validator
-        if validator is None:
-            validator = self._validator = Validator(self.input_schema)
-        if not validator.is_valid(arguments):
-            return {}, validator.problems(arguments)
+    def convert(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+        """Return the one keyword argument."""
         return {self._parameter: dict(arguments)}, ()
 
 
@@ -204,7 +205,7 @@ def schema_of(kind: Any, *, serialization: bool = False, what: str = "the type")
 
 def _arguments_adapter(
     name: str, parameters: tuple[Parameter, ...], descriptions: Mapping[str, str]
-) -> TypeAdapter[dict[str, Any]]:
+) -> _Described[dict[str, Any]]:
     from pydantic import ConfigDict  # 40 ms; a signature is derived when a tool is defined, not on import
     from pydantic.errors import PydanticUserError
     from typing_extensions import TypedDict
@@ -214,12 +215,11 @@ def _arguments_adapter(
     shape.__pydantic_config__ = ConfigDict(extra="forbid")
     try:
         adapter = adapter_of(shape, f"function {name!r}")
-        _json_schema(adapter, "validation")
+        return adapter, _json_schema(adapter, "validation")
     except (PydanticUserError, SchemaError):
         for parameter in parameters:  # name the one at fault
             schema_of(parameter.annotation, what=f"function {name!r}: parameter {parameter.name!r}")
         raise
-    return adapter
 
 
 def _field(parameter: Parameter, description: str | None) -> Any:
@@ -243,8 +243,8 @@ def _field(parameter: Parameter, description: str | None) -> Any:
     return typing.Required[annotation] if required else typing.NotRequired[annotation]
 
 
-def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> TypeAdapter[Any] | None:
-    """Return the adapter of a return type that is always a JSON object, else None."""
+def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> _Described[Any] | None:
+    """Return the adapter and the schema of a return type that is always a JSON object, else None."""
     if _is_uninformative(returns, opaque):
         return None
     try:
@@ -253,7 +253,7 @@ def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> TypeAdapter[Any
     except SchemaError as exc:
         _log.debug("no output schema: %s", exc)
         return None
-    return adapter if schema.get("type") == "object" else None
+    return (adapter, schema) if schema.get("type") == "object" else None
 
 
 def _load(returns: Any, opaque: tuple[type, ...]) -> TypeLoader | None:

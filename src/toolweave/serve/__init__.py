@@ -16,25 +16,36 @@ if TYPE_CHECKING:
     from toolweave.serve._auth.introspection import IntrospectionAuth
     from toolweave.serve._auth.jwt_auth import JwtAuth
     from toolweave.serve._auth.scopes import ScopeRules
-    from toolweave.serve._auth.token_auth import ApiKeyAuth, BearerAuth
+    from toolweave.serve._auth.token_auth import ApiKeyAuth, BearerAuth, TokenAuth
+    from toolweave.serve._endpoint import Endpoint
     from toolweave.serve._folder.served_folder import ServedFolder, folder
-    from toolweave.serve._http.app import HttpLimits, HttpOptions
+    from toolweave.serve._http.app import HttpApp, HttpLimits, HttpOptions
     from toolweave.serve._http.events import EventStore, MemoryEventStore
+    from toolweave.serve._mounts import MountedServer
     from toolweave.serve._oauth_server.clients import ClientRules, OAuthClient
     from toolweave.serve._oauth_server.server import OAuthServer
     from toolweave.serve._oauth_server.upstream import Upstream
     from toolweave.serve._offers.apps import AppPage, app
-    from toolweave.serve._offers.completions import Completed
+    from toolweave.serve._offers.completions import Completed, Completions
     from toolweave.serve._offers.conversion import PromptTurn
     from toolweave.serve._offers.files import directory
-    from toolweave.serve._offers.prompts import FunctionPrompt, PromptsChanged, PromptSource, prompt
-    from toolweave.serve._offers.resources import FunctionResource, ResourcesChanged, ResourceSource, resource
+    from toolweave.serve._offers.prompts import FunctionPrompt, Prompts, PromptsChanged, PromptSource, prompt
+    from toolweave.serve._offers.resources import (
+        FunctionResource,
+        Resources,
+        ResourcesChanged,
+        ResourceSource,
+        resource,
+    )
     from toolweave.serve._offers.skill_folder import SkillFolder, skills
     from toolweave.serve._offers.skills import FunctionSkill, SkillSource, skill
+    from toolweave.serve._offers.string_handlers import StringHandler
+    from toolweave.serve._offers.templates import Template
     from toolweave.serve._request import (
         CallNext,
         Client,
         Identity,
+        MayUse,
         Middleware,
         Offered,
         OfferLookup,
@@ -57,36 +68,46 @@ __all__ = [
     "Client",
     "ClientRules",
     "Completed",
+    "Completions",
     "Dpop",
+    "Endpoint",
     "EventStore",
     "FunctionPrompt",
     "FunctionResource",
     "FunctionSkill",
+    "HttpApp",
     "HttpLimits",
     "HttpOptions",
     "Identity",
     "IntrospectionAuth",
     "JwtAuth",
+    "MayUse",
     "McpServer",
     "MemoryEventStore",
     "Middleware",
+    "MountedServer",
     "OAuthClient",
     "OAuthServer",
     "OfferLookup",
     "Offered",
     "PromptSource",
     "PromptTurn",
+    "Prompts",
     "PromptsChanged",
     "ReplyChannel",
     "Request",
     "ResourceSource",
+    "Resources",
     "ResourcesChanged",
     "ScopeRules",
     "ServedFolder",
     "SessionRules",
     "SkillFolder",
     "SkillSource",
+    "StringHandler",
     "TaskRule",
+    "Template",
+    "TokenAuth",
     "Upstream",
     "app",
     "create_mcp_server",
@@ -107,9 +128,15 @@ __getattr__, __dir__ = lazy_exports(
         "_auth.introspection": ("IntrospectionAuth",),
         "_auth.jwt_auth": ("JwtAuth",),
         "_auth.scopes": ("ScopeRules",),
-        "_auth.token_auth": ("ApiKeyAuth", "BearerAuth"),
+        "_auth.token_auth": (
+            "ApiKeyAuth",
+            "BearerAuth",
+            "TokenAuth",
+        ),
+        "_endpoint": ("Endpoint",),
         "_folder.served_folder": ("ServedFolder", "folder"),
         "_http.app": (
+            "HttpApp",
             "HttpLimits",
             "HttpOptions",
         ),
@@ -117,6 +144,7 @@ __getattr__, __dir__ = lazy_exports(
             "EventStore",
             "MemoryEventStore",
         ),
+        "_mounts": ("MountedServer",),
         "_oauth_server.clients": (
             "ClientRules",
             "OAuthClient",
@@ -124,27 +152,35 @@ __getattr__, __dir__ = lazy_exports(
         "_oauth_server.server": ("OAuthServer",),
         "_oauth_server.upstream": ("Upstream",),
         "_offers.apps": ("AppPage", "app"),
-        "_offers.completions": ("Completed",),
+        "_offers.completions": (
+            "Completed",
+            "Completions",
+        ),
         "_offers.conversion": ("PromptTurn",),
         "_offers.files": ("directory",),
         "_offers.prompts": (
             "FunctionPrompt",
             "PromptSource",
+            "Prompts",
             "PromptsChanged",
             "prompt",
         ),
         "_offers.resources": (
             "FunctionResource",
             "ResourceSource",
+            "Resources",
             "ResourcesChanged",
             "resource",
         ),
         "_offers.skill_folder": ("SkillFolder", "skills"),
         "_offers.skills": ("FunctionSkill", "SkillSource", "skill"),
+        "_offers.string_handlers": ("StringHandler",),
+        "_offers.templates": ("Template",),
         "_request": (
             "CallNext",
             "Client",
             "Identity",
+            "MayUse",
             "Middleware",
             "OfferLookup",
             "Offered",

@@ -23,7 +23,7 @@ from toolweave.serve._request import Json, Method, Request
 from toolweave.serve._request_context import HandlerRunner, Work
 from toolweave.serve._unknown import not_offered
 from toolweave.tools import CallContext, ToolCall, ToolsChanged, Toolset, ToolSnapshot, ToolSpec
-from toolweave.tools._function import check_schemas
+from toolweave.tools._function import FunctionToolset, check_schemas, function_called
 from toolweave.tools._mcp import call_result
 from toolweave.tools._result import ToolResult, invalid_input
 
@@ -82,6 +82,7 @@ class Tools:
         """List and call the tools of another toolset from now on."""
         self._toolset = toolset
         self._seen = None
+        self._found.clear()
         toolset.subscribe(self._changed)
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
@@ -99,7 +100,7 @@ class Tools:
             SchemaError: A schema is invalid; names the tool, the schema and the JSON pointer.
         """
         if spec.server is None:
-            self._checked[spec.name] = (spec, _compiled(spec))
+            self._checked[spec.name] = (spec, _compiled(spec, function_called(self._toolset, spec.name)))
 
     def admit_all(self) -> None:
         """Compile the schemas of all local tools that are offered now.
@@ -135,7 +136,12 @@ class Tools:
             return None
         called = name if spec is newest else spec.name
         shown = spec if spec is newest else spec.replace(name=newest.name)
-        found = self._found[name, version] = (shown, checks, called)
+        function = None if spec.server is not None else function_called(self._toolset, spec.name)
+        found = self._found[name, version] = (
+            shown,
+            checks if function is None else checks.beside(function, shown),
+            called,
+        )
         return found
 
     def _snapshot(self) -> ToolSnapshot:
@@ -174,11 +180,12 @@ class Tools:
         if found is None:
             raise not_offered("tools", _asked(name, version), modern=request.modern)
         spec, checks, called = found
-        if checks.arguments is not None and not checks.arguments.is_valid(arguments):
-            refused = invalid_input(spec.name, checks.arguments.problems(arguments))
-            return call_result(refused, modern=request.modern)
+        starts_task = self._tasks is not None and self._tasks.takes(spec, request)
+        validator = checks.task_arguments if starts_task else checks.arguments
+        if validator is not None and not validator.is_valid(arguments):
+            return call_result(invalid_input(spec.name, validator.problems(arguments)), modern=request.modern)
         work = partial(self._run, request, spec, checks, ToolCall(name=called, arguments=arguments))
-        if self._tasks is not None and self._tasks.takes(spec, request):
+        if self._tasks is not None and starts_task:
             return await self._tasks.start(request, spec, work)
         return await self._rounds.run(request, work)
 
@@ -201,15 +208,14 @@ class Tools:
         result = await self._toolset.call(call, ctx)
         if result.is_error:
             return self._failure(request, spec, result)
-        if checks.output is not None and result.raw is None:
+        if checks.output is not None and result.raw is None and not checks.output.is_valid(result.structured_content):
             problems = checks.output.problems(result.structured_content)
-            if problems:
-                found = "; ".join(f"{one.path or 'it'} {one.message}" for one in problems)
-                _log.error("tool %r returned what its output schema does not allow: %s", spec.name, printable(found))
-                result = ToolResult.failure(
-                    f"tool {spec.name!r} returned what its output schema does not allow",
-                    kind=ErrorKind.INVALID_OUTPUT,
-                )
+            found = "; ".join(f"{one.path or 'it'} {one.message}" for one in problems)
+            _log.error("tool %r returned what its output schema does not allow: %s", spec.name, printable(found))
+            result = ToolResult.failure(
+                f"tool {spec.name!r} returned what its output schema does not allow",
+                kind=ErrorKind.INVALID_OUTPUT,
+            )
         return call_result(result, modern=request.modern, typed=spec.output_schema is not None)
 
     def _failure(self, request: Request, spec: ToolSpec, result: ToolResult) -> Json:
@@ -234,7 +240,7 @@ class Tools:
         known = self._checked.get(spec.name)
         if known is not None and known[0] is spec:
             return known[1]
-        checks = _FOREIGN if spec.server is not None else _checks(spec)
+        checks = _FOREIGN if spec.server is not None else _checks(spec, function_called(self._toolset, spec.name))
         self._checked[spec.name] = (spec, checks)
         return checks
 
@@ -245,13 +251,39 @@ class Tools:
 
 
 class _Checks:
-    """The compiled schemas of one tool; none for a foreign tool, whose own server validates."""
+    """What is checked of the calls of one tool before and after they run.
 
-    __slots__ = ("arguments", "output")
+    A foreign tool's own server validates, and a function checks every call itself: what comes straight from it is not
+    checked again. A toolset around it may change arguments, results or the schemas, so that both are checked here, too.
 
-    def __init__(self, arguments: Validator | None = None, output: Validator | None = None) -> None:
+    Attributes:
+        arguments: The validator of the arguments of a call that runs now, or None.
+        task_arguments: The same for a call that becomes a task, which is refused before the task exists.
+        output: The validator of the structured content, or None.
+    """
+
+    __slots__ = ("arguments", "output", "task_arguments")
+
+    def __init__(
+        self,
+        arguments: Validator | None = None,
+        output: Validator | None = None,
+        *,
+        task_arguments: Validator | None = None,
+    ) -> None:
         self.arguments = arguments
+        self.task_arguments = arguments if task_arguments is None else task_arguments
         self.output = output
+
+    def beside(self, function: FunctionToolset, spec: ToolSpec) -> _Checks:
+        """Return what is left to check of calls under this definition that the function runs."""
+        own = function.spec
+        same_arguments = spec.input_schema is own.input_schema and spec.name == own.name  # which its errors say
+        return _Checks(
+            None if same_arguments else self.arguments,
+            None if spec.output_schema is own.output_schema else self.output,
+            task_arguments=self.task_arguments,
+        )
 
 
 _FOREIGN = _Checks()
@@ -264,21 +296,24 @@ def _asked(name: str, version: str | None) -> str:
     return name if version is None else f"{name}, version {version}"
 
 
-def _checks(spec: ToolSpec) -> _Checks | None:
+def _checks(spec: ToolSpec, function: FunctionToolset | None) -> _Checks | None:
     try:
-        return _compiled(spec)
+        return _compiled(spec, function)
     except SchemaError as exc:
         _log.error("%s; the tool is not offered", exc)
         return None
 
 
-def _compiled(spec: ToolSpec) -> _Checks:
-    """Compile the schemas of a tool of ours.
+def _compiled(spec: ToolSpec, function: FunctionToolset | None) -> _Checks:
+    """Compile the schemas of a tool of ours, or take those that the function of its calls has compiled.
 
     Raises:
         SchemaError: A schema is invalid; names the tool, the schema and the JSON pointer.
     """
-    arguments, output = check_schemas(spec)
+    if function is not None and function.has_schemas_of(spec):
+        arguments, output = function.validators()
+    else:
+        arguments, output = check_schemas(spec)
     wrong = mirroring_problem(spec.input_schema)
     if wrong is not None:
         raise SchemaError(f"tool {spec.name!r}: inputSchema: {wrong[0]}", pointer=wrong[1])

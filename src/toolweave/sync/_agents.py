@@ -82,11 +82,12 @@ class SyncRun:
 def _with_agent_signature(
     make: Callable[P, Any],
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[Agent, P], None]]:
-    """Give `Agent.__init__` the parameters of the async agent."""
+    """Give `Agent.__init__` the parameters of the async agent, and its docstring that describes them."""
 
     def sign(init: Callable[..., None]) -> Callable[Concatenate[Agent, P], None]:
         own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
         init.__signature__ = inspect.Signature([own, *inspect.signature(make).parameters.values()])  # type: ignore[attr-defined]
+        init.__doc__ = make.__doc__
         return init
 
     return sign

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from toolweave.testing._clock import FakeClock
     from toolweave.testing._memory import MemoryServer
     from toolweave.testing._recorder import Recorder, record
-    from toolweave.testing._replayer import Replay, replay
+    from toolweave.testing._replayer import RecordedExchange, Replay, replay
     from toolweave.testing._script import Received
     from toolweave.testing.servers import (
         HTTP_FAULTS,
@@ -31,6 +31,7 @@ __all__ = [
     "FakeClock",
     "MemoryServer",
     "Received",
+    "RecordedExchange",
     "Recorder",
     "Replay",
     "http_fault_server",
@@ -51,6 +52,7 @@ __getattr__, __dir__ = lazy_exports(
             "record",
         ),
         "_replayer": (
+            "RecordedExchange",
             "Replay",
             "replay",
         ),

@@ -52,7 +52,7 @@ def replay(path: Path | str, *, repeat: bool = False) -> Replay:
 
 
 @dataclass(slots=True)
-class _RecordedExchange:
+class RecordedExchange:
     """One recorded request, with its answer and the messages around it.
 
     Attributes:
@@ -87,7 +87,7 @@ class Replay:
         self._repeat = repeat
         self._first: list[Json] = []
         self._refusals: list[Json] = []
-        self._calls: list[_RecordedExchange] = []
+        self._calls: list[RecordedExchange] = []
         self._exchanges = self._read(entries)
 
     @property
@@ -108,7 +108,7 @@ class Replay:
             await wire.tell(message)
         yield wire, None
 
-    def find(self, method: str, params: Json, server: str) -> _RecordedExchange:
+    def find(self, method: str, params: Json, server: str) -> RecordedExchange:
         """Return the recording of a request, the first that was not played yet.
 
         Raises:
@@ -143,7 +143,7 @@ class Replay:
     def __repr__(self) -> str:
         return f"<Replay of {self.name!r} from {self._path}>"
 
-    def _after_latest_call(self, fitting: list[_RecordedExchange]) -> list[_RecordedExchange]:
+    def _after_latest_call(self, fitting: list[RecordedExchange]) -> list[RecordedExchange]:
         """Return those recordings that were made after the latest of the tool calls played so far.
 
         A list that a call changed must show the change after that call and not before, and the number of requests in
@@ -155,7 +155,7 @@ class Replay:
             one.played = one.played or (one.calls_before < calls and _is_list(one))
         return [one for one in due if one.calls_before == calls]
 
-    def _nearest(self, fitting: list[_RecordedExchange], of_method: list[_RecordedExchange], params: Json) -> str:
+    def _nearest(self, fitting: list[RecordedExchange], of_method: list[RecordedExchange], params: Json) -> str:
         if fitting:
             return f"it was recorded {len(fitting)} times and played as often: record anew, or replay(..., repeat=True)"
         if of_method:
@@ -166,9 +166,9 @@ class Replay:
         recorded = ", ".join(sorted({one.method for one in self._exchanges} - {*_HANDSHAKE}))
         return f"it has only {recorded or 'a handshake'}"
 
-    def _read(self, entries: list[Entry]) -> list[_RecordedExchange]:
-        exchanges: dict[Any, _RecordedExchange] = {}
-        last: _RecordedExchange | None = (
+    def _read(self, entries: list[Entry]) -> list[RecordedExchange]:
+        exchanges: dict[Any, RecordedExchange] = {}
+        last: RecordedExchange | None = (
             None  # what the server's own messages follow; nothing, once the conversation is over
         )
         for entry in entries:
@@ -194,7 +194,7 @@ class Replay:
         return list(exchanges.values())
 
     def _told(
-        self, message: Json, exchanges: Collection[_RecordedExchange], last: _RecordedExchange | None
+        self, message: Json, exchanges: Collection[RecordedExchange], last: RecordedExchange | None
     ) -> list[Json]:
         """Return the `told` list for an unprompted message: that of the call whose progress it is, or of the last."""
         token = (as_object(message.get("params")) or {}).get("progressToken")
@@ -203,16 +203,16 @@ class Replay:
         return self._first if last is None else last.told
 
 
-def _follows(exchange: _RecordedExchange, last: _RecordedExchange | None) -> _RecordedExchange | None:
+def _follows(exchange: RecordedExchange, last: RecordedExchange | None) -> RecordedExchange | None:
     # lists are requested again when they changed or are old: later server messages do not follow from that
     return last if _is_list(exchange) else exchange
 
 
-def _is_list(exchange: _RecordedExchange) -> bool:
+def _is_list(exchange: RecordedExchange) -> bool:
     return exchange.method.endswith("/list")
 
 
-def _ended(last: _RecordedExchange | None) -> None:
+def _ended(last: RecordedExchange | None) -> None:
     if last is not None:
         last.ends = True
 
@@ -221,11 +221,11 @@ def _answered(outcome: Entry | None) -> bool:
     return outcome is not None and not outcome.get("failed", {}).get("over")
 
 
-def _exchange(message: Json, calls_before: int) -> _RecordedExchange:
+def _exchange(message: Json, calls_before: int) -> RecordedExchange:
     params = dict(as_object(message.get("params")) or {})
     meta = as_object(params.pop("_meta", None)) or {}
     token = meta.get("progressToken")
-    return _RecordedExchange(method=message["method"], params=params, token=token, calls_before=calls_before)
+    return RecordedExchange(method=message["method"], params=params, token=token, calls_before=calls_before)
 
 
 class _ReplayWire:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from toolweave.tools._saved_files import files_saved, save_files
     from toolweave.tools._session import CallerSession
     from toolweave.tools._sources import ToolSource, as_toolset
-    from toolweave.tools._spec import ToolSpec
+    from toolweave.tools._spec import AppliedRule, ToolSpec
     from toolweave.tools._toolset import (
         Tool,
         ToolList,
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         tools_of,
     )
     from toolweave.tools._truncation import BudgetedToolset, ResultPolicy, budgeted
+    from toolweave.tools._wire_tools import WireTools
     from toolweave.tools._wrappers import (
         BaseToolset,
         RoutingToolset,
@@ -75,6 +76,7 @@ __all__ = [
     "IDEMPOTENCY_KEY",
     "RESUMABLE",
     "Alias",
+    "AppliedRule",
     "AudioContent",
     "BaseToolset",
     "BudgetedToolset",
@@ -119,6 +121,7 @@ __all__ = [
     "Toolset",
     "UnknownContent",
     "Unsubscribe",
+    "WireTools",
     "WrapperToolset",
     "aliases",
     "as_toolset",
@@ -201,7 +204,10 @@ __getattr__, __dir__ = lazy_exports(
             "as_toolset",
         ),
         "_session": ("CallerSession",),
-        "_spec": ("ToolSpec",),
+        "_spec": (
+            "AppliedRule",
+            "ToolSpec",
+        ),
         "_toolset": (
             "Tool",
             "ToolList",
@@ -217,6 +223,7 @@ __getattr__, __dir__ = lazy_exports(
             "ResultPolicy",
             "budgeted",
         ),
+        "_wire_tools": ("WireTools",),
         "_wrappers": (
             "BaseToolset",
             "RoutingToolset",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, ov
 
 import msgspec
 
-from toolweave._value import Value
+from toolweave._value import DeferredTypes, Value
 from toolweave.errors import ToolError
 from toolweave.protocol.client_requests import (
     ABILITIES,
@@ -79,7 +79,7 @@ def _no_state() -> Any:  # the state of a context that is given none, whatever t
     return {}
 
 
-class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True):
+class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclass=DeferredTypes):
     """The context of one call; handlers receive it by declaring a `CallContext` parameter.
 
     Attributes:

@@ -24,8 +24,8 @@ from toolweave.tools._names import unknown_tool
 from toolweave.tools._result import ToolResult, invalid_input, typed
 from toolweave.tools._scopes import scope_list
 from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import Tool, ToolSnapshot
-from toolweave.tools._wrappers import BaseToolset
+from toolweave.tools._toolset import Tool, Toolset, ToolSnapshot
+from toolweave.tools._wrappers import BaseToolset, route_of
 
 _log = logging.getLogger("toolweave.tools")
 
@@ -67,7 +67,7 @@ class FunctionTool(Tool, Generic[P, R]):
     def __init__(
         self, function: Callable[P, R], spec: ToolSpec, signature: Signature, *, threads: int = THREADS
     ) -> None:
-        super().__init__(spec, _FunctionToolset(function, spec, signature, threads))
+        super().__init__(spec, FunctionToolset(function, spec, signature, threads))
         self.function = function
         self._signature = signature
         self._threads = threads
@@ -205,9 +205,25 @@ def _threads(threads: int | None, function: Callable[..., Any], name: str) -> in
     return threads
 
 
-def is_derived(item: Tool) -> bool:
-    """Whether a tool's schemas come from a signature, so that they need no check."""
-    return isinstance(item, FunctionTool) and item.derived
+def check_tool(item: Tool) -> None:
+    """Compile the schemas of a local tool, unless they come from a signature and need no check.
+
+    Raises:
+        SchemaError: As `check_schemas`.
+    """
+    if isinstance(item, FunctionTool) and item.derived:
+        return
+    function = function_called(item.toolset, item.name)
+    if function is not None and function.spec is item.spec:
+        function.validators()
+    else:
+        check_schemas(item.spec)
+
+
+def function_called(toolset: Toolset, name: str) -> FunctionToolset | None:
+    """Return the function that calls by the name of an offered tool end at; None if something else runs them."""
+    found = route_of(toolset, name)
+    return found[0] if found is not None and isinstance(found[0], FunctionToolset) else None
 
 
 def check_schemas(spec: ToolSpec) -> tuple[Validator, Validator | None]:
@@ -234,34 +250,55 @@ def is_unbound(item: Tool) -> bool:
     return isinstance(item, FunctionTool) and item.unbound
 
 
-class _FunctionToolset(BaseToolset):
-    """The toolset of one function."""
+class FunctionToolset(BaseToolset):
+    """The toolset of one function.
 
-    __slots__ = ("_function", "_output", "_runner", "_signature", "_snapshot", "_spec")
+    Attributes:
+        spec: The definition, by whose schemas it checks the arguments and the result of every call.
+    """
+
+    __slots__ = ("_function", "_runner", "_signature", "_snapshot", "_validators", "spec")
 
     def __init__(self, function: Callable[..., Any], spec: ToolSpec, signature: Signature, threads: int) -> None:
         self._function = function
-        self._spec = spec
+        self.spec = spec
         self._signature = signature
         self._runner = Runner(
             f"tool {spec.name!r}", is_async=inspect.iscoroutinefunction(implementation(function)), threads=threads
         )
         self._snapshot = ToolSnapshot((spec,), version=1)
-        self._output: Validator | None = None
+        self._validators: tuple[Validator, Validator | None] | None = None
+
+    def validators(self) -> tuple[Validator, Validator | None]:
+        """Return the compiled schemas of the arguments and, if it has one, of the output.
+
+        Raises:
+            SchemaError: As `check_schemas`.
+        """
+        if self._validators is None:
+            self._validators = check_schemas(self.spec)
+        return self._validators
+
+    def has_schemas_of(self, spec: ToolSpec) -> bool:
+        """Whether a definition, under whichever name, has the schemas of the function's own."""
+        return spec.input_schema is self.spec.input_schema and spec.output_schema is self.spec.output_schema
 
     def snapshot(self) -> ToolSnapshot:
         return self._snapshot
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
-        name = self._spec.name
+        name = self.spec.name
         if call.name != name:
             return ToolResult.failure(unknown_tool(call.name, (name,)), kind=ErrorKind.NOT_FOUND)
         try:
-            kwargs, problems = self._signature.bind(call.arguments)
+            arguments, output = self.validators()
+            if not arguments.is_valid(call.arguments):
+                return invalid_input(name, arguments.problems(call.arguments))
+            kwargs, problems = self._signature.convert(call.arguments)
             if problems:
                 return invalid_input(name, problems)
             value = await (self._run(kwargs, ctx) if ctx.timeout is None else self._run_bounded(kwargs, ctx))
-            return self._result(value)
+            return self._result(value, output)
         except Exception as exc:  # boundary: user code
             error = as_tool_error(exc)
             _log.log(logging.WARNING if error.unexpected else logging.DEBUG, "tool %r failed", name, exc_info=exc)
@@ -288,26 +325,19 @@ class _FunctionToolset(BaseToolset):
         with anyio.move_on_after(timeout) as scope:
             return await self._run(kwargs, ctx.replace(on_progress=alive))
         raise ToolError(
-            f"tool {self._spec.name!r} gave no sign of life for {timeout:g} s", kind=ErrorKind.TIMEOUT, retryable=False
+            f"tool {self.spec.name!r} gave no sign of life for {timeout:g} s", kind=ErrorKind.TIMEOUT, retryable=False
         )
 
-    def _result(self, value: Any) -> ToolResult:
-        schema = self._spec.output_schema
+    def _result(self, value: Any, output: Validator | None) -> ToolResult:
         result = value if isinstance(value, ToolResult) else typed(self._structured(value), self._signature.load)
-        if schema is None:
+        if output is None or result.is_error or output.is_valid(result.structured_content):
             return result
-        if result.is_error:
-            return result
-        if self._output is None:
-            self._output = Validator(schema)
-        if self._output.is_valid(result.structured_content):
-            return result
-        found = describe(self._output.problems(result.structured_content))
-        message = f"tool {self._spec.name!r} returned what its output schema does not allow: {found}"
+        found = describe(output.problems(result.structured_content))
+        message = f"tool {self.spec.name!r} returned what its output schema does not allow: {found}"
         return ToolResult.failure(message, kind=ErrorKind.INVALID_OUTPUT)
 
     def _structured(self, value: Any) -> ToolResult:
-        schema = self._spec.output_schema
+        schema = self.spec.output_schema
         if schema is not None and schema is self._signature.output_schema:
             return ToolResult.of_json(self._signature.dump(value))
         return ToolResult.of(value)

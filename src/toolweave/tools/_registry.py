@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from toolweave.errors import DuplicateToolError, SchemaError
 from toolweave.protocol.component_meta import version_key, versioned, with_versions
-from toolweave.tools._function import check_schemas, is_derived, is_unbound
+from toolweave.tools._function import check_tool, is_unbound
 from toolweave.tools._function import tool as function_tool
 from toolweave.tools._names import free_name, unknown_tool
 from toolweave.tools._spec import ToolSpec
@@ -274,8 +274,8 @@ def _checked(item: Tool | Callable[..., Any]) -> Tool:
         item = function_tool(item)
     if is_unbound(item):
         raise SchemaError(f"function {item.name!r} wants its self; give the method of an object")
-    if item.spec.server is None and not is_derived(item):
-        check_schemas(item.spec)  # a server's are judged where its tools are listed
+    if item.spec.server is None:
+        check_tool(item)  # a server's are judged where its tools are listed
     return item
 
 

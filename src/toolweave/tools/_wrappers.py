@@ -14,10 +14,10 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from toolweave.errors import DuplicateToolError, ErrorKind, as_tool_error
+from toolweave.errors import DuplicateToolError, ErrorKind, as_tool_error, printable
 from toolweave.protocol.component_meta import versioned, with_versions
 from toolweave.tools._call import NO_CONTEXT, CallContext, ToolCall
-from toolweave.tools._names import AssignedNames, selected, unknown_tool
+from toolweave.tools._names import AssignedNames, aliases, unknown_tool
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Listeners, ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, tools_of
@@ -216,18 +216,12 @@ def filtered(
 
     Args:
         toolset: The toolset.
-        include: A whitelist that wins over `exclude`; empty is no filter. Names are
-            the producers' own, or `server:tool` and `server/tool`.
+        include: A whitelist that wins over `exclude`; empty is no filter. Names are those that the toolset exposes, the
+            producers' own, or `server:tool` and `server/tool`. One that fits no tool is a warning in the log, once.
         exclude: Names of the same forms to leave out.
         predicate: Keeps the tools that it returns true for, among those that the names keep.
     """
-    wanted, unwanted = frozenset(include), frozenset(exclude)
-
-    def keep(spec: ToolSpec) -> ToolSpec | None:
-        named = selected(spec.original_name, include=wanted, exclude=unwanted, server=spec.server)
-        return spec if named and (predicate is None or predicate(spec)) else None
-
-    return _MappedToolset(toolset, keep)
+    return _FilteredToolset(toolset, frozenset(include), frozenset(exclude), predicate)
 
 
 def enhanced(toolset: Toolset, schema: Callable[[ToolSpec], Mapping[str, Any]]) -> BaseToolset:
@@ -473,6 +467,40 @@ class _MappedToolset(_ForwardingToolset):
 
     def _forget(self, index: int, present: Collection[str]) -> None:
         self._given.forget(None, present)
+
+
+class _FilteredToolset(_MappedToolset):
+    """Some tools of a toolset, chosen by names and a predicate."""
+
+    __slots__ = ("_exclude", "_include", "_predicate", "_unmatched")
+
+    def __init__(
+        self,
+        toolset: Toolset,
+        include: frozenset[str],
+        exclude: frozenset[str],
+        predicate: Callable[[ToolSpec], bool] | None,
+    ) -> None:
+        super().__init__(toolset, self._keep)
+        self._include = include
+        self._exclude = exclude
+        self._predicate = predicate
+        self._unmatched: set[str] = {*include, *exclude}  # names of no tool so far, each until it is logged
+
+    def _keep(self, spec: ToolSpec) -> ToolSpec | None:
+        names = {spec.name, spec.original_name}
+        if spec.server is not None:
+            names.update(aliases(spec.server, spec.original_name))
+        self._unmatched -= names
+        named = not names.isdisjoint(self._include) if self._include else names.isdisjoint(self._exclude)
+        return spec if named and (self._predicate is None or self._predicate(spec)) else None
+
+    def _forget(self, index: int, present: Collection[str]) -> None:
+        super()._forget(index, present)
+        if present and self._unmatched:  # a toolset without tools may not have connected yet
+            unmatched, self._unmatched = self._unmatched, set[str]()
+            for name in sorted(unmatched):
+                _log.warning("a filter names a tool that there is not: %s", printable(unknown_tool(name, present)))
 
 
 class _Combined(_ForwardingToolset):
