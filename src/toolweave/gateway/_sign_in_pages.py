@@ -132,7 +132,7 @@ class SignInPages:
             said = one.problem or "the server does not answer"
             await self._problem(exchange, 502, f"The sign-in did not work: {said}")
 
-    # what is shown
+    # pages
 
     def _asking(self, one: LinkedSignIn, token: str) -> str:
         rows = [("Sign in at", one.config.name), ("Its address", one.config.endpoint)]

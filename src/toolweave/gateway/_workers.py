@@ -1,6 +1,6 @@
-"""Changes of one worker of a gateway that reach the others: servers added and removed, and the wish to read the config.
+"""Changes of one worker of a gateway that reach the others: servers added and removed, and reloads of the config.
 
-What was added is kept in the shared store, so that a worker that is started later has it.
+Added servers are kept in the shared store, so that a worker that is started later has them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KEPT_SECONDS = 30 * 86_400.0
 
 
 class ChangesServers(Protocol):
-    """The part of a manager that is used here: its own servers, without those of other workers."""
+    """The part of a manager that workers use: its own servers, without those of other workers."""
 
     def request_reload(self) -> None:
         """Read the config again soon."""
@@ -37,7 +37,7 @@ class ChangesServers(Protocol):
 
 
 class WorkerChanges:
-    """Tells the other workers of a group of changes, and makes theirs.
+    """Publishes the changes of a worker to the others of its group, and applies theirs.
 
     Args:
         servers: Makes the changes.
@@ -57,19 +57,19 @@ class WorkerChanges:
         try:
             added = await self._read()
         except StoreError as exc:
-            _log.warning("%s; servers that were added to other workers are missing here", exc)
+            _log.warning("%s; servers that were added to other workers are missing in this one", exc)
             return
         for name, config in added[0].items():
             await self._heard({"name": name, "config": config})
 
     async def added(self, name: str, config: Any) -> None:
-        """Tell the others of a server that was added here, unless its config is an object of this process."""
+        """Publish a server that was added to this worker, unless its config is an object of this process."""
         if isinstance(config, str | dict):
             await self._changed(name, config)
             await self._tell({"name": name, "config": config})
 
     async def removed(self, name: str) -> None:
-        """Tell the others of a server that was removed here."""
+        """Publish that a server was removed from this worker."""
         await self._changed(name, None)
         await self._tell({"name": name, "config": None})
 
@@ -93,7 +93,7 @@ class WorkerChanges:
             else:
                 await self._servers.add_here(name, body["config"])
         except KeyError:
-            pass  # it was not here either
+            pass  # this worker did not have it either
         except ToolweaveError as exc:
             _log.error("a change that another worker made could not be made here: %s", exc)
         return {}
