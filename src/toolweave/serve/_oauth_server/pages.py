@@ -45,7 +45,7 @@ async def send_page(send: Send, status: int, page: str, headers: Sequence[tuple[
 
 
 def error_page(text: str) -> str:
-    """Return the page of an error that no client can be told."""
+    """Return the page of an error that cannot be sent to a client."""
     return html_page("This sign-in cannot go on", f"<p>{escape(text)}</p>")
 
 
