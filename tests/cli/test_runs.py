@@ -106,7 +106,7 @@ def test_nobody_is_asked_about_the_calls_of_a_spawned_run(numbers: Path) -> None
 
     run = shown(refused, until=lambda run: run["status"] in ENDS)
     assert run["status"] == "completed"
-    assert "there is nobody here who could be asked" in run["text"]
+    assert "there is no one who could be asked" in run["text"]
 
 
 async def waiting_run(store: Path) -> str:

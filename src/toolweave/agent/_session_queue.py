@@ -52,7 +52,7 @@ class SessionQueue:
             try:
                 other = await read_record(self._store, found.value)
             except StoreError:
-                continue  # another version wrote it; what holds the session then is its lease
+                continue  # another version wrote it; then its lease holds the session
             if other is None or other.done:
                 await self._store.delete(_COLLECTION, found.key)
             else:

@@ -137,7 +137,7 @@ def _session(keep: KeepConversation, above: Run | None, ctx: CallContext) -> str
             root = root.parent
         return f"session:{root.session}" if root.session is not None else f"run:{root.id}"
     client = None if ctx.caller is None else ctx.caller.client_key
-    return None if client is None else f"client:{client}"  # whom nobody can tell apart shares no conversation
+    return None if client is None else f"client:{client}"  # indistinguishable clients share no conversation
 
 
 async def _answer(run: Run, name: str) -> ToolResult:

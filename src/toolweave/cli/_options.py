@@ -76,7 +76,7 @@ class Target:
 
 
 def given_options(options: Target, group: type[Target] = Target, *, but: tuple[str, ...] = ()) -> list[str]:
-    """Return those options of a group, except some by name, that are not what they are by default: as they are typed.
+    """Return those options of a group, except some by name, that differ from their defaults: as they are typed.
 
     Args:
         options: The values.

@@ -411,7 +411,7 @@ class HttpClient:
         return True
 
     def _leave(self, *, lasting: bool) -> None:
-        """Let the next request take the place of one that is over."""
+        """Admit the next request when one has ended."""
         if lasting:
             self._lasting -= 1
             return

@@ -18,7 +18,7 @@ OFFLINE_ACCESS = "offline_access"
 
 
 class AuthorizationRequest(Value, frozen=True):
-    """An authorization request, with what is kept until its answer comes.
+    """An authorization request, with the secrets that are kept until its answer comes.
 
     Attributes:
         url: The URL to show a person.

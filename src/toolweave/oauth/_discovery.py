@@ -163,7 +163,7 @@ async def _metadata_of(fetch: GuardedFetch, issuer: str) -> AuthorizationServer 
 
 
 async def _configured(fetch: GuardedFetch, settings: OAuth) -> AuthorizationServer:
-    """Return the metadata at a configured URL, of an issuer at that place: a person vouches for it."""
+    """Return the metadata at a configured URL; its issuer may be any of that origin: a person vouches for it."""
     answer = await fetch.get(settings.metadata_url, "'oauth.metadata_url'")
     if answer.status != 200:
         raise NotFetched(f"'oauth.metadata_url' answers HTTP {answer.status}", final=answer.status < 500)

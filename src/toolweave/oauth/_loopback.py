@@ -178,7 +178,7 @@ async def loopback_listener(
 
 
 def _response_of(query: str) -> AuthorizationResponse | None:
-    """Return the response of a redirect's query; None if it is none: no parameter may stand twice (RFC 6749 3.1)."""
+    """Return the response of a redirect's query; None if it is none: no parameter may occur twice (RFC 6749 3.1)."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)
     except ValueError:

@@ -485,9 +485,9 @@ class McpServer(ServerContent, ServerRunners):
     def mount(self, server: McpServer | Toolset, namespace: str) -> None:
         """Offer the tools, prompts and resources of another server, below a namespace, and those it offers later.
 
-        Its tools and prompts are named `namespace_name`. Its resources keep their URIs, but for those that this server has
-        too: they are `namespace+uri`. Its middleware, and its disabled offers, hold as where it is served alone; its
-        handlers have its own `state` and sessions; its lifespan is that of this server. What is of requests is this
+        Its tools and prompts are named `namespace_name`. Its resources keep their URIs, but for those that this server
+        has too: they are `namespace+uri`. Its middleware, and its disabled offers, hold as where it is served alone;
+        its handlers have its own `state` and sessions; its lifespan is that of this server. What is of requests is this
         server's: `auth`, `tasks` (by the new names), `sampling`, and whether errors are masked. Of another toolset
         there are the tools, and of a connection or a hub the prompts and resources, too.
 

@@ -44,7 +44,7 @@ OPTIONS: Sequence[tuple[str, str]] = (
     ("--install-completion", "Install completion for the current shell."),
     ("--show-completion", "Show completion for the current shell, to copy it or customize the installation."),
 )
-"""The options that stand in place of a command, beside that for help."""
+"""The options that can be given instead of a command, beside that for help."""
 
 
 def load_command(name: str) -> Command | CommandGroup:

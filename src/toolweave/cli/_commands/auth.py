@@ -1,4 +1,4 @@
-"""`toolweave auth`: sign in to servers, see who is signed in, and sign out."""
+"""`toolweave auth`: sign in to servers, list the sign-ins, and sign out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`toolweave explain`: one tool, where it comes from, what became of it on the way, and what models get of it."""
+"""`toolweave explain`: one tool, its server, the changes made to it, and its definition for models."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _definition(spec: ToolSpec) -> Mapping[str, Any]:
 
 
 def _views(fleet: OpenServers, spec: ToolSpec, selection: LoadedConfig) -> dict[str, Any]:
-    """Return what the virtual servers of a gateway's config make of a tool."""
+    """Return a tool as the virtual servers of a gateway's config show it."""
     if not selection.paths:
         return {}
     from toolweave.gateway import load_gateway_config  # late, as above

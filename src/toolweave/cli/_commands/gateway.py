@@ -108,7 +108,7 @@ def _install(options: GatewayRunOptions, editor: EditorSource) -> ExitCode:
 
 
 def _replicas(options: GatewayRunOptions, keys: tuple[str, ...] | None, worker: WorkerSettings | None) -> Any:
-    """Return what this process shares with others; None where that is nothing, or what the config names."""
+    """Return the state that this process shares with others; None for nothing, or for what the config names."""
     if keys is None or (worker is None and options.redis_env is None):
         return None
     from toolweave.cli._serve.gateway_workers import replicas_of  # late, as above
@@ -216,7 +216,7 @@ def _admin_token(options: GatewayRunOptions, host: str) -> str | None:
 
 
 def _facts(manager: GatewayManager, base: str) -> dict[str, Any]:
-    """Return what is told of a gateway that has started."""
+    """Return the facts to print about a gateway that has started."""
     paths = {one.name: base + one.path for one in manager.status().virtual}
     tools = len(manager.hub.snapshot())
     facts = {"url": f"{base}/mcp", "base": base, "name": manager.name, "tools": tools, "virtual": paths}
@@ -239,7 +239,7 @@ def _tell(facts: Mapping[str, Any], *, as_json: bool, workers: int = 1) -> None:
 
 
 def _tell_console(manager: GatewayManager, base: str, *, as_json: bool) -> None:
-    """Tell where the console is; a link only where it does not end in a log, which others may read."""
+    """Print the address of the console; a link only where it does not end in a log, which others may read."""
     from toolweave.cli._streams import is_terminal  # late, as above
 
     if as_json or not manager.has_console:

@@ -189,7 +189,7 @@ class _LockFiles:
         self._pins[path] = self._read(path).with_server(name, server)
 
     def allow(self, fleet: OpenServers, name: str, tool: str) -> str:
-        """Pin one tool as it is; return what was done."""
+        """Pin one tool as it is; return a description of that."""
         from toolweave.trust import ServerIdentity, allow
 
         connection, path = fleet.hub.clients[name], self.path(fleet, name)

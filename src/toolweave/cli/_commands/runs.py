@@ -410,7 +410,7 @@ def _run_json(one: RunInfo) -> dict[str, Any]:
 
 
 def _waiting_lines(call: WaitingCall, run_id: str) -> list[str]:
-    """Return what a person is told of a call that waits, and how it is answered."""
+    """Return the lines that show a call that waits, and how it is answered."""
     if call.question is None:
         return [
             f"waits for a yes: {_call_text(call)}",
