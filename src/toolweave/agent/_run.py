@@ -27,7 +27,7 @@ from toolweave.models._messages import ToolCallPart
 
 _log = logging.getLogger("toolweave.agent")
 _SHUT_DOWN = "the agent was closed"
-_LEFT = "whoever awaited it was cancelled"
+_LEFT = "its awaiting task was cancelled"
 _FOR_PEOPLE = (events.ApprovalRequested, events.ApprovalGiven, events.InputRequested, events.InputGiven)
 _current: ContextVar[Run | None] = ContextVar("toolweave-run", default=None)
 

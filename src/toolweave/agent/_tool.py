@@ -143,7 +143,7 @@ def _session(keep: KeepConversation, above: Run | None, ctx: CallContext) -> str
 async def _answer(run: Run, name: str) -> ToolResult:
     """Return the result of an agent's run as a tool result; all but an answer is an error result."""
     try:
-        result = await run.outcome(gone="whoever called it was cancelled")
+        result = await run.outcome(gone="its caller was cancelled")
     except ModelError as exc:
         raise ToolError(f"agent {name!r} failed: {exc}", retryable=exc.retryable) from exc
     if result.status != "completed" or result.pending:

@@ -31,7 +31,7 @@ ServerOption = Annotated[
 ]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON instead of a view for people.")]
 StrictOption = Annotated[bool, Option("--strict", help="Exit with 3 when any server fails.")]
-VerboseOption = Annotated[bool, Option("--verbose", "-v", help="Tell more on standard error.")]
+VerboseOption = Annotated[bool, Option("--verbose", "-v", help="Write more to standard error.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

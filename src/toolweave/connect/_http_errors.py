@@ -179,7 +179,7 @@ def odd_content(settings: HttpSettings, status: int, reason: str, kind: str, bod
 
 def unasked_encoding(status: int, encoding: str) -> HttpFault:
     """Return the fault of an answer in a content encoding that was not accepted."""
-    text = f"its answer is encoded as {encoding[:40]!r}, which nobody asked for; switch compression off for it"
+    text = f"its answer is encoded as {encoding[:40]!r}, which was not requested; switch compression off for it"
     return HttpFault(status=status, text=text)
 
 

@@ -1,4 +1,9 @@
-"""Requests over a connection that may be lost: timeouts, validation of arguments and results, retries."""
+"""Requests over a connection that may be lost: timeouts, validation of arguments and results, retries.
+
+Why a retry does no harm: a request is sent again, once, only if it provably was not sent, or was declared repeatable (a
+tool that is read-only or idempotent). Every other loss is raised, with `sent` for the caller to judge. All attempts
+of a call share one deadline, so a retry never extends the caller's wait.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 Cancel scopes are entered and left in that task alone, as anyio requires; every other task
 only signals to it. Knows nothing of tools.
+
+Why no signal is lost: a waiter checks the state and begins to wait on the current event without yielding in between, on
+the one loop of the connection; each change of the state replaces that event and sets the old one.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def offered(hub: Hub, capability: str, member: str | None = None) -> bool:
 
 
 class UpstreamCapabilities:
-    """The feature: what a gateway declares.
+    """The feature that declares a gateway's capabilities, instructions and identity.
 
     Args:
         hub: The upstreams.

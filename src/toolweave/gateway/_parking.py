@@ -2,6 +2,11 @@
 
 A legacy server asks in the middle of a call. A modern caller gets the question as the result of its request, and brings
 the answer with the next; meanwhile the call is parked. Knows no upstream and no state; a handle names a parked call.
+
+Why a round is answered once: `take` removes the call without awaiting, so of two requests with one handle the second
+finds none. Its outcome is kept for a while after, because a caller whose answer was lost repeats the request. A
+parked call has one watcher, which ends it when its caller does not come back; its share of the bounds is released by
+the one that removes it from `_parked`, and only there.
 """
 
 from __future__ import annotations

@@ -384,7 +384,7 @@ class Relay:
             if call.repeatable:
                 return None
             raise RequestError(
-                f"the process of the gateway in which this request waited has ended, and nobody knows what server "
+                f"the process of the gateway in which this request waited has ended, and it is unknown what server "
                 f"{call.route.server!r} did for it: the outcome is unknown",
                 code=INTERNAL_ERROR,
             ) from None

@@ -3,6 +3,11 @@
 Each replica writes a heartbeat, and has a mailbox: documents that a signal announces, received by deleting them. Their
 content is encrypted with the keys that replicas share, so a reader of the store learns nothing and can forge
 nothing. While the store is away, everything that does not need it keeps working.
+
+Why a message is acted on at most once: it is received by deleting its document, and one of two concurrent deletions
+wins. Why a wait for an answer ends: with the answer, when the heartbeat of the other replica has expired while the
+store was reachable, when the store stays away, or after a bound. After an outage all heartbeats may have expired, so
+absences count only once every replica had time to write one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Explanations of single tools: the server of each, why it is or is not offered, and what was changed.
+"""Explanations of single tools: the server of each, why it is or is not offered, and the changes made to it.
 
 Reads what the connections know already; asks no server.
 """

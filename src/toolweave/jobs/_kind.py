@@ -126,7 +126,7 @@ class JobTopic:
 
 
 class JobKind(Protocol[R]):
-    """A kind of durable job: where its records are, how one is done, and what is written when it fails for good.
+    """A kind of durable job: where its records are, how one is done, and the result when it fails for good.
 
     All else, `JobWorker` does for every kind. A method that raises `StoreError` has the job delivered again after a
     while.

@@ -68,7 +68,7 @@ async def discover(
             resource=resource_of(url), server=await _unnamed(fetch, settings, url, lenient=lenient), lenient=lenient
         )
     if not covers(found.resource, url):
-        text = f"its metadata are those of {shown_url(found.resource)!r}, another resource: nobody signs in for that"
+        text = f"its metadata are those of {shown_url(found.resource)!r}, another resource: refusing to sign in"
         raise NotFetched(text, final=True)
     schemes = {each.scheme for each in challenges}
     return Discovered(

@@ -96,7 +96,7 @@ class LoopbackListener:
         if self._failure is not None:
             raise self._failure
         if self._found is None:
-            raise AuthRequiredError("nobody signed in within the time there was; try again", server=self._server)
+            raise AuthRequiredError("the sign-in was not completed in time; try again", server=self._server)
         return self._found
 
     def take(self, url: str) -> bool:

@@ -105,7 +105,7 @@ class TokenEndpoint:
         answer = await self.post(self.server.token_endpoint, "the token endpoint", form)
         tokens = answer.decoded(AnswerOfTokens)
         if not _TOKEN.fullmatch(tokens.access_token):
-            raise NotFetched("the token endpoint answers with what is no token", final=True)
+            raise NotFetched("the token endpoint returned no token", final=True)
         return tokens
 
     def bound(self, tokens: AnswerOfTokens) -> AnswerOfTokens:

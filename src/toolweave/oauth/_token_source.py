@@ -1,6 +1,11 @@
 """The headers of requests to one MCP server, by OAuth: a token that is kept, renewed, and asked for when it is refused.
 
 An `AuthHook` of `toolweave.connect`, which it does not know.
+
+Why concurrent refusals lead to one renewal: each compares the token that its request was sent with to the current one,
+before and inside the single flight. If they differ, another request has renewed already, and the new token is used; so
+a late refusal of an old token never discards a new one. Between processes, `SignIn.renew` holds the lock of the record
+and reads it again, so that a refresh token is sent once, as its rotation needs (RFC 9700, 4.14).
 """
 
 from __future__ import annotations

@@ -222,8 +222,8 @@ def _kept(sessions: Sessions | None, key: str | None) -> tuple[Sessions, str]:
         raise ToolError("this server keeps no sessions")
     if key is None:
         raise ToolError(
-            "this caller has no session: a request of 2026-07-28, or to a stateless server, stands for itself, and "
-            "nobody authorized this one; give the server auth=, or keep values under a key that the caller passes on, "
+            "this caller has no session: a request of 2026-07-28, or to a stateless server, is independent, and "
+            "this one carries no authorization; give the server auth=, or keep values under a key from the caller, "
             "ctx.session_under(key)"
         )
     return sessions, key

@@ -213,7 +213,7 @@ class MemoryServer:
         self._hang_up(None)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a notification to every client; one that needs a subscription only to subscribers, in their era's form."""
+        """Send a notification to every client; one that needs a subscription only to subscribers, in their form."""
         told = params or {}
         if method in FILTERS:
             self._server.changes.tell(Topic(method, str(told.get("uri", ""))), told)

@@ -1,4 +1,4 @@
-"""The blocks of a result by reader: a model, a person. Pure; the only module that decides what each of them reads.
+"""The blocks of a result by reader: a model, a person. Pure; the only module that decides this.
 
 A block names its readers (`annotations.audience` of the MCP specification); one that names none is for both. Texts that
 only repeat the structured content count once.

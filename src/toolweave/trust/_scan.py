@@ -108,7 +108,7 @@ def _suspected(data: bytes) -> tuple[Sequence[Instruction], bool]:
 def _judged(
     text: str, *, hidden: bool, instructions: Sequence[Instruction], links: bool
 ) -> Iterator[tuple[FindingKind, str]]:
-    """Yield the findings in one text, by what its definition may contain."""
+    """Yield the findings in one text, for the rules that can apply to its definition."""
     if hidden:
         yield from _hidden(text)
     if instructions and (said := instructions_in(text, instructions)):

@@ -45,7 +45,7 @@ def explain(
     ] = (),
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Say why a tool is offered or not, and what models see of it.
+    """Explain why a tool is offered or not, and how models see it.
 
     Where it comes from; the filter, rule or pin that leaves it out; the changes of each rule of `shape`; what the
     virtual servers of a gateway's config make of it; and for each API its name there and what its schema loses.

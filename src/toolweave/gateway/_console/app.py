@@ -138,7 +138,7 @@ class ConsoleApp:
         The page leads on by itself: browsers bring a strict cookie where our own page leads, but not on a redirect that
         follows a link of another site, such as a terminal in the browser.
         """
-        _log.warning("somebody signed in to the console by its link")
+        _log.warning("a browser signed in to the console by its link")
         page = self._pages.page(asked, "welcome.html", onward=asked.url("/"))
         return page._replace(headers=[*page.headers, self._sessions.begin(asked.headers, asked.base)])
 
@@ -147,10 +147,10 @@ class ConsoleApp:
             case None:
                 text, status = "There were too many attempts. Wait a minute.", 429
             case False:
-                _log.warning("somebody tried a wrong token to sign in to the console")
+                _log.warning("a browser tried a wrong token to sign in to the console")
                 text, status = "This is not the admin token.", 401
             case True:
-                _log.warning("somebody signed in to the console with the admin token")
+                _log.warning("a browser signed in to the console with the admin token")
                 see = ConsoleReply.see(asked.url("/", signed="in"))
                 return see._replace(headers=[*see.headers, self._sessions.begin(asked.headers, asked.base)])
         return self._pages.page(asked, "sign-in.html", status=status, problem=text, said="")

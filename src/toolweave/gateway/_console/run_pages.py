@@ -134,7 +134,7 @@ class RunPages:
     def _next(self, *, goes_on: bool) -> str:
         if not goes_on:
             return "The run waits for answers to other calls."
-        return "The run goes on." if self._runs.has_workers else "The run goes on when its program resumes it."
+        return "The run continues." if self._runs.has_workers else "The run continues when its program resumes it."
 
     async def _waiting(self, one: RunInfo) -> Sequence[WaitingCall]:
         return await self._runs.statuses.waiting(one.run_id) if one.status == "waiting" else ()

@@ -17,7 +17,7 @@ from toolweave.serve._request import FindOffers
 
 _log = logging.getLogger("toolweave.serve._auth")
 
-_NO_AUTH = "This needs scopes, and the server was started without authorization (auth=), so nobody has them"
+_NO_AUTH = "This needs scopes, and the server was started without authorization (auth=), so no caller has them"
 
 
 class OperationGate:

@@ -195,7 +195,7 @@ class Conversation:
             reply(encode_error(broken.id, broken.code, broken.message))
         else:
             reply(None)
-            _log.debug("conversation %s: a message that nobody waits for is dropped: %s", self.name, broken.message)
+            _log.debug("conversation %s: a message without a pending request is dropped: %s", self.name, broken.message)
 
     def _take_notification(self, method: str, params: Mapping[str, Any]) -> None:
         if method == methods.NOTIFICATIONS_CANCELLED:

@@ -192,7 +192,7 @@ class AuthorizationPages:
             state = await self._server.grants.begin(sign_in.replace(verifier=verifier, nonce=nonce))
             url = await self._server.provider.authorization_url(state=state, verifier=verifier, nonce=nonce)
         except (SignInFailed, StoreError) as exc:
-            _log.error("nobody can sign in at the provider: %s", printable(str(exc)))
+            _log.error("the provider cannot be used to sign in: %s", printable(str(exc)))
             back = self._back(sign_in.redirect_uri, sign_in.state, error="temporarily_unavailable")
             await exchange.redirect(back)
             return

@@ -104,7 +104,7 @@ class UpstreamClient:
         claims = await self._id_claims(raw.get("id_token"), nonce) if self._keys else await self._profile(answer)
         subject = claims.get(self.upstream.subject)
         if not isinstance(subject, str | int) or isinstance(subject, bool) or subject == "":
-            raise SignInFailed(f"the provider names nobody in {self.upstream.subject!r}")
+            raise SignInFailed(f"the provider names no user in {self.upstream.subject!r}")
         return SignedIn(str(subject), claims, _kept(answer, None))
 
     async def renewed(self, tokens: Mapping[str, Any]) -> dict[str, Any] | None:

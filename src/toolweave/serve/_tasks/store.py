@@ -1,5 +1,8 @@
 """Task records in a store that many processes share, changed by compare-and-set.
 
+A permit is a document with a number as its key, created only if there is none (`expect=0`), so that no number is held
+twice; it expires with its task, so that a process that dies leaks none.
+
 A task's own document is small and changes: its status, its runner, its client's answers. The call that it came from is
 written once.
 """
