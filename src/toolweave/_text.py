@@ -36,7 +36,7 @@ def shortened(text: str, limit: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Make foreign text safe for a log or a terminal: cut to 10,000 characters, what cannot be seen written out.
+    """Make foreign text safe for a log or a terminal: cut to 10,000 characters, hidden characters escaped.
 
     Every line after the first is indented, so that a server's text cannot pass for a log record of its own.
     """
@@ -45,7 +45,7 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Make foreign text fit to be quoted within a line: white space joined, cut, what cannot be seen written out."""
+    """Make foreign text fit to be quoted within a line: white space joined, cut, hidden characters escaped."""
     return visible(shortened(" ".join(text.split()), limit), keep="")
 
 

@@ -1,4 +1,4 @@
-"""The whole error tree. Imports nothing of Toolweave but what makes a text fit to be shown.
+"""The whole error tree. Imports nothing of Toolweave but the functions that make a text printable.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The version of the package, for what cannot wait for its metadata to be read; the build takes it from here."""
+"""The version of the package, for code that cannot wait for its metadata; the build reads it from this file."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ async def test_a_key_whose_run_goes_on_already_is_refused_until_it_has_ended_and
     with anyio.fail_after(PATIENCE):
         await reached.wait()
         other = Agent(ScriptedModel([]), store=agent.durable.store if agent.durable else None)
-        with pytest.raises(RunError, match="goes on elsewhere"):
+        with pytest.raises(RunError, match="is running elsewhere"):
             await other.send("go", key="k", session="s")
         go.set()
         texts = [(await first).text, (await agent.send("go", key="k", session="s")).text]

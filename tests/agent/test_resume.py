@@ -366,7 +366,7 @@ async def test_two_processes_never_run_one_run() -> None:
         clock.now += 14
         await sleeper.renew()
         clock.now += 14
-        with pytest.raises(RunError, match=r"run 'the-run' goes on elsewhere in process \d+ on "):
+        with pytest.raises(RunError, match=r"run 'the-run' is running elsewhere in process \d+ on "):
             async with journal_of(store, sleeper).held(lambda: None):
                 raise AssertionError("both have it")
     async with journal_of(store, sleeper).held(lambda: None):

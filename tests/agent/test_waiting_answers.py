@@ -278,7 +278,7 @@ async def test_a_server_that_lost_its_state_is_asked_anew_only_where_that_does_n
         done = await resumed(porter(tmp_path, MODERN, booking(tool, tool), key=None, store=store), result.run_id)
         texts[tool] = done.text
 
-    assert "make the request anew" in texts["book"]
+    assert "repeat the request" in texts["book"]
     assert texts["rebook"] == "booked rebook: 4 nights, yard"
     assert effects(tmp_path) == ["rebook"]
 

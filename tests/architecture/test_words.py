@@ -46,6 +46,29 @@ def docstrings(tree: ast.AST) -> Iterator[str]:
                         yield value
 
 
+RIDDLES = re.compile(
+    r"\b(?:whoever|whatever|(?:no|some|every)body\w*|(?:goes|go|going) on|told|tells?|heard|said|anew|"
+    r"(?:comes|came|come) to|here|what(?! to do)|the long way|lets? go)\b",
+    re.IGNORECASE,
+)
+"""Words that say less than the field's noun: name the thing, and use notified, reported, received, continues."""
+CODE = re.compile(r"``?[^`]+``?")
+ADDRESSED = re.compile(r"toolweave\.components\.catalog\.")
+"""Modules that are copied into projects, and speak to the person who edits them."""
+
+
+def test_the_first_line_of_a_docstring_has_no_riddles() -> None:
+    found = [
+        f"{module.name}: {line}"
+        for module in modules()
+        if not ADDRESSED.match(module.name)
+        for line in (text.splitlines()[0] for text in docstrings(module.tree))
+        if RIDDLES.search(CODE.sub("", line))
+    ]
+
+    assert not found, "\n".join(found)
+
+
 def test_no_docstring_begins_like_a_question() -> None:
     found = [
         f"{module.name}: {text.splitlines()[0]}"

@@ -35,7 +35,7 @@ def test_a_run_that_waits_is_answered_by_keyboard(chromium: Any, tmp_path: Path,
         page.get_by_role("button", name="Answer").press("Enter")
         page.get_by_text("The run waits for answers to other calls.").wait_for()
         page.get_by_role("button", name="Approve").press("Enter")
-        page.get_by_text("The run goes on when its program resumes it.").wait_for()
+        page.get_by_text("The run continues when its program resumes it.").wait_for()
         page.close()
 
     assert {path: told for path, told in found.items() if told} == {}

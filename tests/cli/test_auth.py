@@ -175,7 +175,7 @@ async def test_the_list_says_who_is_signed_in_where_and_until_when(folder: Path)
         listed = await run("auth", "list", "--config", "api.json")
         anns = await run("auth", "list", "--principal", "ann", "--config", "api.json", "--json")
 
-    assert (nobody.code, nobody.out) == (0, "nobody is signed in to any server\n")
+    assert (nobody.code, nobody.out) == (0, "there are no sign-ins at any server\n")
     assert all(word in listed.out for word in ("api", "ann", "bob", "signed in until", made.host.issuer))
     (row,) = anns.json["sign_ins"]
     assert (row["servers"], row["principal"], row["state"]) == (["api"], "ann", "signed in")
@@ -214,7 +214,7 @@ async def test_signing_out_revokes_what_it_can_and_deletes_always(folder: Path) 
 
     (one,) = left.json["signed_out"]
     assert (one["resource"], one["issuer"]) == (made.server.url, made.host.issuer)
-    assert (again.code, again.out) == (0, "nobody was signed in\n")
+    assert (again.code, again.out) == (0, "there were no sign-ins\n")
     assert after.code == 3
 
 

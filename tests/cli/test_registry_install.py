@@ -135,7 +135,7 @@ def test_a_secret_is_not_taken_from_the_command_line(cli: Cli, folder: Path, reg
 @pytest.mark.parametrize(
     "words, says",
     [
-        ((), "a value is needed for NOTES_KEY, folder, and nobody can be asked here"),
+        ((), "a value is needed for NOTES_KEY, folder, and no one can be asked"),
         (("--set", "folder=x"), "a value is needed for NOTES_KEY"),
         (("--set", "folder"), "NAME=VALUE is expected"),
         (("--set", "other=x"), "'other' is nothing that this server asks for; there is NOTES_KEY"),

@@ -106,7 +106,7 @@ def test_nobody_is_asked_about_the_calls_of_a_spawned_run(numbers: Path) -> None
 
     run = shown(refused, until=lambda run: run["status"] in ENDS)
     assert run["status"] == "completed"
-    assert "there is nobody here who could be asked" in run["text"]
+    assert "there is no one who could be asked" in run["text"]
 
 
 async def waiting_run(store: Path) -> str:
@@ -142,7 +142,7 @@ def test_a_run_that_waits_is_listed_shown_whole_and_answered(folder: Path) -> No
     assert (again.code, again.json) == (0, {"run_id": run_id, "goes_on": False})
     assert (other.code, "has an answer to call 'call_1' already: it was approved" in other.err) == (1, True)
     assert (none.code, "has no call 'call_9' that waits; those that do: call_2" in none.err) == (1, True)
-    assert (last.code, last.err) == (0, f"{run_id} goes on when its program resumes it: it has no workers\n")
+    assert (last.code, last.err) == (0, f"{run_id} continues when its program resumes it: it has no workers\n")
     assert toolweave("runs", "show", run_id, "--json", *at).json["waiting"] == []
     both = toolweave("runs", "approve", run_id, "call_1", *at, "--backend", "redis://127.0.0.1:1/0")
     assert (both.code, "exclude each other" in both.err) == (2, True)
@@ -182,7 +182,7 @@ def test_a_question_of_a_server_is_shown_and_answered(folder: Path) -> None:
     assert (yes.code, "waits for an answer, not for a yes" in yes.err) == (1, True)
     assert (word.code, "nights" in word.err) == (1, True)
     assert (small.code, "has a form 'call_1:1' that the answer does not fit" in small.err) == (1, True)
-    assert (done.code, done.err) == (0, f"{run_id} goes on when its program resumes it: it has no workers\n")
+    assert (done.code, done.err) == (0, f"{run_id} continues when its program resumes it: it has no workers\n")
     assert (other.code, "already: it was accepted" in other.err) == (1, True)
 
 

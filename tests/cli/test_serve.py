@@ -421,7 +421,7 @@ def test_a_port_that_strangers_reach_is_warned_of(code: Path) -> None:
         process.terminate()
         process.communicate(timeout=60)
 
-    assert "warning: whoever reaches this port can call the tools; --token-env VAR" in lines[1]
+    assert "warning: anyone who reaches this port can call the tools; --token-env VAR" in lines[1]
 
 
 def test_a_server_over_stdio_loads_neither_the_sdk_nor_an_http_library(code: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_question_is_answered_by_a_form_made_from_its_schema(browser: Browser,
     assert wrong.form("/run/answer", call="c1:1").fields[nights] == "two"  # what was typed is not lost
     assert "has a form 'c1:1' that the answer does not fit" in small.text
     assert still == "waiting"
-    assert "The call 'c1:1' is answered. The run goes on when its program resumes it." in done.text
+    assert "The call 'c1:1' is answered. The run continues when its program resumes it." in done.text
     assert resumed(tmp_path, run_id) == "booked <b>Ada</b>: 2 nights, sea"
     assert "booked <b>Ada</b>: 2 nights, sea" in page_of(browser, run_id).text
     assert (tmp_path / "effects").read_text() == "<b>Ada</b>\n"
@@ -110,7 +110,7 @@ def test_calls_are_approved_and_denied(browser: Browser, tmp_path: Path) -> None
     assert "The run waits for answers to other calls." in first.text
     assert "has an answer to call 'old' already: it was approved" in again.text
     assert "The call 'thesis' is denied." in last.text
-    assert "waits for nobody: its status is pending" in none.text
+    assert "is not waiting for an answer (status pending)" in none.text
     text = "old is deleted and the call of tool 'delete' was not allowed: it is needed"
     assert resumed(tmp_path, run_id) == text
 
@@ -196,7 +196,7 @@ def test_workers_go_on_with_a_run_that_was_answered(tmp_path: Path, redis_server
     with gateway(tmp_path, config, "--runs", url) as running:
         said, text = anyio.run(work, browse(running))
 
-    assert "The run goes on." in said
+    assert "The run continues." in said
     assert text == "booked <b>Ada</b>: 2 nights, yard"
 
 

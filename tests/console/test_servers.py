@@ -95,7 +95,7 @@ def test_servers_are_added_restarted_and_removed_by_forms(tmp_path: Path) -> Non
         before = pid(browser, "bar")
         os.kill(int(before), 0)
         restarted = browser.submit(browser.get("/ui/").form("/restart", name="bar"))
-        assert "Server 'bar' was connected anew." in restarted.text
+        assert "Server 'bar' was reconnected." in restarted.text
         until(lambda: pid(browser, "bar") not in ("", before), "another process")
 
         removed = browser.submit(browser.get("/ui/").form("/remove", name="bar"))

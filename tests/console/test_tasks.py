@@ -136,8 +136,8 @@ async def test_a_task_is_cancelled_there_and_its_caller_is_told(era: str, runnin
     assert isinstance(outcome[0], ToolweaveError)
     assert "cancelled" in str(outcome[0])
     assert ("was not cancelled" if era != MODERN else "is asked to cancel") in again.text
-    assert "The task is no longer kept here." in other.text
-    assert "The task is no longer kept here." in odd.text
+    assert "The task is no longer kept." in other.text
+    assert "The task is no longer kept." in odd.text
 
 
 async def test_a_task_that_failed_says_why(running: RunningGateway) -> None:

@@ -296,7 +296,7 @@ async def test_a_run_goes_on_in_one_place_at_a_time_and_under_one_input() -> Non
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: lasting.run("go", run_id="r"))
         await reached.wait()
-        with pytest.raises(RunError, match="goes on elsewhere"):
+        with pytest.raises(RunError, match="is running elsewhere"):
             await lasting.run("go", run_id="r")
         go.set()
     with pytest.raises(RunError, match="began with something else"):

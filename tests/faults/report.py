@@ -297,7 +297,7 @@ def remarks(clients: Container[str]) -> list[str]:
             "ones, each fault in one of its combinations; one that is lost is played once more by itself. Its caller",
             "has the bound of the row for its calls. The gateway waits for a server that starts as long as it does by",
             f"default, so that more than {BOUND:g} s of silence count as a hang. What is wrong at the start is what it",
-            "tells whoever runs it (`toolweave gateway status`). Processes that are left are looked for, descriptors",
+            "reports to its operator (`toolweave gateway status`). Processes that are left are looked for, descriptors",
             "are not.",
         ]
     return lines

@@ -159,7 +159,7 @@ async def test_whoever_follows_the_link_of_another_gives_that_one_nothing() -> N
         async with world() as made, connect_mcp(made.caller("eve")) as eve:
             page = await at_the_pages(link_in((await eve.call_tool("mail_sign_in")).text))
             made.signed_in_as("ann")
-            assert "nobody else" in page
+            assert "no one else" in page
             assert await names(eve) == ["notes_find", "mail_sign_in"]
             assert await made.store.records(principal=principal_of("eve")) == []
             for guess in ("", "0000 0000", "12345678", "x" * 100, "1"):

@@ -93,7 +93,7 @@ async def test_a_call_whose_caller_does_not_come_back_ends_as_if_the_user_had_di
             after = await upstream_state(talk)
 
     assert error.code == -32602
-    assert "anew" in error.message
+    assert "repeat the request" in error.message
     assert after["answers"][-1]["result"] == {"action": "cancel"}
 
 

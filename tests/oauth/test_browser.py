@@ -179,7 +179,7 @@ async def test_a_port_that_is_asked_for_is_taken_and_one_in_use_is_an_error() ->
 async def test_nobody_who_comes_back_in_time_is_an_error() -> None:
     agent = BrowserUserAgent(browser=False, tell=lambda _: None)
     async with agent.listener(server="api", seconds=0.05) as listener:
-        with pytest.raises(AuthRequiredError, match="server 'api': nobody signed in within the time there was"):
+        with pytest.raises(AuthRequiredError, match="server 'api': the sign-in was not completed in time"):
             await listener.response(PAGE, state="right")
 
 

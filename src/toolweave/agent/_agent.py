@@ -56,8 +56,8 @@ class BaseAgent(SubmitMixin):
         system: The system prompt.
         description: Its description as a tool for other agents and clients.
         tools: Functions, tools, toolsets, `ClientTool`s and `ProviderTool`s; more by `agent.tools.add`. For
-            `toolweave.Agent` also servers, each whatever `connect_mcp` takes, whose tools keep their names.
-        mcp_servers: Servers by name, which stands before the names of their tools; `toolweave.Agent` takes config files
+            `toolweave.Agent` also servers, in each form that `connect_mcp` takes, whose tools keep their names.
+        mcp_servers: Servers by name, which becomes the prefix of their tools; `toolweave.Agent` takes config files
             and their content too. See `add_mcp_servers`.
         store: Keeps runs and conversations beyond this process; by default they are kept in memory.
         backend: A store with a queue: submitted and spawned runs are executed by workers (`work_runs`).
@@ -76,8 +76,8 @@ class BaseAgent(SubmitMixin):
             send; the stored conversation stays whole. Without it, and after it, a conversation that is too long for
             the model is cut to its newest part (`trim_history`).
         questions: Let its MCP servers ask the user in the middle of a call (elicitation): an attended run gets an
-            `InputRequested`, one that is attended later waits for `RunStatuses.answer`. Without it they are not told
-            that anybody could be asked.
+            `InputRequested`, one that is attended later waits for `RunStatuses.answer`. Without it the servers learn
+            that no user can be asked.
 
     Attributes:
         name: Its name.
@@ -101,7 +101,7 @@ class BaseAgent(SubmitMixin):
         system: str | None = None,
         description: str | None = None,
         tools: ToolLike | Iterable[ToolLike] = (),
-        mcp_servers: Any = None,  # a mapping; where configs are known, whatever holds some
+        mcp_servers: Any = None,  # a mapping; where configs are known, also a source of configs
         store: Store | None = None,
         backend: WorkBackend | None = None,
         on_unknown: OnUnknown = "error",
@@ -193,7 +193,7 @@ class BaseAgent(SubmitMixin):
             tools: Additional tools for this run alone.
             ctx: Call context whose `meta`, `state` and `caller` its tools see.
             attended: Whether a person can approve calls; if not, calls that need approval are denied. With `"later"`
-                the run ends as `"waiting"` there, and goes on with `resume` after `RunStatuses.approve`; needs a store.
+                the run ends as `"waiting"` there, and `resume` continues it after `RunStatuses.approve`; needs a store.
             key: An idempotency key: the same key is the same run, which continues or returns its result again.
                 Awaiting it raises `RunError` while the run is executing already, in any process.
 
@@ -391,12 +391,12 @@ class BaseAgent(SubmitMixin):
             name: The tool's name; `agent_<name>` by default.
             description: The tool's description; the agent's own by default.
             keep_conversation: Continue one conversation: for each run or session of a calling agent and for each
-                client that can be told from others; or by the session that a function of the context returns.
+                client that can be distinguished; or by the session that a function of the context returns.
         """
         return agent_tool(self, name=name, description=description, keep_conversation=keep_conversation)
 
     async def close(self) -> None:
-        """Cancel all runs and close what the agent opened, within a time limit; the agent may be used again.
+        """Cancel all runs and close the agent's resources, within a time limit; the agent may be used again.
 
         Called by a tool of one of its own runs it returns at once, because that run ends too.
         """
@@ -440,7 +440,7 @@ class BaseAgent(SubmitMixin):
         if close is not None:
             try:
                 await close()
-            except Exception as exc:  # boundary: what cannot say goodbye is gone all the same
+            except Exception as exc:  # boundary: a toolset that fails to close is closed all the same
                 _log.debug("model %r did not close: %s", self.model.name, exc)
 
     def __repr__(self) -> str:
@@ -449,7 +449,7 @@ class BaseAgent(SubmitMixin):
 
 def _model(model: Model | str) -> Model:
     if isinstance(model, str):
-        from toolweave.models._parse_model import model_from  # only those who name a model by a text need it
+        from toolweave.models._parse_model import model_from  # only needed for a model given as text
 
         return model_from(model)
     return model

@@ -199,7 +199,7 @@ class AgentTools(RoutingToolset):
         self._join(item, ToolsetSource(name=name, make=lambda: item), prefix)
 
     def _join(self, item: Toolset | Opener, source: ToolsetSource, prefix: str | None) -> None:
-        if not isinstance(item, Toolset):  # a toolset stands for itself, open or not
+        if not isinstance(item, Toolset):  # a toolset is used as it is, open or not
             source.changed = self._rebuild
         self._sources.append((source, item, prefix))
         self._rebuild()
@@ -281,5 +281,5 @@ class _ClientToolset(BaseToolset):
         return self._snapshot
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
-        text = f"tool {call.name!r} is run by whoever sent the message, not here"
+        text = f"tool {call.name!r} is executed by the client"
         return ToolResult.failure(ToolError(text, kind=ErrorKind.NOT_SENT))

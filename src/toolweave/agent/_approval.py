@@ -47,7 +47,7 @@ function of call and tool: True allows the call, False denies it, None asks a pe
 
 
 Attended: TypeAlias = bool | Literal["later"]
-"""Whether a person can approve calls: now, not at all, or later, while nobody executes the run."""
+"""Whether a person can approve calls: now, not at all, or later, while no process executes the run."""
 
 
 class Grants:
@@ -80,13 +80,13 @@ class _PendingApproval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingQuestion:
-    """A question of a server to its user in the middle of a call: its own text, which nobody has checked.
+    """A question of a server to its user in the middle of a call: the server's own, unchecked text.
 
     Attributes:
         message: The question.
         mode: `"form"`: fill in `schema`. `"url"`: visit `url`, which must not be opened without consent.
         schema: JSON Schema of the form: an object of primitive properties.
-        asked_by: The result that asked, with which a modern server's call goes on; it has the server's opaque state.
+        asked_by: The result that asked, which a modern server's call continues; it has the server's opaque state.
     """
 
     message: str
@@ -104,7 +104,7 @@ class WaitingQuestion:
 
     @property
     def digest(self) -> str:
-        """Digest of what is asked, by which an answer is found when the same is asked again."""
+        """Digest of the question, by which an answer is found when the same is asked again."""
         asked = json.dumps([self.mode, self.message, self.schema, self.url], sort_keys=True)
         return hashlib.sha256(asked.encode()).hexdigest()[:32]
 
@@ -119,11 +119,11 @@ class WaitingCall:
         tool: The tool's exposed name.
         arguments: The whole arguments.
         server: The tool's server, or None.
-        description: The tool's description; text of a server, which nobody has checked.
+        description: The tool's description; unchecked text of a server.
         repeats: Whether the call had begun in a process that died, so that it may have been carried out already.
         digest: The digest of the tool's definition; an answer counts for this definition only.
         asked_at: Time of the question in seconds.
-        question: What the server asks in the call, which was approved before; None for a call that needs approval.
+        question: The server's question in the call, which was approved before; None for a call that needs approval.
     """
 
     run_id: str
@@ -216,7 +216,7 @@ class Approvals:
     ) -> tuple[Approval | None, bool]:
         """Return the decision on a call, and whether a person was asked; `ask` is called to announce the question.
 
-        There is no decision yet where the run waits for it. With `force` a person is asked whatever the policy is.
+        There is no decision yet where the run waits for it. With `force` a person is asked under any policy.
         """
         if not force and (self._confirm == "never" or tool in self._for_run or tool in self._for_agent):
             return Approval(approved=True), False
@@ -226,7 +226,7 @@ class Approvals:
                 ask()
                 return None, True
             if not self.attended:
-                return Approval(approved=False, reason="there is nobody here who could be asked"), False
+                return Approval(approved=False, reason="there is no one who could be asked"), False
             return await self._asked(_PendingApproval(call, tool, alone=force), ask), True
         if not isinstance(answer, (bool, Approval)):  # pyright: ignore[reportUnnecessaryIsInstance] - "no" would be true
             raise TypeError(f"confirm= answers with True, False, None or an Approval, not {answer!r}")
@@ -260,7 +260,7 @@ class Approvals:
                 await waiting.decided.wait()
         finally:
             self._waiting.pop(waiting.call.id, None)
-        return waiting.approval or Approval(approved=False, reason=f"nobody answered within {self._seconds:g} s")
+        return waiting.approval or Approval(approved=False, reason=f"no answer within {self._seconds:g} s")
 
     async def _answer(self, call: ToolCallPart, tool: ToolSpec) -> Answer:
         confirm = self._confirm

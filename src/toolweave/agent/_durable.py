@@ -283,7 +283,7 @@ class StoreJournal:
         if "result" in found.value:
             below = {run_id: usage_from_json(took) for run_id, took in found.value.get("below", {}).items()}
             return Recorded(result=result_from_json(found.value["result"]), below=below)
-        if found.value.get(_WAITS_FOR_INPUT) is True:  # `asked` has where it goes on
+        if found.value.get(_WAITS_FOR_INPUT) is True:  # `asked` has the result to continue from
             return None
         if tool is not None and (self._on_unknown == "rerun" or _is_repeatable(tool)):
             return None
@@ -299,7 +299,7 @@ class StoreJournal:
         return None if found is None else answer_of(found.value, tool)
 
     async def asked(self, step: int, call: ToolCallPart, tool: ToolSpec) -> Asked:
-        """Return what the tool's server has asked in a call so far, here and in other processes."""
+        """Return the questions of the tool's server in a call so far, in all processes."""
         found = self._entries.get(self._call_key(step, call))
         freely = self._on_unknown == "rerun" or _is_repeatable(tool)
         repeats: Literal["freely", "ask", "never"] = (
@@ -314,7 +314,7 @@ class StoreJournal:
         """Record that a call is about to reach its tool; the answer that allowed it counts for this time only."""
         answer = answer_key(self._run_id, call.id)
         if self._entries.pop(answer, None) is not None:
-            await self._store.delete(JOURNAL, answer)  # before: whoever dies in between has to ask again
+            await self._store.delete(JOURNAL, answer)  # before: a process that dies in between has to ask again
         await self._write(self._call_key(step, call), {**self._named(call), "begun": self._durable.clock()})
 
     async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
@@ -417,11 +417,11 @@ class StoreJournal:
         self._entries[key] = Document(key=key, value=value, revision=self._unless_taken(revision))
 
     async def _is_gone(self, collection: str, key: str) -> bool:
-        """Whether a document of this run has expired, as after a clock change, and nobody else has the run."""
+        """Return whether a document of this run has expired (a clock change), while no other process has the run."""
         return await self._store.get(collection, key) is None and await self._lease.is_ours()
 
     def _named(self, call: ToolCallPart) -> dict[str, Any]:
-        """Return what an entry says of the call that it is of."""
+        """Return the members of an entry that describe its call."""
         return {"name": call.name}
 
     def _turn_key(self, step: int) -> str:
@@ -443,13 +443,13 @@ class StoreJournal:
 
     def _held_by(self, holder: Mapping[str, Any]) -> RunError:
         where, seconds = holder["machine"].split(" ")[0], self._durable.lease_seconds
-        message = f"goes on elsewhere in process {holder['process']} on {where}; a process that died holds it for"
+        message = f"is running elsewhere in process {holder['process']} on {where}; a process that died holds it for"
         return RunError(f"{message} {seconds:g} s at most", run_id=self._run_id, reason="error")
 
 
 def _is_repeatable(tool: ToolSpec) -> bool:
     """Whether a call of the tool may be repeated without harm, by its annotations."""
-    goes_on = tool.server is None and tool.meta.get(RESUMABLE) is True  # with what the call's key stands for
+    goes_on = tool.server is None and tool.meta.get(RESUMABLE) is True  # with the task of the call's key
     return goes_on or tool.hint("readOnlyHint") is True or tool.hint("idempotentHint") is True
 
 

@@ -17,8 +17,8 @@ from toolweave.tools._spec import ToolSpec
 RunStatus: TypeAlias = Literal["new", "queued", "running", "waiting", "completed", "stopped", "cancelled", "failed"]
 """The status of a run; the last four are final.
 
-`"waiting"`: it has ended here, and goes on once a person has answered (`attended="later"`); `"stopped"` is a limit,
-or a model that did not continue.
+`"waiting"`: it has ended for now, and continues once a person has answered (`attended="later"`); `"stopped"` is a
+limit, or a model that did not continue.
 """
 
 StopReason: TypeAlias = Literal[
@@ -71,7 +71,7 @@ class RunResult:
 
     run_id: str
     text: str = ""
-    output: Any = None  # whatever output_type makes
+    output: Any = None  # a value of output_type
     messages: Sequence[Message] = ()
     usage: Usage = field(default_factory=Usage)
     steps: int = 0
@@ -205,7 +205,7 @@ class InputRequested(Event):
 
     Attributes:
         question_id: The id of the question.
-        request: The question: the server's text, which nobody has checked.
+        request: The question: the server's unchecked text.
     """
 
     call: ToolCallPart
@@ -216,7 +216,7 @@ class InputRequested(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputGiven(Event):
-    """A server's question was answered, or was dismissed as nobody answered in time."""
+    """A server's question was answered, or was dismissed as no answer came in time."""
 
     call: ToolCallPart
     question_id: str

@@ -37,7 +37,7 @@ def trim_history(messages: Sequence[Message], *, keep: float = 0.5) -> Sequence[
     shortest: Sequence[Message] = messages
     asked: int | None = None
     for at, message in enumerate(messages):
-        if at and not isinstance(message, ToolMessage):  # a cut here parts no result from its call
+        if at and not isinstance(message, ToolMessage):  # such a cut separates no result from its call
             head = messages[asked : asked + 1] if isinstance(message, AssistantMessage) and asked is not None else ()
             kept = left + sum(map(_size, head))
             if at > len(head) and (head or isinstance(message, UserMessage)):

@@ -43,7 +43,7 @@ class RunStart:
         output: The `form` of an `Output` that was given to this run alone, or None.
         meta: `CallContext.meta` of its tools, as JSON.
         on_unknown: The submission's policy for calls with an unknown outcome, an `OnUnknown`; None is the agent's own.
-        turns: Number of its recorded turns; they are replayed whatever its limits are now.
+        turns: Number of its recorded turns; they are replayed regardless of its limits.
         allowed: The digests of the tools that were allowed to it alone.
     """
 
@@ -122,7 +122,7 @@ class Journal(Protocol):
         ...
 
     async def asked(self, step: int, call: ToolCallPart, tool: ToolSpec) -> Asked:
-        """Return what the tool's server has asked in a call so far."""
+        """Return the questions of the tool's server in a call so far."""
         ...
 
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
@@ -136,7 +136,7 @@ class Journal(Protocol):
     async def waiting(self, result: RunResult, calls: Sequence[WaitingCall]) -> None:
         """Record that the run waits for a person's answers to these calls; all others of the turn are recorded.
 
-        A call that was begun and has asked (`WaitingCall.question`) is made again with `asked` when the run goes on.
+        A call that was begun and has asked (`WaitingCall.question`) is made again with `asked` when the run is resumed.
         """
         ...
 

@@ -76,7 +76,7 @@ class Output:
     def complaint(self, problems: Sequence[Problem]) -> str:
         """Return the message to the model about an answer that does not validate."""
         return (
-            f"The answer does not fit what was asked for:\n{describe(problems)}\n"
+            f"The answer does not fit the requested type:\n{describe(problems)}\n"
             f"Answer again with nothing but JSON that fits this schema: {json.dumps(self.schema, ensure_ascii=False)}"
         )
 

@@ -1,4 +1,4 @@
-"""Questions of MCP servers in the calls of a run: answered by a person now, by one who answered before, or later.
+"""Questions of MCP servers in the calls of a run: answered by a person now, by a recorded answer, or later.
 
 Knows no connection: a call's questions come through `CallContext.questions`. Knows no user interface either: an answer
 names the question by its id.
@@ -34,7 +34,7 @@ class Asked:
     Attributes:
         number: Number of its questions.
         answers: The recorded answers, by the digest of the question, the oldest first.
-        asked_by: The result that asked, of a call that goes on with the answers; else None.
+        asked_by: The result that asked, of a call that is continued with the answers; else None.
         current: The answers to that result's questions.
         allowed: The digest of the tool's definition for which a call that waits was allowed, or None.
         repeats: Whether it may be made again from its start, as it does no harm or a person says so.
@@ -73,7 +73,7 @@ class RunQuestions:
 
     @property
     def attended(self) -> bool | Literal["later"]:
-        """Whether a person can answer: now, not at all, or later, while nobody executes the run."""
+        """Whether a person can answer: now, not at all, or later, while no process executes the run."""
         return self._approvals.attended
 
     def waits(self, question_id: str) -> bool:
@@ -95,7 +95,7 @@ class RunQuestions:
         return True
 
     async def decide(self, question_id: str, question: WaitingQuestion, ask: Callable[[], None]) -> ElicitationResult:
-        """Return the answer of a person, who is asked by `ask`; a question that nobody answers in time is cancelled."""
+        """Return the answer of a person, who is asked by `ask`; a question without a timely answer is cancelled."""
         waiting = self._waiting[question_id] = _PendingQuestion(question)
         try:
             ask()
@@ -109,8 +109,8 @@ class RunQuestions:
 class QuestionAnswers:
     """Answers the questions of one call: `CallQuestions` of the tools.
 
-    A call whose question nobody can answer now is cancelled, and `parked` has the question; unless it is under way at
-    the server and must not be made again: there the server is told that the question was dismissed.
+    A call whose question cannot be answered now is cancelled, and `parked` has the question; unless it is running at
+    the server and must not be repeated: then the server gets a dismissal as the answer.
 
     Attributes:
         scope: The call runs in it.
@@ -136,12 +136,12 @@ class QuestionAnswers:
         self._over = anyio.Event()
 
     def begin(self) -> Mapping[str, Any] | None:
-        """Return the result that asked, of a call that goes on where it asked."""
+        """Return the result that asked, of a call that is resumed where it asked."""
         self._use(self._asked.answers if self._asked.asked_by is None else self._asked.current)
         return self._asked.asked_by
 
     def restart(self) -> bool:
-        """Whether the call may be made again from its start; all recorded answers are given anew then."""
+        """Whether the call may be made again from its start; all recorded answers are given again then."""
         self._use(self._asked.answers)
         return self._asked.repeats == "freely"
 
@@ -166,7 +166,7 @@ class QuestionAnswers:
         return answer
 
     def end(self) -> None:
-        """Tell that the call has ended."""
+        """Signal that the call has ended."""
         self._over.set()
 
     async def _park(

@@ -171,7 +171,7 @@ async def write_start(store: Store, start: RunStart, *, ttl: float) -> None:
 
 
 async def _start_form(store: Store, start: RunStart) -> dict[str, Any]:
-    # what stands in the session's conversation is not written again for each of its runs
+    # messages of the session's conversation are not written again for each of its runs
     messages = messages_to_json(start.messages)
     spoken = [] if start.session is None else await conversation(store, start.agent, start.session)
     shared = common(spoken, messages)
@@ -301,7 +301,7 @@ def unreadable(found: Document, problem: StoreError) -> RunRecord:
 
 async def children_of(store: Store, above: str) -> list[RunRecord]:
     """Return the runs below a run or another group, the oldest first."""
-    # a session's name may hold a slash: what is below "a/b" is not below "a"
+    # a session's name may hold a slash: keys below "a/b" are not below "a"
     below = [one async for one in iter_documents(store, CHILDREN, f"{above}/") if one.key == f"{above}/{one.value}"]
     found: list[RunRecord] = []
     for one in below:
@@ -315,7 +315,7 @@ async def children_of(store: Store, above: str) -> list[RunRecord]:
 
 
 def conversation_key(agent: str, session: str) -> str:
-    """Return the key of a session's conversation; the first slash ends the agent's name, whatever that holds."""
+    """Return the key of a session's conversation; the first slash ends the agent's name, whose own are escaped."""
     return f"{agent.replace('%', '%25').replace('/', '%2F')}/{session}"
 
 

@@ -27,7 +27,7 @@ from toolweave.models._messages import ToolCallPart
 
 _log = logging.getLogger("toolweave.agent")
 _SHUT_DOWN = "the agent was closed"
-_LEFT = "whoever awaited it was cancelled"
+_LEFT = "its awaiting task was cancelled"
 _FOR_PEOPLE = (events.ApprovalRequested, events.ApprovalGiven, events.InputRequested, events.InputGiven)
 _current: ContextVar[Run | None] = ContextVar("toolweave-run", default=None)
 
@@ -160,7 +160,7 @@ class Run:
         """Start, if not started; runs of one session execute one after another, in the order in which they start.
 
         Raises:
-            RuntimeError: No event loop is running here.
+            RuntimeError: No event loop is running in this thread.
         """
         if self._status == "new":
             self._ended = anyio.Event()
@@ -243,7 +243,7 @@ class Run:
         ended, period = self._ended, self._period
         if not self.done and ended is not None and period is not None:
             if not _is_running_here(period.loop):
-                raise RuntimeError(f"run {self.id!r} goes on in another event loop; await it there")
+                raise RuntimeError(f"run {self.id!r} runs in another event loop; await it there")
             self._awaiting += 1
             try:
                 await ended.wait()
@@ -252,7 +252,7 @@ class Run:
                     self._cancel(gone)
                     with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS):
                         await ended.wait()
-                        await period.ended()  # what the run alone used is closed too
+                        await period.ended()  # toolsets of this run alone are closed too
                 raise
             finally:
                 self._awaiting -= 1
@@ -330,7 +330,7 @@ class Run:
         own = [self] if self._questions.waits(question_id) else []
         return own + [run for child in self.children.values() for run in child._with_question(question_id)]  # noqa: SLF001 - its own kind
 
-    # what children tell
+    # reports of child runs
 
     def runs_in_loop(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether it runs in this event loop."""
@@ -375,7 +375,7 @@ class Run:
                 async with room.turn:
                     self._status = "running"
                     result = await self._driver.drive(room, period)
-        except Exception as exc:  # boundary: whatever ends a run is told to whoever awaits it
+        except Exception as exc:  # boundary: any error that ends a run is raised to its awaiters
             result = self._driver.result("error", error=exc)
         finally:
             host.rooms.leave(room)

@@ -200,7 +200,7 @@ class RunLoop:
         """Return the result of the run if it ends now."""
         state = self._state
         messages = () if state is None else tuple(state.messages)
-        # before its first turn a run has said nothing: what stands there is of the session's runs before it
+        # before its first turn a run has no answer: an earlier one is of the session's runs before it
         begun = self._began_with if state is not None else 0
         spoken = [one for one in messages[begun:] if isinstance(one, AssistantMessage)]
         return RunResult(
@@ -233,7 +233,7 @@ class RunLoop:
             finish, error = Finish(reason="model_error"), exc
         except ToolExecutionError as exc:
             finish, error = Finish(reason="transport_error"), exc
-        except Exception as exc:  # boundary: whatever ends a run is told to whoever awaits it
+        except Exception as exc:  # boundary: any error that ends a run is raised to its awaiters
             finish, error = Finish(reason="error"), exc
         finally:
             result = self._closed(finish, error)
@@ -272,7 +272,7 @@ class RunLoop:
             )
         )
         self._restore(start)
-        if host.confirm != "never":  # else nobody is asked
+        if host.confirm != "never":  # else no one is asked
             host.allowed.restore(await journal.allowed())
         if not start.messages:
             raise ValueError("there is nothing to answer; send a message")
@@ -324,7 +324,7 @@ class RunLoop:
         )
 
     def _telemetry(self) -> RunTelemetry | None:
-        if "opentelemetry" not in sys.modules:  # whoever traces has loaded it
+        if "opentelemetry" not in sys.modules:  # a tracing program has loaded it
             return None
         from toolweave.agent._telemetry import RunTelemetry
 
@@ -361,13 +361,13 @@ class RunLoop:
                     count_failures(state, [call for call in calls if call.id in state.results])
                     if len(state.results) == len(calls):
                         state.messages.append(ToolMessage(outcomes=outcomes_of(state, calls)))
-                        if isinstance(turn.tools, ToolSearchToolset):  # what was replayed did not pass it
+                        if isinstance(turn.tools, ToolSearchToolset):  # replayed calls did not pass it
                             turn.tools.restore(state.messages[-2:])
                 case Finish() as finish:
                     return finish
 
     def _waiting(self, state: RunState, turn: TurnRunner) -> Finish:
-        """Return the step of a run that waits for a person; its loop begins the turn's calls again when it goes on."""
+        """Return the step of a run that waits for a person; its loop restarts the turn's calls when it is resumed."""
         ids = {call.of_call for call in turn.waiting}
         calls = cast("AssistantMessage", state.messages[-1]).tool_calls
         return Finish(reason="waiting", pending=tuple(call for call in calls if call.id in ids))
@@ -411,7 +411,7 @@ class RunLoop:
             ConfigError: The cost of the usage is not known.
         """
         most, total = self._rules.limits.cost, state.total
-        told = turn is None or turn.cost is not None  # one that tells no tokens either has not cost nothing
+        told = turn is None or turn.cost is not None  # a turn without token counts may still have had a cost
         if most is None or (told and (total.cost is not None or not total.tokens)):
             return
         raise ConfigError(
@@ -425,7 +425,7 @@ class RunLoop:
         state, text = self._state, "".join(self._asking.partial) if self._asking is not None else ""
         if state is not None:
             closed(state, _UNDONE, finish.pending)
-            if text and error is None:  # what was said before somebody, or the clock, ended it
+            if text and error is None:  # the text before a user, or the clock, ended it
                 state.messages.append(AssistantMessage(parts=(TextPart(text=text),)))
         return self.result(finish.reason, finish, error=error)
 

@@ -1,6 +1,10 @@
 """The queue of one session's submitted runs: workers execute them in the order of submission.
 
 It is in the store, so that runs of one session wait for each other across processes; it knows no worker.
+
+Why the order holds: the key of an entry begins with the time of submission, and a run waits while an entry before its
+own has not ended. Why two runs never write one conversation: a run also holds the lease of the session, which covers
+clocks that differ and entries that another version wrote.
 """
 
 from __future__ import annotations
@@ -52,7 +56,7 @@ class SessionQueue:
             try:
                 other = await read_record(self._store, found.value)
             except StoreError:
-                continue  # another version wrote it; what holds the session then is its lease
+                continue  # another version wrote it; then its lease holds the session
             if other is None or other.done:
                 await self._store.delete(_COLLECTION, found.key)
             else:

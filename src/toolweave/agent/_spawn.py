@@ -127,7 +127,7 @@ class SpawnTools(BaseToolset):
     # the tools
 
     async def _spawn(self, prompt: str) -> dict[str, Any]:
-        """Give a task to an agent that works on it on its own, in the background, while you go on.
+        """Give a task to an agent that works on it on its own, in the background, while you continue.
 
         Spawn several to have them done at the same time. It knows nothing but what you write.
 
@@ -158,7 +158,7 @@ class SpawnTools(BaseToolset):
         return {"tasks": [await self._told(record) for record in records]}
 
     async def _output(self, id: str) -> dict[str, Any]:  # noqa: A002 - the parameter's name for a model
-        """Return what a task that has ended came to.
+        """Return the result of a task that has ended.
 
         Args:
             id: The task.
@@ -184,7 +184,7 @@ class SpawnTools(BaseToolset):
         return {"id": id, "cancelled": cancelled and not record.done}
 
     async def _await(self, ids: list[str] | None = None, seconds: float = _AWAIT_SECONDS) -> dict[str, Any]:
-        """Wait until tasks have ended and return what they came to.
+        """Wait until tasks have ended and return their results.
 
         Args:
             ids: The tasks; all of yours by default.
@@ -268,7 +268,7 @@ class SpawnTools(BaseToolset):
         return None
 
     async def _living(self, record: RunRecord, on_unknown: OnUnknown | None = None) -> Run | None:
-        """Return the task's run in this process, started again if nobody executes it; None if another process does."""
+        """Return the task's run in this process, started again if no process executes it; None if another does."""
         run = self._here(record)
         if run is not None or record.done or await is_held(self._store, LEASES, record.run_id):
             return run
@@ -301,7 +301,7 @@ class SpawnTools(BaseToolset):
             record = await read_record(self._store, record.run_id)
 
     async def _help(self, record: RunRecord, helping: anyio.Lock) -> Run | None:
-        """Execute a task that nobody executes, and wait for its run; return None if another process has it."""
+        """Execute a task that no process executes, and wait for its run; return None if another process has it."""
         async with helping if self._durable.queue is not None else nullcontext():
             run = await self._living(record)
             if run is not None:

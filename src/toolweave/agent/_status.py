@@ -80,8 +80,8 @@ class RunStatuses:
 
     Args:
         store: The store of the runs.
-        clock: Returns the time in seconds, for records that are written here.
-        queue: The queue whose workers go on with runs that were answered; without one `Agent.resume` does.
+        clock: Returns the time in seconds, for records that this object writes.
+        queue: The queue whose workers continue answered runs; without one `Agent.resume` does.
     """
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time, queue: WorkQueue | None = None) -> None:
@@ -111,7 +111,7 @@ class RunStatuses:
         async for found in iter_documents(self._store, TIMES):
             one = await self.get(found.value)
             if one is not None and agent in (None, one.record.agent):
-                # whoever creates it may die and do so again: it stands here twice then
+                # its creator may die and create it again: then it is listed twice
                 recent.setdefault(one.run_id, one)
                 if len(recent) == limit:
                     break
@@ -133,7 +133,7 @@ class RunStatuses:
         async for found in iter_documents(self._store, RUNS):
             one = await self._told(found)
             counts[one.status] += 1
-            if one.record.parent_id is None:  # what a child took counts in its parent
+            if one.record.parent_id is None:  # the usage of a child counts in its parent
                 input_tokens += one.record.usage.input_tokens
                 output_tokens += one.record.usage.output_tokens
         return RunStats(
@@ -175,9 +175,9 @@ class RunStatuses:
         remember: Literal["run", "agent"] | None = None,
         reason: str | None = None,
     ) -> bool:
-        """Approve a call that waits, in whichever process its run was; return whether the run goes on now.
+        """Approve a call that waits, of a run in any process; return whether the run continues now.
 
-        It goes on after the last answer: a worker resumes it, or `Agent.resume` where there is no queue. The approval
+        It continues after the last answer: a worker resumes it, or `Agent.resume` where there is no queue. The approval
         is for the definition of the tool that was shown: when that has changed, the run asks again. Giving the same
         answer again does nothing.
 
@@ -199,9 +199,9 @@ class RunStatuses:
         return await self._answer(run_id, call_id, Approval(approved=False, reason=reason))
 
     async def answer(self, run_id: str, call_id: str, answer: GivenAnswer) -> bool:
-        """Answer a question of a server that a call waits with; return whether the run goes on now.
+        """Answer a question of a server that a call waits with; return whether the run continues now.
 
-        It goes on as after `approve`: the server gets the answer, and the call its result.
+        It continues as after `approve`: the server gets the answer, and the call its result.
 
         Args:
             run_id: The run.
@@ -244,7 +244,7 @@ class RunStatuses:
             if await write_record(self._store, ended, ttl=KEEP_SECONDS) is not None:
                 await self._store.delete(RUN_NOTES.cancels, record.run_id)
                 return True
-            record = await read_record(self._store, record.run_id)  # it began or ended at this moment
+            record = await read_record(self._store, record.run_id)  # it began or ended just now
         return False
 
     async def _is_left(self, one: RunInfo) -> bool:

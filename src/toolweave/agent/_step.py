@@ -125,7 +125,7 @@ class Finish:
     """End, with the validated output if there is one, and the client's own calls."""
 
     reason: StopReason
-    output: Any = None  # whatever output_type makes
+    output: Any = None  # a value of output_type
     pending: tuple[ToolCallPart, ...] = ()
     detail: str | None = None
 

@@ -50,7 +50,7 @@ class SubmittedRun:
         return await self._statuses.info(await self._record())
 
     async def result(self, timeout: float | None = None) -> RunRecord:
-        """Return its record once it has ended, for whatever reason: `record.status`, `.text`, `.output`, `.error`.
+        """Return its record once it has ended, for any reason: `record.status`, `.text`, `.output`, `.error`.
 
         Args:
             timeout: Seconds to wait at most; the run continues after that.
@@ -177,7 +177,7 @@ async def submit_run(durable: Durable, start: RunStart) -> SubmittedRun:
     """
     jobs = durable.jobs
     if jobs is None:
-        raise ValueError(f"agent {start.agent!r} has no workers: give it a backend in place of a store: Backend(url)")
+        raise ValueError(f"agent {start.agent!r} has no workers: give it a backend instead of a store: Backend(url)")
     made = await _made(durable, jobs, start)
     if made is None:
         record = await _known(durable, start)
@@ -191,7 +191,7 @@ async def submit_run(durable: Durable, start: RunStart) -> SubmittedRun:
 
 def _trace_context() -> dict[str, str]:
     """Return the context of the present span, below which the worker's spans belong."""
-    if "opentelemetry" not in sys.modules:  # whoever traces has loaded it
+    if "opentelemetry" not in sys.modules:  # a tracing program has loaded it
         return {}
     from toolweave.agent._telemetry import trace_context
 

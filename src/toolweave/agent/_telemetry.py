@@ -1,9 +1,9 @@
 """OpenTelemetry spans and metrics of runs, by the conventions for generative AI.
 
 A span `invoke_agent` is around each run, `chat` around each turn of the model and `execute_tool` around each call.
-What a resumed run takes from its journal gets a span with `toolweave.replayed`, and is in no metric: it was measured
-when it happened. The names are those of `open-telemetry/semantic-conventions-genai` (status Development), as texts.
-Imported only where OpenTelemetry is loaded; without a configured SDK its API does nothing.
+A turn or call that a resumed run replays from its journal gets a span with `toolweave.replayed`, and is in no metric:
+it was measured when it happened. The names are those of `open-telemetry/semantic-conventions-genai` (status
+Development), as texts. Imported only where OpenTelemetry is loaded; without a configured SDK its API does nothing.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class ToolSpan(ActiveSpan):
     """The span of a call."""
 
     def carried(self, meta: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the `_meta` of the call with this span's context in place of the one it has (SEP-414)."""
+        """Return the `_meta` of the call with this span's context instead of the one it has (SEP-414)."""
         return with_trace_context(meta, trace_context())
 
     def finish(self, result: ToolResult) -> None:
@@ -165,7 +165,7 @@ class RunTelemetry:
 
         Args:
             meta: The run's `_meta`; the span that its `traceparent` names is the parent where there is no present one.
-            recorded: Whether `meta` was recorded by whoever submitted the run: then that is the parent in any case, and
+            recorded: Whether `meta` was recorded when the run was submitted: then that is the parent in any case, and
                 the present span, of the worker, is linked.
         """
         present = trace.get_current_span().get_span_context()
@@ -232,7 +232,7 @@ class RunTelemetry:
         parent: Context | None = None,
         links: Sequence[Link] | None = None,
     ) -> Generator[_SpanT]:
-        """Open a span that notes the kind of an error, not its text: that may hold what a server or a user said."""
+        """Open a span that notes the kind of an error, not its text: that may quote a server or a user."""
         with self._tracer.start_as_current_span(
             name,
             context=parent,
@@ -330,7 +330,7 @@ def _settings_of(request: ModelRequest) -> dict[str, Any]:
 
 
 def _usage_of(usage: Usage) -> dict[str, Any]:
-    """Return the attributes of usage; zeros are left out, since the provider may not have said them."""
+    """Return the attributes of usage; zeros are left out, since the provider may not have sent them."""
     found = {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,

@@ -137,13 +137,13 @@ def _session(keep: KeepConversation, above: Run | None, ctx: CallContext) -> str
             root = root.parent
         return f"session:{root.session}" if root.session is not None else f"run:{root.id}"
     client = None if ctx.caller is None else ctx.caller.client_key
-    return None if client is None else f"client:{client}"  # whom nobody can tell apart shares no conversation
+    return None if client is None else f"client:{client}"  # indistinguishable clients share no conversation
 
 
 async def _answer(run: Run, name: str) -> ToolResult:
     """Return the result of an agent's run as a tool result; all but an answer is an error result."""
     try:
-        result = await run.outcome(gone="whoever called it was cancelled")
+        result = await run.outcome(gone="its caller was cancelled")
     except ModelError as exc:
         raise ToolError(f"agent {name!r} failed: {exc}", retryable=exc.retryable) from exc
     if result.status != "completed" or result.pending:

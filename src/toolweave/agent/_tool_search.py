@@ -164,7 +164,7 @@ class ToolSearchToolset(WrapperToolset, RoutingToolset):
         own = self._named(name)
         if self._inner.snapshot().find(own) is not None:
             self.load(own)
-        return route_of(self._inner, name) or (self._inner, name)  # which says what there is
+        return route_of(self._inner, name) or (self._inner, name)  # which names the existing tools
 
     def _feeds(self) -> Iterable[Callable[[Callable[[ToolsChanged], None]], Unsubscribe]]:
         return [*super()._feeds(), self._listeners.subscribe]
@@ -174,13 +174,13 @@ class ToolSearchToolset(WrapperToolset, RoutingToolset):
         inner = self._seen or ToolSnapshot()
         version = inner.version + self._loads
         if self._search is None:
-            # the same object if it can be: models keep what they make of it
+            # the same object if it can be: models cache their form of it
             self._view = ToolSnapshot(inner, version=version) if self._deferred else inner
             return
         self._deferred = True
         names = dict.fromkeys([*self._always, *reversed(self._loaded)])
         shown = {name for name in list(names)[: MOST_TOOLS - 1] if name in inner.by_name}
-        # in the order of loading, so that what a provider has cached of the definitions stays a prefix
+        # in the order of loading, so that the definitions a provider has cached stay a prefix
         kept = [name for name in (*self._always, *self._loaded) if name in shown]
         self._view = ToolSnapshot(
             (self._search, *(inner.by_name[name] for name in dict.fromkeys(kept))), version=version

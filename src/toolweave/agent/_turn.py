@@ -1,6 +1,6 @@
 """One turn of the model and its tool calls: streamed, approved, executed concurrently, truncated.
 
-Decides nothing about what comes next (`step.py` does) and owns no task of its own.
+Does not decide the next step (`_step.py` does) and owns no task of its own.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ class TurnRunner:
         keyed: Whether calls may be repeated after a crash, so that each gets a stable idempotency key.
         priced: Whether the cost of a turn is needed.
         history: Function that returns the messages to send of the conversation; None sends all of them.
-        telemetry: Makes the spans of turns and calls; None where nobody traces.
+        telemetry: Makes the spans of turns and calls; None without tracing.
         share: Share of the conversation that the model accepts, as far as known: less than 1 after it was too long.
-        waiting: Calls of the last turn that wait for a person while nobody executes the run.
+        waiting: Calls of the last turn that wait for a person while no process executes the run.
         partial: The text so far of the current turn, or of one that was broken off.
     """
 
@@ -265,7 +265,7 @@ class TurnRunner:
     ) -> None:
         try:
             await self._call(step, call, offer, results, fatal)
-        except Exception as exc:  # boundary: what the run's own code raises ends the run, alone and not as a group
+        except Exception as exc:  # boundary: an error of the run's own code ends the run, not as a group
             fatal.insert(0, exc)
             scope.cancel()
 
@@ -323,7 +323,7 @@ class TurnRunner:
                 found = tool
             if result is not None:
                 return await self._told(step, call, result)
-            tool = found  # another one took its place meanwhile: nobody has allowed that
+            tool = found  # it was replaced meanwhile: the approval was for the old one
 
     async def _told(self, step: int, call: ToolCallPart, result: ToolResult) -> ToolResult:
         await self.journal.call_finished(step, call, Recorded(result=result, below=self.below.unrecorded()))
@@ -363,7 +363,7 @@ class TurnRunner:
         return None
 
     def _is_own(self, tool: ToolSpec) -> bool:
-        """Whether a tool only reads what the run has already (search, kept results), so that it needs no approval."""
+        """Whether a tool only reads data that the run has already (search, kept results) and needs no approval."""
         return self.kept.owns(tool) or (isinstance(self.tools, ToolSearchToolset) and self.tools.owns(tool))
 
     async def _executed(self, step: int, call: ToolCallPart, tool: ToolSpec, asked: Asked) -> ToolResult | None:
@@ -386,7 +386,7 @@ class TurnRunner:
             meta=meta,
             state=about.state,
             caller=about.caller,
-            questions=answers if tool.server is not None else None,  # a tool here may make calls of several servers
+            questions=answers if tool.server is not None else None,  # a local tool may call several servers
         )
         if self.telemetry is None:
             result = await self._made(call, tool, ctx, answers)

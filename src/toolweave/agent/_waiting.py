@@ -1,8 +1,8 @@
 """Calls of a stored run that wait for a person, and the answers to them, from any process.
 
-A run that waits (`attended="later"`) is executed by nobody: its record has the status `"waiting"`, its journal the
+No process executes a waiting run (`attended="later"`): its record has the status `"waiting"`, its journal the
 calls that wait, for approval or with a question of their server. The last answer makes it pending again, and with a
-queue a worker goes on with it.
+queue a worker continues it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def asked_in(
     waits: bool,
     repeats: Literal["freely", "ask", "never"],
 ) -> Asked:
-    """Return what was asked in a call, by the entries of its run's journal; `waits`: the call waits for the answers."""
+    """Return the questions of a call, by the entries of its run's journal; `waits`: the call waits for the answers."""
     asked = {
         number: WaitingCall.from_json(entries[key].value)
         for number, key in _numbered(entries, _waiting_key(run_id, call_id))
@@ -108,7 +108,7 @@ async def answer_waiting(
     now: float,
     ttl: float,
 ) -> bool:
-    """Answer a waiting call; return whether the run goes on, as no other call waits.
+    """Answer a waiting call; return whether the run continues, as no other call waits.
 
     With `remember` an approval counts for all waiting calls of the tool. The same answer may be given again. The one
     open question of a call may be named by the id of the call.
@@ -159,7 +159,7 @@ async def _waiting_record(store: Store, run_id: str, call_id: str, answer: _Answ
         return record
     if await _is_answered(store, run_id, call_id, answer):
         return None
-    raise _error(run_id, f"waits for nobody: its status is {record.status}")
+    raise _error(run_id, f"is not waiting for an answer (status {record.status})")
 
 
 async def _unanswered(store: Store, run_id: str) -> Sequence[WaitingCall]:
@@ -205,7 +205,7 @@ def _told(value: Mapping[str, Any]) -> str:
 
 
 def _values(asked: WaitingCall, open_calls: Collection[WaitingCall], answer: _Answer) -> dict[str, dict[str, Any]]:
-    """Return the answers to record, by the ids of what they answer.
+    """Return the answers to record, by the ids of their calls and questions.
 
     Raises:
         RunError: The call needs another kind of answer, or the answer does not fit its form.

@@ -49,7 +49,7 @@ class ForeignAgent(Protocol):
         ...
 
     async def perform(self, record: RunRecord, durable: Durable) -> RunResult:
-        """Execute a submitted run, or go on with it, and record its end."""
+        """Execute or resume a submitted run, and record its end."""
         ...
 
     async def __aenter__(self) -> Any: ...
@@ -116,7 +116,7 @@ def run_handlers(
         if durable is None or durable.jobs is None:
             raise ValueError(f"agent {agent.name!r} has a store and no backend; workers need Agent(..., backend=...)")
         if durable.jobs.name in workers:
-            raise ValueError(f"two agents are called {agent.name!r}; workers tell them apart by their names")
+            raise ValueError(f"two agents are called {agent.name!r}; workers distinguish them by their names")
         kind = _Runs(agent, durable.with_unknown_policy(on_unknown), durable.jobs)
         workers[durable.jobs.name] = JobWorker(kind, most_deaths=most_deaths)
     share_suspicion(workers.values())
@@ -188,13 +188,13 @@ class _Runs:
         try:
             result = await self._result(record, loaded.durable, job)
         except StoreError:
-            raise  # it goes on when the store is back
-        except Exception as exc:  # boundary: its record says what made it fail
+            raise  # it is resumed when the store is back
+        except Exception as exc:  # boundary: its record has the error
             return "ended" if await self._failed(record, exc) else None
         if result.status == "waiting":
             await self._again_if_answered(record.run_id)
             return "waiting"
-        return "ended"  # which its journal recorded, and with it forgot what was noted of the job
+        return "ended"  # which its journal recorded, and deleted the notes of the job
 
     async def _result(self, record: RunRecord, durable: Durable, job: Job) -> RunResult:
         agent = self._agent
@@ -217,7 +217,7 @@ class _Runs:
         return done
 
     async def _again_if_answered(self, run_id: str) -> None:
-        """Have a run delivered again that was answered at once: its job was still here, so none was added.
+        """Have a run delivered again that was answered at once: its job was still queued, so none was added.
 
         Raises:
             Reschedule: It was.
@@ -241,7 +241,7 @@ class _Runs:
         return True
 
     async def _fail(self, record: RunRecord, error: str) -> None:
-        """Record the failure of a run that could not record it itself, so that nobody waits for it forever."""
+        """Record the failure of a run that could not record it itself, so that no caller waits for it forever."""
         _log.warning("run %s of agent %r failed: %s", record.run_id, record.agent, error)
         failed = replace(record, status="failed", stop_reason="error", error=error, changed_at=self._durable.clock())
         await write_record(self._store, failed, ttl=self._durable.keep_seconds)

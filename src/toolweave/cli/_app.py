@@ -31,7 +31,7 @@ _WRONG_USAGE = 2
 
 
 def run_app(argv: Sequence[str]) -> int:
-    """Run one command line and return its exit code; what follows the first `--` is a stdio server's command."""
+    """Run one command line and return its exit code; the words after the first `--` are a stdio server's command."""
     try:
         return _answer(argv)
     except SystemExit as end:

@@ -65,7 +65,7 @@ def read_arguments(tokens: Sequence[str], *, json_args: str | None, stdin: Calla
 
 
 def as_utf8(word: str) -> str:
-    """Return a word of the command line decoded as UTF-8, whatever the locale.
+    """Return a word of the command line decoded as UTF-8, in any locale.
 
     Raises:
         CommandError: It is no UTF-8.

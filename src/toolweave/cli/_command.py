@@ -49,7 +49,7 @@ class Option:
 
 
 class Positional:
-    """An argument that is known by its place, beside its type and default; a tuple takes all words that are left.
+    """A positional argument, beside its type and default; a tuple takes all words that are left.
 
     Args:
         metavar: Its name in the help.

@@ -81,7 +81,7 @@ def script() -> str:
 
 
 def install() -> str:
-    """Put the script where the shell that started this process finds it, and return what was done, in words.
+    """Install the script for the shell that started this process, and return a description of that.
 
     Raises:
         CommandError: There is none for it.

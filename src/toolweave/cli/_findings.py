@@ -19,7 +19,7 @@ async def examine_all(
     findings: Mapping[str, dict[str, Any]],
     examine: Callable[[ServerConfig], Awaitable[Mapping[str, Any]]],
 ) -> None:
-    """Examine every server that can be started, and add to its finding what came of it."""
+    """Examine every server that can be started, and add the results to its finding."""
     with starting(list(selection.servers)) as done:
         async with anyio.create_task_group() as tasks:
 

@@ -1,4 +1,4 @@
-"""Hints for errors of connecting, where the error's own message does not say what to do."""
+"""Hints for errors of connecting whose own message names no remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FETCHERS = ("npx", "bunx", "uvx", "uv", "pipx", "docker")
 
 
 def hint_for(error: Exception, *, program: str = "") -> str | None:
-    """Return a hint for an error of connecting, or None when its message says what to do.
+    """Return a hint for an error of connecting, or None when its message names the remedy.
 
     `program` is the base name of the server's command, `""` for a server that is reached over HTTP.
     """

@@ -31,7 +31,7 @@ ServerOption = Annotated[
 ]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON instead of a view for people.")]
 StrictOption = Annotated[bool, Option("--strict", help="Exit with 3 when any server fails.")]
-VerboseOption = Annotated[bool, Option("--verbose", "-v", help="Tell more on standard error.")]
+VerboseOption = Annotated[bool, Option("--verbose", "-v", help="Write more to standard error.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Target:
 
 
 def given_options(options: Target, group: type[Target] = Target, *, but: tuple[str, ...] = ()) -> list[str]:
-    """Return those options of a group, except some by name, that are not what they are by default: as they are typed.
+    """Return those options of a group, except some by name, that differ from their defaults: as they are typed.
 
     Args:
         options: The values.

@@ -79,7 +79,7 @@ def tokens(words: Sequence[str], by_name: Mapping[str, CommandParameter]) -> Ite
 
 
 def _letters(word: str, left: Iterator[str], by_name: Mapping[str, CommandParameter]) -> Iterator[tuple[str, str]]:
-    """Yield options of one letter that stand together; the first that takes a value takes the rest."""
+    """Yield the combined options of one letter; the first that takes a value takes the rest."""
     for place, letter in enumerate(word[1:], 2):
         name = f"-{letter}"
         if _takes_value(name, by_name):

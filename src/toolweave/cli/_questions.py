@@ -19,7 +19,7 @@ from toolweave.cli._screen import note
 _AROUND = 6
 """Lines of a screen that are left for the question and for the output before it."""
 _FEWEST, _MOST = 12, 60
-"""Minimum and maximum lines of a page, whatever the size of the screen."""
+"""Minimum and maximum lines of a page, for any size of the screen."""
 
 
 async def ask_line(question: str, *, hidden: bool = False) -> str | None:
@@ -40,7 +40,7 @@ async def ask_line(question: str, *, hidden: bool = False) -> str | None:
 
 @contextmanager
 def _without_echo() -> Generator[None]:
-    """Let the terminal show nothing of what is typed; it does again at the end, also after an interruption."""
+    """Turn off the terminal's echo for the block; it is restored at the end, also after an interruption."""
     import termios  # not on Windows
 
     descriptor = sys.stdin.fileno()

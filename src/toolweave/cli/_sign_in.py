@@ -1,4 +1,4 @@
-"""Sign-ins for views: whose token is kept for a server, until when, and what to do. No token is in any of it."""
+"""Sign-ins for views: the principal of a server's stored token, its expiry, and what to do. No token is in any."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TerminalUserAgent(BrowserUserAgent):
         super().__init__(browser=browser, tell=note, read_line=_pasted if is_terminal(sys.stdin) else None)
 
     async def show_device_code(self, prompt: DevicePrompt, *, server: str) -> None:
-        """Show a code and the page to type it into; on a terminal the code stands in a frame."""
+        """Show a code and the page to type it into; on a terminal the code is in a frame."""
         await super().show_device_code(prompt, server=server)
         console = stderr_console()
         if console is not None:

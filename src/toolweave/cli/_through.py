@@ -1,4 +1,4 @@
-"""`toolweave doctor --through`: what clients lose of a server behind a gateway."""
+"""`toolweave doctor --through`: the features of a server that clients lose behind a gateway."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def through_gateway(target: Target, *, gateway: str | None, as_json: bool, strict: bool) -> ExitCode:
-    """Compare every chosen server with what clients have of it through a gateway, and show the differences.
+    """Compare every chosen server with the clients' view of it through a gateway, and show the differences.
 
     Args:
         target: The servers.

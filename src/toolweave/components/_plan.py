@@ -69,7 +69,7 @@ class Plan:
 
     @property
     def refused(self) -> tuple[FileStep, ...]:
-        """The files because of which the plan must not be applied."""
+        """The files that prevent the plan from being applied."""
         return tuple(step for step in self.steps if step.action is Action.REFUSE)
 
     @property

@@ -144,7 +144,7 @@ class ComponentChange:
 
     @property
     def refused(self) -> tuple[FileStep, ...]:
-        """The files because of which the plan cannot be applied; `Project.carry_out` takes no such job."""
+        """The files that prevent the plan from being applied; `Project.carry_out` takes no such job."""
         return self.plan.refused
 
 

@@ -115,7 +115,7 @@ class JournalWithHooks:
         return await self._journal.answer(call, tool)
 
     async def asked(self, step: int, call: ToolCallPart, tool: ToolSpec) -> Asked:
-        """Return what was asked in a call."""
+        """Return the questions of a call so far."""
         return await self._journal.asked(step, call, tool)
 
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:

@@ -20,7 +20,7 @@ from toolweave.hub import Hub
 from toolweave.hub._hub import McpConnection
 
 _Identity: TypeAlias = tuple[str, tuple[str, ...], ServerConfig]
-"""The principal, the scopes and the settings of a connection: the first two tell apart those of one server quickly."""
+"""The principal, the scopes and the settings of a connection: the first two distinguish those of one server quickly."""
 
 
 _ROOM_SECONDS = 30.0

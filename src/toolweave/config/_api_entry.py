@@ -63,7 +63,7 @@ def _credentials(auth: Any) -> str:
             auth = {"type": "oauth", **oauth.of_client().to_mapping()}
     if isinstance(auth, Auth) or auth == "oauth":
         raise ConfigError(
-            "nobody can sign in to an API: give a token as 'auth', a 'client_id' with its 'client_secret', or an "
+            "there is no sign-in for an API: give a token as 'auth', a 'client_id' with its 'client_secret', or an "
             "object of credentials by the names of the document's security schemes",
             field="auth",
         )

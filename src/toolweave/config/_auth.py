@@ -155,7 +155,7 @@ class Auth(Value, frozen=True, kw_only=True):
 
 
 def _refuse_method(token: str | Secret) -> None:
-    """Refuse the name of an authorization method in place of a token: it would be sent as the token."""
+    """Refuse the name of an authorization method as a token: it would be sent as the token."""
     word = _word(token)
     if word in _SIGN_IN:
         raise ConfigError(_CREDENTIAL_BESIDE, field="auth")

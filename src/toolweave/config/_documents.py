@@ -211,7 +211,7 @@ def _yaml(text: str, path: str) -> ConfigDocument:
 
 
 def _count_nodes(node: yaml.Node, seen: dict[int, int]) -> int:
-    """Count the nodes as if every alias were written out; few lines can stand for billions."""
+    """Count the nodes as if every alias were written out; few lines can expand to billions."""
     import yaml  # the caller has it
 
     known = seen.get(id(node))

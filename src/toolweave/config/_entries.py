@@ -552,7 +552,7 @@ def _flag(value: Any, key: str) -> bool:
 
 
 def _texts(value: Any, key: str) -> Any:
-    """Read a list of strings in which numbers stand for themselves."""
+    """Read a list of strings, in which numbers become their text."""
     if not isinstance(value, (list, tuple)):
         raise ConfigError(f"{key!r} must be a list of strings, not {kind_of(value)}", field=key)
     items = cast("list[Any]", value)
@@ -565,7 +565,7 @@ def _names(value: Any, key: str) -> Any:
 
 
 def _pairs(value: Any, key: str) -> Any:
-    """Read an object of strings in which numbers and booleans stand for themselves and null for nothing."""
+    """Read an object of strings, in which numbers and booleans become their text and null is dropped."""
     if not isinstance(value, Mapping):
         return value
     out: dict[Any, Any] = {}

@@ -114,7 +114,7 @@ def _spoken(item: FoundEntry, dialect: Dialect) -> FoundEntry:
 
 
 def _pinned(item: FoundEntry, pins: Any) -> FoundEntry:
-    """Return an entry with the `pins` that stand beside its section, if it has none of its own."""
+    """Return an entry with the `pins` beside its section, if it has none of its own."""
     value: Any = item.value
     if pins is None or not isinstance(value, Mapping):
         return item

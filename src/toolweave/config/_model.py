@@ -174,7 +174,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
 
     @property
     def connect_timeout(self) -> float:
-        """Seconds the handshake may take, whatever the signs of life: `timeout.connect`, else 150."""
+        """Seconds the handshake may take, regardless of signs of life: `timeout.connect`, else 150."""
         return _CONNECT_SECONDS if self.timeout.connect is None else self.timeout.connect
 
     @property
@@ -197,7 +197,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
 
     @property
     def as_caller(self) -> bool:
-        """Whether a gateway calls it as each of its callers, so that nobody else can."""
+        """Whether a gateway calls it with the credentials of each caller, so that it cannot be called without one."""
         oauth = None if self.auth is None else self.auth.oauth
         return self.transport in _REMOTE and oauth is not None and oauth.identity == "caller"
 
@@ -259,7 +259,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **changes)
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return the entry that `parse_server` reads back: what differs from the defaults, secrets still wrapped."""
+        """Return the entry that `parse_server` reads back: values that differ from the defaults, secrets wrapped."""
         out: dict[str, Any] = {}
         for name, value in self.without_defaults().items():
             if name in _NOT_COMPARED:
@@ -376,7 +376,7 @@ def _normalised(config: ServerConfig) -> dict[str, Any]:
 
 
 def _check_reachable(config: ServerConfig) -> None:
-    """Check that the transport has what it needs."""
+    """Check that the transport has the fields it needs."""
     transport = config.transport
     if transport not in known_transports():
         known = ", ".join(sorted(known_transports()))

@@ -26,7 +26,7 @@ _RUNNERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "podman": (("run",), ("container", "run")),
     "nerdctl": (("run",),),
 }
-"""Programs that fetch what they run, with the subcommands that do so."""
+"""Programs that fetch and run packages, with the subcommands that do so."""
 
 _INTERPRETERS = ("node", "bun", "deno", "tsx", "ruby", "java", "dotnet")
 _CONTAINERS = ("docker", "podman", "nerdctl")
@@ -108,7 +108,7 @@ def name_from_command(command: str, args: Sequence[str]) -> str:
 
 
 def package_of(command: str, args: Sequence[str]) -> tuple[str, str]:
-    """Return the package, script or image that a command runs and the version it asks for; `""` for what is not named.
+    """Return the package, script or image that a command runs and the version it asks for; `""` for an unnamed one.
 
     `npx -y @scope/a@1.2.0` is (`@scope/a`, `1.2.0`), `uvx mcp-server-time==1.2` is (`mcp-server-time`, `1.2`). Of a
     path it is the file alone, so that the same project elsewhere has the same name.

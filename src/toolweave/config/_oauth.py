@@ -26,7 +26,7 @@ OAuthIdentity = Literal["own", "caller"]
 """The identity that requests are made as: that of the program itself, or of each caller of a gateway."""
 
 OAuthSecret = Secret | Callable[[], Any]
-"""A secret, or a callable, plain or async, that returns it anew for each use; a callable comes from code alone."""
+"""A secret, or a callable, plain or async, that returns it for each use; a callable comes from code alone."""
 
 ALGORITHMS = ("ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "EdDSA")
 _TIMEOUT = 300.0
@@ -180,7 +180,7 @@ class OAuth(Value, frozen=True, kw_only=True):
         return tuple(value.reveal() for value in values if isinstance(value, Secret) and value)
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return what differs from the defaults, secrets still wrapped."""
+        """Return the values that differ from the defaults, secrets still wrapped."""
         out = dict(self.options)
         for name, value in self.without_defaults().items():
             if name != "options":

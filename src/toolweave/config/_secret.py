@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 MASK = "***"
-"""The text shown in place of a secret."""
+"""The text shown instead of a secret."""
 
 _SENSITIVE_NAME = (
     r"(?i)key|token|secret|pass|credential|auth|bearer|cookie|signature|(^|_)(pat|pw|sig|dsn|otp)(_|$)|_pwd(_|$)"

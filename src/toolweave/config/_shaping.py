@@ -1,4 +1,4 @@
-"""Rules that shape the definitions of tools, as a config states them: which tools, and what becomes of them.
+"""Rules that shape the definitions of tools, as a config states them: conditions and changes.
 
 Values and their checks; the room `shaping` applies them.
 """
@@ -86,7 +86,7 @@ class ArgumentRule(Value, frozen=True, kw_only=True):
         return {name.rstrip("_"): value for name, value in _given(self)}
 
     def said(self, argument: str) -> str:
-        """Return in words what becomes of an argument, without values that may be secret."""
+        """Describe the change of an argument, without values that may be secret."""
         if "value" in self.sources:
             return f"always {_shown(argument, self.value)}"
         if self.sources:
@@ -103,7 +103,7 @@ class ArgumentRule(Value, frozen=True, kw_only=True):
 
 
 class ShapeRule(Value, frozen=True, kw_only=True):
-    r"""One rule: tools, and what becomes of their definitions. A condition that is not given fits all.
+    r"""One rule: conditions on tools, and changes of their definitions. A condition that is not given fits all.
 
     Attributes:
         tools: Globs (`*`, `?`, `[...]`) of names: a tool's own, the one it is exposed by, or `server:tool`.

@@ -1,4 +1,4 @@
-"""The config of a server for people: what it starts or reaches, and names of what is secret."""
+"""The config of a server for people: its command or URL, and the names of its secrets."""
 
 from __future__ import annotations
 

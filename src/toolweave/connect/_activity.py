@@ -1,6 +1,6 @@
 """Signs of life of starting servers: their output, the steps of connecting, and CPU time of their processes.
 
-Only measures; the caller decides what follows from silence. Knows no hub.
+Only measures; the caller acts on silence. Knows no hub.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from toolweave.connect._stdio.process_tree import cpu_seconds
 
 _OURS = frozenset({"load the SDK", "find the command", "start the process"})
 """The steps of connecting whose duration does not depend on the server."""
-_CPU_SECONDS = 0.02  # less is what timers of an idle process take
+_CPU_SECONDS = 0.02  # timers of an idle process take less
 
 
 class Monitored(Protocol):

@@ -41,7 +41,7 @@ class CallTarget(Value, frozen=True):
         schema: Its input schema, as the server has it.
         check: The validator of the arguments, or None.
         has_execution: Whether its definition has an `execution` member.
-        shaped: Makes the arguments that the server takes, and checks them, in the place of `check`; None without rules.
+        shaped: Makes the arguments that the server takes, and checks them, instead of `check`; None without rules.
     """
 
     name: str
@@ -67,12 +67,12 @@ class CallTarget(Value, frozen=True):
 class Catalog:
     """One server's tools: an immutable snapshot that is replaced as a whole.
 
-    `tell` is called once after every change of the snapshot, whichever caller asked for the listing.
+    `tell` is called once after every change of the snapshot, for any caller that requested the listing.
 
     Attributes:
         snapshot: The current tools; version 0 before the first listing.
         live: The list behind it.
-        guard: The judge of what is in it.
+        guard: Checks the listed tools against the pins and the scan.
         left_out: The reasons why the config leaves tools out, by the server's names.
     """
 
@@ -178,7 +178,7 @@ class Catalog:
         if schema is not None:
             try:
                 compiled = Validator(schema)
-            except SchemaError as exc:  # permissive, and said once
+            except SchemaError as exc:  # permissive, and logged once
                 _log.warning(
                     "server %r: tool %r: its %s schema cannot be used, so nothing is checked against it: %s",
                     self._config.name,

@@ -28,7 +28,7 @@ class Openable(ABC):
         """Close it for all users; idempotent, from any task, bounded."""
 
     async def open(self) -> None:
-        """Open it until `close()`; see the class for what it raises and waits for."""
+        """Open it until `close()`; see the class for its errors and waits."""
         self._kept = True
         await self._open()
 

@@ -95,7 +95,7 @@ class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
         self._health = Health(config, lambda: self._requester.waits, lambda event: self._events.emit("silence", event))
         self._requester.on_timeout = self._health.suspect
 
-    # what it is
+    # identity
 
     @property
     def name(self) -> str:
@@ -229,7 +229,7 @@ class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
         `"prompts_changed"` and `"resources_changed"` (`ListChanged`), `"resource_updated"` (`ResourceUpdated`),
         `"closed"` (`StateChanged`), `"error"` (the exception), `"notification"` (method and params as a tuple),
         `"problem"` (a text that is new in `problems`),
-        `"silence"` (`Silent`: a request waits, and nothing was heard for 5 s or more; again every 5 s).
+        `"silence"` (`Silent`: a request waits, and nothing was received for 5 s or more; again every 5 s).
         A list whose changes are listened to is kept up to date; its first reading adds all of it.
         """
         if listener is not None:
@@ -275,7 +275,7 @@ class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
         return lists[kind].facts(notified=declared.get("listChanged") is True)
 
     async def refresh(self, *, timeout: float | None = None) -> ToolsChanged:
-        """List the server's tools again, whatever is cached; return the change."""
+        """List the server's tools again, bypassing caches; return the change."""
         return await self._requester.with_reconnect(lambda line: self._refresh(line, timeout))
 
     async def call_tool(
@@ -335,8 +335,8 @@ class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
         """Send a request of another client as it is, and return its result as it came.
 
         Neither arguments nor the result are validated. The bounds are those of the server, on silence: progress
-        resets them, and they stand still while the server's client is asked. It is sent again only where that is safe:
-        when it provably was not sent, or the tool is read-only or idempotent. Cancelling it tells the server.
+        resets them, and they stop while the server's client is asked. It is sent again only where that is safe:
+        when it provably was not sent, or the tool is read-only or idempotent. Cancelling it notifies the server.
 
         Raises:
             ProtocolError: The server answered with a JSON-RPC error, whose code and data it has.
@@ -346,9 +346,9 @@ class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
         return await self._requester.forward(request)
 
     def listen_to_task(self, task: str, listener: Callable[[Mapping[str, Any]], object]) -> Unsubscribe:
-        """Call `listener` with what a modern server says of a task; return the end of that.
+        """Call `listener` with a modern server's notifications of a task; return a function that unsubscribes.
 
-        A server need not say anything, and what it says may be lost with a connection: `tasks/get` is what counts.
+        A server need not send any, and they may be lost with a connection: the result of `tasks/get` is authoritative.
 
         Args:
             task: The id that the server gave it.
@@ -360,7 +360,7 @@ class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
     def direct_calls(self) -> DirectCalls:
         """Calls of tools for other clients that are sent at once, without a task or a scope; the sender waits for each.
 
-        What an answer needs beyond that `forward` does, given the call as `ForwardedRequest.sent`.
+        An answer that needs more than that is completed by `forward`, given the call as `ForwardedRequest.sent`.
         """
         return self._requester.direct
 
@@ -452,7 +452,7 @@ def connect_mcp(
         name: The server's name in errors and in `server_tool` names; derived from the target when None.
         headers: HTTP headers, or a callable that gives them for each request.
         auth: Credentials for HTTP: an `Auth`, a bearer token, a callable asked before each request, an `AuthHook` that
-            is also told of each refusal, or an authorization object of `httpx`.
+            is also called with each refusal, or an authorization object of `httpx`.
         timeout: Seconds for every wait, or a `Timeouts`.
         restart: `"on_failure"` reconnects a lost connection with backoff, `"never"` keeps the exact cause.
         lazy: Connect at the first use instead of at once.

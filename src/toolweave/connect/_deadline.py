@@ -46,7 +46,7 @@ class Deadline(msgspec.Struct, eq=False):
         self.deadlines.running.discard(self)
         if not self.expired or self.task is None:
             return False
-        # somebody else's cancellation counts more than the time
+        # a cancellation from outside takes precedence over the deadline
         return self.task.uncancel() <= self.before and isinstance(exc, asyncio.CancelledError)
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
-"""Calls that are sent at once and waited for by whoever sent them: no task, no scope and no coroutine in between.
+"""Calls that are sent at once and awaited by the sender: no task, no scope and no coroutine in between.
 
-For a gateway, which sends most calls this way; what needs more goes through the requester, before or after the call
+For a gateway, which sends most calls this way; calls that need more use the requester, before or after the call
 was sent.
 """
 
@@ -25,7 +25,7 @@ class DirectCalls:
     """Sends calls of tools at once over one connection, where its server is a process.
 
     Args:
-        config: The server; calls that it counts, or that have a bound in all, are not sent here.
+        config: The server; counted calls, and calls with a total bound, are not sent this way.
         supervisor: Has the open session.
         catalog: Knows which tools the server lists.
         deadlines: Ends the calls.
@@ -50,7 +50,7 @@ class DirectCalls:
         self._open = bounded and not config.max_concurrency and not supervisor.peer.may_answer
 
     def line(self, name: str, loop: asyncio.AbstractEventLoop) -> OpenSession | None:
-        """Return the session in which a tool can be called at once, or None: what it takes, `forward` does.
+        """Return the session in which a tool can be called at once, or None: then `forward` makes the call.
 
         Args:
             name: The name by which the server calls the tool.
@@ -87,9 +87,9 @@ class DirectCalls:
 
 
 class DirectCall(Deadline, kw_only=True, eq=False):
-    """A call of a tool that was sent; its deadline ends `answer` with an error, and cancels nobody.
+    """A call of a tool that was sent; its deadline ends `answer` with an error, without cancelling a task.
 
-    Whoever sent it waits for `answer`, then calls `forget`, or `give_up` where the answer is not wanted any more.
+    The sender awaits `answer`, then calls `forget`, or `give_up` where the answer is not wanted any more.
 
     Attributes:
         calls: Sent it.
@@ -97,7 +97,7 @@ class DirectCall(Deadline, kw_only=True, eq=False):
         line: The session that it was sent in.
         wire: The wire of that.
         key: Its id there.
-        answer: What its answer comes to: a `RawResult`, a dict, or an error.
+        answer: Its outcome: a `RawResult`, a dict, or an error.
     """
 
     calls: DirectCalls
@@ -119,21 +119,21 @@ class DirectCall(Deadline, kw_only=True, eq=False):
         self.deadlines.running.discard(self)
         self.wire.forget(self.key)
         if self.answer.done() and not self.answer.cancelled():
-            self.answer.exception()  # taken here, so that asyncio does not report it as lost
+            self.answer.exception()  # retrieved, so that asyncio does not report it as lost
 
     async def give_up(self) -> None:
-        """Tell the server that the answer is not wanted any more; bounded."""
+        """Notify the server that the answer is not wanted any more; bounded."""
         self.deadlines.running.discard(self)
         await self.wire.give_up(self.key, methods.TOOLS_CALL)
 
     def renew(self) -> None:
-        """End the wait for `answer`, whose result is None then, and let another one take its place."""
+        """Replace the `answer` future; the old one resolves to None."""
         if not self.answer.done():
             waiting, self.answer = self.answer, self.wire.renew(self.key)
             waiting.set_result(None)
 
     async def result(self) -> dict[str, Any]:
-        """Wait for the answer in the place of the requester's own attempt, within whose bounds this is.
+        """Wait for the answer instead of the requester's own attempt, within whose bounds this is.
 
         Raises:
             ServerError: The answer is an error.

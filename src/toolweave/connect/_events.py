@@ -68,5 +68,5 @@ def tell(listeners: Iterable[Callable[[Any], Any]], value: Any, *, server: str, 
     for listener in listeners:
         try:
             listener(value)
-        except Exception:  # boundary: user code; what ends a program (SystemExit, KeyboardInterrupt) passes
+        except Exception:  # boundary: user code; SystemExit and KeyboardInterrupt pass
             _log.exception("server %r: a listener of %r raised", server, what)

@@ -22,14 +22,14 @@ class ForwardedRequest(msgspec.Struct, frozen=True, kw_only=True):
         method: The method.
         params: The parameters as they are sent, without `_meta`.
         meta: The client's own members of `_meta`; the envelope of the era and the progress token are added.
-        declared: The client, as modern servers are told of it in the envelope; None declares this one.
+        declared: The client, as modern servers see it in the envelope; None declares this one.
         on_progress: Gets the parameters of the request's progress notifications; None asks for none.
         on_news: Gets the other notifications on the request's own stream, such as log messages, where the transport
             has one.
         sole: Whether no other request of a client runs on the connection, so that all its notifications are of this.
         answer: Answers the input that a modern server asks for, in rounds; None returns its requests as the result.
         follow_tasks: Whether a call that becomes a task is followed to its end.
-        sent: The call as it was sent already, with its outcome; the requester goes on from there.
+        sent: The call as it was sent already, with its outcome; the requester continues from there.
     """
 
     method: str

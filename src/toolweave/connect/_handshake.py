@@ -178,14 +178,14 @@ class _Negotiation:
         self._moved = anyio.Event()
 
     async def settle(self) -> Session:
-        """Return the session; raises what `shake_hands` raises."""
+        """Return the session; raises the errors of `shake_hands`."""
         outcome: Session | Exception | None = None
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             try:
                 outcome = await self._settled()
             except (ProbeRefused, ServerError) as exc:
-                outcome = exc  # raised in here it would leave as a group
+                outcome = exc  # raised inside the group, it would leave as a group
             tasks.cancel_scope.cancel()
         if isinstance(outcome, Session):
             return outcome
@@ -200,7 +200,7 @@ class _Negotiation:
             probe = await self._probed(wanted := probe.error.named)
         if probe.agreement is not None:
             return await self._hands.modern(probe.agreement)
-        if probe.done:  # what it complains of is our question, not what may go wrong later
+        if probe.done:  # it complains of the probe, not of a later fault
             report.disregard_stderr(quiet)
         session, refusal = await self._initialized(probe)
         if session is not None:
@@ -297,7 +297,7 @@ class _Negotiation:
         """Raise the error of a request that failed otherwise than by a refusal.
 
         A lost connection may be the probe's doing: while the probe itself waited; while another request waited
-        `beside` an unanswered probe; or after a refused probe, since a process may exit a moment later.
+        `beside` an unanswered probe; or after a refused probe, since a process may exit shortly after.
         """
         error = question.error
         if error is None or isinstance(error, (_NotModern, ProtocolError)):

@@ -132,7 +132,7 @@ async def own_headers(settings: HttpSettings, *, server: str) -> Mapping[str, st
     try:
         made = settings.headers()
         return await made if inspect.isawaitable(made) else made
-    except Exception as exc:  # boundary: what a user's provider raises fails the request that asked
+    except Exception as exc:  # boundary: an error of the user's provider fails the request that asked
         raise http_error(refused_credentials(exc), server=server) from exc
 
 
@@ -179,7 +179,7 @@ def odd_content(settings: HttpSettings, status: int, reason: str, kind: str, bod
 
 def unasked_encoding(status: int, encoding: str) -> HttpFault:
     """Return the fault of an answer in a content encoding that was not accepted."""
-    text = f"its answer is encoded as {encoding[:40]!r}, which nobody asked for; switch compression off for it"
+    text = f"its answer is encoded as {encoding[:40]!r}, which was not requested; switch compression off for it"
     return HttpFault(status=status, text=text)
 
 
@@ -224,7 +224,7 @@ def excerpt(body: bytes, settings: HttpSettings) -> str:
 
 
 def is_rpc_error(body: bytes) -> bool:
-    """Whether a body is a JSON-RPC error, whatever its HTTP status."""
+    """Return whether a body is a JSON-RPC error, for any HTTP status."""
     try:
         value = as_object(json.loads(body))
     except (ValueError, RecursionError):

@@ -1,4 +1,9 @@
-"""Requests over a connection that may be lost: timeouts, validation of arguments and results, retries."""
+"""Requests over a connection that may be lost: timeouts, validation of arguments and results, retries.
+
+Why a retry does no harm: a request is sent again, once, only if it provably was not sent, or was declared repeatable (a
+tool that is read-only or idempotent). Every other loss is raised, with `sent` for the caller to judge. All attempts
+of a call share one deadline, so a retry never extends the caller's wait.
+"""
 
 from __future__ import annotations
 
@@ -270,7 +275,7 @@ class Requester:
             return await again(
                 exc, methods.TOOLS_CALL, params, meta=ctx.meta, schema=call_target.schema, deadline=deadline.at
             )
-        await anyio.lowlevel.checkpoint_if_cancelled()  # a caller who leaves at this very moment goes first
+        await anyio.lowlevel.checkpoint_if_cancelled()  # a cancellation that is due takes precedence
         self.on_timeout()
         raise self.too_slow(f"the call of tool {call_target.name!r}", deadline.seconds)
 
@@ -287,7 +292,7 @@ class Requester:
             failed.mask(self._config.redact)
             if failed.code != HEADER_MISMATCH or spec is None:
                 raise failed
-            # the schema that says what is mirrored into headers is out of date, and nothing has been done (SEP-2243)
+            # the schema whose arguments are mirrored into headers is out of date, and nothing has been done (SEP-2243)
             await self.list_tools(await self.line())
             listed = self._catalog.call_target(spec.name)
             call_target = call_target if listed.spec is None else listed
@@ -363,10 +368,10 @@ class Requester:
     async def _resumed(
         self, call: Callable[..., Awaitable[dict[str, Any]]], asked: CallRequestHandler, *, modern: bool
     ) -> dict[str, Any]:
-        """Make a call whose questions its caller answers: go on where it asked, or make it from its start.
+        """Make a call whose questions its caller answers: resume it where it asked, or restart it.
 
-        A server that does not know any more what it asked has done nothing more: the call is made again from its start
-        where its caller says that this does no harm.
+        A server that no longer knows its question has done nothing more: the call is restarted
+        if its caller allows it.
         """
         asked_by = asked.questions.begin()
         if asked_by is None:
@@ -499,7 +504,7 @@ class Requester:
         try:
             return await self.with_reconnect(lambda line: line.session.request(method, params), repeatable=True)
         except ConnectionLostError as exc:
-            # the call itself was taken: it must not be sent anew
+            # the call itself was taken: it must not be sent again
             raise ConnectionLostError("the connection ended while a task ran", server=exc.server, sent=True) from exc
 
     async def _session_for_retry(

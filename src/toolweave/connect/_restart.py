@@ -46,7 +46,7 @@ class RestartPolicy(Value, frozen=True, kw_only=True):
         stable: A connection that was ready for so many seconds resets the count of failures.
         losses: After more than so many losses within `window` seconds the connection is given up.
         cooldown: Seconds for which a connection that was given up answers at once with the cause.
-        auth_cooldown: The same for one that wants other credentials, which may be there at any moment.
+        auth_cooldown: The same for one that needs other credentials, which may be there at any time.
     """
 
     first: float = 0.1
@@ -60,7 +60,7 @@ class RestartPolicy(Value, frozen=True, kw_only=True):
     auth_cooldown: float = 1.0
 
     def next(self, history: Sequence[ConnectionLoss], now: float, jitter: float) -> RetryAfter | GiveUp:
-        """Return what to do after the last loss of `history`, which is in the order of time.
+        """Return the action after the last loss of `history`, which is in the order of time.
 
         `jitter` in [0, 1) spreads the wait over its upper half, so that many clients do not return at once.
         """

@@ -53,7 +53,7 @@ _GONE_STREAM = ("SSE stream", "server answered a request with 202")
 
 
 class _Received(ABC):
-    """The SDK's read stream as an iteration; each kind of stream says what comes next."""
+    """The SDK's read stream as an iteration; each kind of stream reads its next message."""
 
     async def receive(self) -> SessionMessage | Exception:
         try:
@@ -241,7 +241,7 @@ class SdkWire:
         request_id: str | None = None,
         on_notification: OnNotification | None = None,
     ) -> dict[str, Any]:
-        """Send a request and return its result as it came; see `Wire.request`. It tells no stream of its own."""
+        """Send a request and return its result as it came; see `Wire.request`. It reports no stream of its own."""
         if self._over.is_set():
             raise self._loss(False)
         opts: CallOptions = {"cancel_on_abandon": method not in UNCANCELLABLE}
@@ -315,7 +315,7 @@ class SdkWire:
                 self.end()
             return http_error(fault, server=self._server)
         if code == types.CONNECTION_CLOSED and message == "Connection closed":
-            self.end()  # the dispatcher itself says so only when it has told all who wait
+            self.end()  # the dispatcher itself reports it only after all waiters
             return self._loss(True)
         if code == types.CONNECTION_CLOSED and (passed := _PASSED_LIMIT.match(message)) is not None:
             return http_error(too_large(int(passed[1])), server=self._server)
@@ -432,7 +432,7 @@ async def sse_wire(
 async def in_process_wire(
     server: Any, peer: ClientHandlers, *, name: str, loss: Loss, legacy: bool
 ) -> AsyncGenerator[Wire, None]:
-    """Open a wire to an SDK server object, or to what wraps one, in this process.
+    """Open a wire to an SDK server object, or to a wrapper of one, in this process.
 
     A modern conversation passes objects, not text; a legacy one needs the handshake of a stream.
     """

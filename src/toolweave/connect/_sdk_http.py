@@ -1,7 +1,7 @@
 """The `httpx2` client of the SDK's transports: every fault becomes an answer that names its cause.
 
 An `httpx2` transport that never lets one broken POST reach its neighbours,
-headers and credentials made anew for every request, proxies from the environment.
+headers and credentials made again for every request, proxies from the environment.
 Knows nothing of JSON-RPC beyond the shape of an error.
 """
 
@@ -72,7 +72,7 @@ class HttpFaults:
         return httpx2.Response(max(fault.status or 503, 400), headers=headers, request=request, json=body)
 
     def take(self, data: Any) -> HttpFault | None:
-        """Return the fault that an error's `data` stands for, or None when it is the server's own error."""
+        """Return the fault that an error's `data` refers to, or None when it is the server's own error."""
         named = as_object(data)
         ticket = named.get("ticket") if named is not None else None
         return self._faults.pop(ticket, None) if isinstance(ticket, str) else None
@@ -193,7 +193,7 @@ class _Isolating(httpx2.AsyncBaseTransport):
         return httpx2.Response(response.status_code, headers=_plain(response), request=request, content=body)
 
     async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """Read a whole body here, so that a break in it is a fault of this request alone."""
+        """Read a whole body, so that a break in it is a fault of this request alone."""
         body = (await self._read(response)).removeprefix(BOM_UTF8)
         if not is_json(body):
             return self._faults.response(request, not_json(self._settings, response.status_code, body))
@@ -262,7 +262,7 @@ class _FreshHeaders(httpx2.Auth):
                 request = await (anext(steps) if response is None else steps.asend(response))
             except StopAsyncIteration:
                 return
-            except Exception as exc:  # boundary: what a user's provider raises fails the request that asked
+            except Exception as exc:  # boundary: an error of the user's provider fails the request that asked
                 request.extensions[_REFUSED] = refused_credentials(exc)
                 yield request
                 return
@@ -321,7 +321,7 @@ class _HookFlow:
                 return
 
     async def _asked(self, request: httpx2.Request, making: Awaitable[Mapping[str, str] | None]) -> Mapping[str, str]:
-        """Return the headers of the hook; what it raises in its own words fails the request with them."""
+        """Return the headers of the hook; an exception of its own fails the request."""
         try:
             return await making or {}
         except ServerError as exc:

@@ -112,7 +112,7 @@ class ServerFeatures:
         """
         if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a URI is a string, not {type(uri).__name__}")
-        request_text(0, methods.RESOURCES_SUBSCRIBE, {"uri": uri})  # what cannot be sent must not reach the shared line
+        request_text(0, methods.RESOURCES_SUBSCRIBE, {"uri": uri})  # an unsendable URI must not reach the shared stream
         line = await self._requester.line()
         offered = as_object(line.session.agreement.capabilities.get("resources")) or {}
         if not offered.get("subscribe"):
@@ -203,7 +203,7 @@ class ServerFeatures:
         try:
             await self._requester.with_reconnect(lambda line: self._read(live, line, timeout))
         except ProtocolError:
-            # servers that answer oddly to what they do not offer are common: an empty list, not a fault
+            # many servers answer oddly to lists that they do not offer: an empty list, not a fault
             if capability not in self._offered:
                 return ()
             raise
@@ -229,5 +229,5 @@ class ServerFeatures:
 def _judge(
     key: str, read: Callable[[Mapping[str, Any]], ItemT], noun: str
 ) -> Callable[[list[Any], Refusal | None], ParsedList[ItemT]]:
-    """Return what reads the entries of a list; those without a key are left out, each with its reason."""
+    """Return a function that reads the entries of a list; those without a key are left out, each with its reason."""
     return lambda entries, _: read_entries(entries, key, read, noun=noun)

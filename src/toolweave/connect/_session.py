@@ -66,7 +66,7 @@ class Wire(Protocol):
 
         `schema` is the called tool's input schema, for arguments that HTTP mirrors into headers
         (SEP-2243). `on_notification` gets the notifications on the request's own stream, before all other
-        listeners and where the transport has such a stream. Cancelling the await tells the server.
+        listeners and where the transport has such a stream. Cancelling the await notifies the server.
 
         Raises:
             ProtocolError: The server answered with an error.
@@ -185,7 +185,7 @@ class ClientHandlers:
     async def asking(
         self, questions: CallQuestions | None, *, modern: bool
     ) -> AsyncGenerator[ServerRequestHandler, None]:
-        """Give the handler of what is asked during a call, in which `questions` answers if this connection leaves that.
+        """Yield the handler of server requests during a call; `questions` answers them if the connection leaves that.
 
         A legacy server's questions do not say which call they are of: one such call is made at a time.
         """
@@ -249,7 +249,7 @@ class ClientHandlers:
     def notification(self, method: str, params: Mapping[str, Any], listener: OnNotification | None = None) -> None:
         """Handle one notification; an exception is logged and goes no further.
 
-        `listener` is that of the request on whose stream it came; progress is told by its token.
+        `listener` is that of the request on whose stream it came; progress is matched by its token.
         """
         try:
             if method == methods.NOTIFICATIONS_PROGRESS:
@@ -261,7 +261,7 @@ class ClientHandlers:
             if method == methods.NOTIFICATIONS_MESSAGE and self.logs is not None:
                 self.logs.put(log_message(params, self._server))
             self._on_notification(method, params)
-        except Exception:  # boundary: whatever a server sends must not end the conversation
+        except Exception:  # boundary: no message of a server may end the conversation
             _log.exception("a notification %r could not be taken", method)
 
     async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -304,7 +304,7 @@ class Envelope(dict[str, Any]):
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
-    """A client as it declares itself in the envelope of one modern request, in the place of this one.
+    """A client as it declares itself in the envelope of one modern request, instead of this one.
 
     Attributes:
         capabilities: Its `ClientCapabilities`, sent as they are.
@@ -357,10 +357,10 @@ class Session:
         declared: Declared | None = None,
         on_notification: OnNotification | None = None,
     ) -> Coroutine[Any, Any, dict[str, Any]]:
-        """Send a request and return its result as it came; raises what `Wire.request` raises.
+        """Send a request and return its result as it came; raises the errors of `Wire.request`.
 
-        `deadline` on the event loop's clock says how long the caller waits, beside the cancel scopes it is in;
-        `declared` is the client that modern servers are told of.
+        `deadline` on the event loop's clock bounds the caller's wait, beside the cancel scopes it is in;
+        `declared` is the client that the envelope names.
         """
         return ask(
             self.wire,

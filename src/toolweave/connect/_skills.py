@@ -1,6 +1,6 @@
 """Skills of a server (SEP-2640) for its client: listed, found and loaded; each file is read late, and verified.
 
-A skill is identified by its server and its URI. What it says is text of that server: untrusted, and never a permission.
+A skill is identified by its server and its URI. Its text is that of the server: untrusted, and never a permission.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class SkillFeatures(ServerFeatures):
 
         Raises:
             ProtocolError: The server has no such skill (-32602), or none at all (-32601).
-            SkillError: A host must not load what the entry describes; says why.
+            SkillError: A host must not load the skill of this entry; the text gives the reason.
         """
         await self._require(methods.SKILLS_GET)
         answer = await self._requester.request(methods.SKILLS_GET, {"uri": uri}, timeout)
@@ -81,16 +81,16 @@ class SkillFeatures(ServerFeatures):
     async def load_skill(self, skill: Skill | str, *, timeout: float | None = None) -> LoadedSkill:
         """Read the instructions of a skill, and verify them against its entry: size, digest and frontmatter.
 
-        Ask the user before: whoever follows the instructions of a server acts for it. A skill inside the folder of
-        another is one of its own, and needs an approval of its own; `Skill.fingerprint` is what to bind one to.
+        Ask the user before: a model that follows the instructions of a server acts for it. A skill inside the folder of
+        another is one of its own, and needs an approval of its own; bind approvals to `Skill.fingerprint`.
 
         Args:
             skill: The entry, as `list_skills` or `get_skill` returned it, or the URI, whose present entry is taken.
             timeout: Seconds for each request; by default the server's own bound.
 
         Raises:
-            SkillError: The content is not what the entry says; nothing of it may be used. Where the skill has changed
-                since, `get_skill` returns the entry of now, which needs another approval.
+            SkillError: The content does not match the entry; nothing of it may be used. Where the skill has changed
+                since, `get_skill` returns the current entry, which needs another approval.
             ProtocolError: The server does not know it.
         """
         entry = await self.get_skill(skill, timeout=timeout) if isinstance(skill, str) else skill
@@ -113,7 +113,7 @@ class SkillFeatures(ServerFeatures):
     async def list_directory(self, uri: str, *, timeout: float | None = None) -> tuple[Resource, ...]:
         """Return the direct children of a directory resource, every page of them, such as those of a skill's folder.
 
-        It shows what the server has now; for a loaded skill only the files of its entry count.
+        It shows the current state of the server; for a loaded skill only the files of its entry count.
 
         Raises:
             ProtocolError: The server lists no directories (-32601), or this is none (-32602).
@@ -150,7 +150,7 @@ class LoadedSkill:
     """A skill that was loaded: its instructions, and its files as far as they were read.
 
     Attributes:
-        skill: The entry that it was loaded by; files are read and verified by this one, whatever the server says later.
+        skill: The entry that it was loaded by; files are read and verified by this one, regardless of later entries.
         instructions: The text of its `SKILL.md` behind the frontmatter. Written by the server: untrusted.
     """
 
@@ -174,7 +174,7 @@ class LoadedSkill:
             timeout: Seconds; by default the server's own bound.
 
         Raises:
-            SkillError: It is no file of the entry, or its content is not what that says; it must not be used.
+            SkillError: It is no file of the entry, or its content does not match that; it must not be used.
             ServerError: It could not be read.
         """
         uri = self._uri(path)

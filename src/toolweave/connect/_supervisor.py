@@ -2,6 +2,9 @@
 
 Cancel scopes are entered and left in that task alone, as anyio requires; every other task
 only signals to it. Knows nothing of tools.
+
+Why no signal is lost: a waiter checks the state and begins to wait on the current event without yielding in between, on
+the one loop of the connection; each change of the state replaces that event and sets the old one.
 """
 
 from __future__ import annotations
@@ -260,7 +263,7 @@ class Supervisor:
         return None
 
     async def _hold(self) -> tuple[float | None, Exception]:
-        """Connect and hold the session; return the seconds it was ready, None for never, and what ended it."""
+        """Connect and hold the session; return the seconds it was ready (None: never) and the error that ended it."""
         deadline = anyio.current_time() + self.config.connect_timeout
         self.report = Report(self.config.redact)
         self._opened = None
@@ -273,12 +276,12 @@ class Supervisor:
             begun = anyio.current_time()
             try:
                 await self._dial(attempt, deadline)
-            except Exception as exc:  # boundary: whatever ends a connection is told to its users
+            except Exception as exc:  # boundary: its users get any error that ends a connection
                 error = first_exception(exc)
                 if isinstance(error, RetryConnect):
                     _log.info("server %r: dialling again: %s", self.config.name, error)
                     refused = str(error) if error.attempt.transport != attempt.transport else ""
-                    if attempt.transport == "stdio":  # started anew, it needs as long as it needed for the first time
+                    if attempt.transport == "stdio":  # a restart needs as long as the first start
                         needed = anyio.current_time() - begun
                         self._granted += needed
                         deadline += needed
@@ -305,7 +308,7 @@ class Supervisor:
         return spent
 
     async def _dial(self, attempt: ConnectPlan, deadline: float) -> None:
-        """Connect and hold until the session ends; `deadline` bounds connecting, whatever the signs of life."""
+        """Connect and hold until the session ends; `deadline` bounds connecting, regardless of signs of life."""
         ended: Exception | None = None
         opened = anyio.Event()
         total = deadline - anyio.current_time()
@@ -346,7 +349,7 @@ class Supervisor:
             if not seconds:
                 before = scope.deadline
                 bound.touch()
-                self._granted += scope.deadline - before  # who waits for the line waits as long
+                self._granted += scope.deadline - before  # callers that wait for the session wait as long
             pause = min(2 * pause, self.config.connect_silence / 4)
 
     async def _use(self, line: OpenSession) -> None:

@@ -43,7 +43,7 @@ _factories: dict[str, TransportFactory] = {}
 
 
 class ConnectPlan(Value, frozen=True, kw_only=True):
-    """The transport and the era to connect with: from the config, later from what the server turned out to be.
+    """The transport and the era to connect with: from the config, later from the server that was found.
 
     Attributes:
         transport: `"stdio"`, `"http"`, `"sse"`, `"inprocess"` or a registered name.
@@ -70,7 +70,7 @@ class RetryConnect(Exception):
 
 
 def register_transport(name: str, factory: TransportFactory) -> None:
-    """Make `transport: NAME` in a config open what `factory` returns.
+    """Register a factory that opens `transport: NAME` of a config.
 
     The factory gets the `ServerConfig`; its async context manager yields a `Channel`, or the SDK's
     pair of streams.
@@ -123,7 +123,7 @@ class WireOpener(Protocol):
 
 
 def through(target: Any, opener: Callable[[Any], WireOpener]) -> ServerConfig:
-    """Return the target's config with `opener(config.server)` in place of its transport, as a recorder uses it.
+    """Return the target's config with `opener(config.server)` instead of its transport, as a recorder uses it.
 
     Raises:
         ConfigError: The target cannot be right.
@@ -256,7 +256,7 @@ async def _http_engine(config: ServerConfig, attempt: ConnectPlan) -> Any:
     if config.engine == "sdk":
         engine = await _engine()
         return engine.http_wire if attempt.transport == "http" else engine.sse_wire
-    if attempt.transport == "sse":  # of these, what is not used is not in memory
+    if attempt.transport == "sse":  # only the one in use is imported
         from toolweave.connect._wire.http_sse import sse_wire
 
         return sse_wire
@@ -266,7 +266,7 @@ async def _http_engine(config: ServerConfig, attempt: ConnectPlan) -> Any:
 
 
 def _http_settings(config: ServerConfig) -> HttpSettings:
-    if config.caution and config.source is None:  # whoever read it from a file has said so
+    if config.caution and config.source is None:  # the reader of a file has reported it
         _log.warning("server %r: %s", config.name, config.caution)
     credentials = Credentials(config)
     return HttpSettings(

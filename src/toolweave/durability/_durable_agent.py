@@ -72,7 +72,7 @@ class Framework(Protocol[ResultT]):
         ...
 
     def kept(self, sent: Any, options: Mapping[str, Any]) -> FrameworkInput:
-        """Return an input, with what the options add to it, in the form in which it is kept.
+        """Return an input, with the additions of the options, in the form in which it is kept.
 
         Raises:
             TypeError: It is of no type that can be kept.
@@ -91,7 +91,7 @@ class Framework(Protocol[ResultT]):
         ...
 
     def outcome(self, result: ResultT) -> FrameworkOutcome:
-        """Return what the run's record says of a result."""
+        """Return the record of a result."""
         ...
 
 
@@ -203,7 +203,7 @@ class DurableAgent(Generic[ResultT]):
         return await RunStatuses(self.durable.store, clock=self.durable.clock).interrupted(agent=self.name)
 
     async def perform(self, record: RunRecord, durable: Durable) -> RunResult:
-        """Execute a submitted run in this worker and return what its record says."""
+        """Execute a submitted run in this worker and return its recorded result."""
         ended: list[RunResult] = []
         await self._execute(self._again(record.run_id), {}, durable=durable, ended=ended)
         return ended[0]
@@ -234,7 +234,7 @@ class DurableAgent(Generic[ResultT]):
         await answer_waiting(durable.store, run_id, call_id, approval, queue=None, now=now, ttl=ttl)
 
     def _again(self, run_id: str) -> RunStart:
-        """Return the start of a run that goes on with what was recorded."""
+        """Return the start of a run that continues from its journal."""
         return RunStart(run_id=run_id, agent=self.name, messages=(), sent=0)
 
     def _start(
@@ -284,7 +284,7 @@ class DurableAgent(Generic[ResultT]):
     async def _loop(
         self, kept: FrameworkInput, options: Mapping[str, Any], recorder: RunRecorder, answer: Any
     ) -> ResultT:
-        """Run the framework's loop; a fault is raised whatever the loop made of it."""
+        """Run the framework's loop; a fault is raised even if the loop swallowed it."""
         try:
             result = await self._framework.execute(kept, {**self._options, **options}, recorder, answer)
         except Exception:

@@ -1,4 +1,4 @@
-"""`durable`: the agent of a framework that is given is told by its class, without importing the others."""
+"""`durable`: the framework of an agent is found by its class, without importing the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compiled graph of LangGraph on our journal: outcomes of tools, and what its other nodes returned, are recorded.
+"""A compiled graph of LangGraph on our journal: outcomes of tools, and the results of its other nodes, are recorded.
 
 Imported when one is given.
 """
@@ -162,7 +162,7 @@ def _approved(tool: Any) -> Any:
 
 
 def _waits(call: ToolCallPart, tool: Any) -> ToolMessage:
-    """Note that a call waits; the message stands in its place until its node is interrupted."""
+    """Note that a call waits; the message replaces its result until its node is interrupted."""
     value = approval_request(call.name, call.arguments, tool.description, call.id)
     _asked.get().append(Interrupt(value=value, id=call.id))
     return _message(call, "waits for approval")
@@ -173,7 +173,7 @@ def _message(call: ToolCallPart, text: str) -> ToolMessage:
 
 
 def _spec(tool: Any) -> ToolSpec:
-    """Return the present definition of a tool, of which an answer holds."""
+    """Return the present definition of a tool, to which an answer is bound."""
     metadata: Mapping[str, Any] = tool.metadata or {}
     schema = tool.args_schema
     return ToolSpec(
@@ -214,7 +214,7 @@ class RecordedNode(Runnable[Any, Any]):
 
 
 class GraphValueForm:
-    """The form of what a tool call, or a node, returned: LangGraph's own, as for a checkpoint."""
+    """The form of the result of a tool call, or a node: LangGraph's own, as for a checkpoint."""
 
     def __init__(self, call: Mapping[str, Any] | None = None) -> None:
         self._call: Mapping[str, Any] = call or {}

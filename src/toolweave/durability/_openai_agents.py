@@ -147,7 +147,7 @@ async def _answered(
 
 
 def _spec(agent: Any, name: str) -> ToolSpec:
-    """Return the present definition of a tool, of which an answer holds."""
+    """Return the present definition of a tool, to which an answer is bound."""
     tools: list[Any] = agent.tools if isinstance(agent, Agent) else []
     found = next((one for one in tools if isinstance(one, FunctionTool) and one.qualified_name == name), None)
     if found is None:

@@ -152,7 +152,7 @@ class RecordingCapability(AbstractCapability[Any]):
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
     ) -> DeferredToolResults | None:
-        """Answer what a person has answered; the rest is for the agent's own handlers, or has the run wait."""
+        """Return the recorded answers of a person; the rest is for the agent's own handlers, or has the run wait."""
         decided: dict[str, bool | ToolApproved | ToolDenied] = {}
         for call in requests.approvals:
             ours = ToolCallPart(id=call.tool_call_id, name=call.tool_name, arguments=_arguments(call))
@@ -167,7 +167,7 @@ def _denied(reason: str | None) -> ToolDenied:
 
 
 def _spec(ctx: RunContext[Any], name: str) -> ToolSpec:
-    """Return the present definition of a tool, of which an answer holds."""
+    """Return the present definition of a tool, to which an answer is bound."""
     tools = (ctx.tool_manager.tools if ctx.tool_manager is not None else None) or {}
     found = tools.get(name)
     if found is None:

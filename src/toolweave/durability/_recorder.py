@@ -1,4 +1,4 @@
-"""The recorder of one run under another framework's loop: what its model answered and what its tools came to.
+"""The recorder of one run under another framework's loop: the answers of its model and the outcomes of its tools.
 
 Knows no framework: its answers and outcomes are texts, which an `OutcomeForm` writes and reads.
 """
@@ -31,7 +31,7 @@ T = TypeVar("T")
 _OUTCOME = "io.toolweave/outcome"
 _RAISED = "raised"
 APPROVED = "#approved"
-"""The end of the id under which a call is recorded that is made anew once it was approved."""
+"""The suffix of the id under which a call is recorded that is repeated once it was approved."""
 _SHOWN = 2000
 """Characters of an outcome that are kept for people, beside its whole form."""
 
@@ -57,11 +57,11 @@ class OutcomeForm(Protocol[T]):
     """The serial form of a framework's outcomes of calls."""
 
     def of_value(self, value: T) -> KeptOutcome:
-        """Return what is kept of a result."""
+        """Return the record of a result."""
         ...
 
     def of_error(self, error: Exception) -> KeptOutcome | Literal["undone"] | None:
-        """Return what is kept of a control exception; None for any other exception.
+        """Return the record of a control exception; None for any other exception.
 
         `"undone"`: the call has to be made again from its beginning, as the framework will.
         """
@@ -92,7 +92,7 @@ class CheckedJournal(StoreJournal):
         await self._write_rest()
 
     def differs(self, step: int, call: ToolCallPart) -> str | None:
-        """Return in what a call differs from the recorded one, in words; None when it is the same or there is none."""
+        """Describe how a call differs from the recorded one; None when it is the same or there is none."""
         found = self._entries.get(self._call_key(step, call))
         if found is None or self._named(call).items() <= found.value.items():
             return None
@@ -328,7 +328,7 @@ class RunRecorder:
             self.usage += usage
 
     async def _safely(self, recorded: Awaitable[T]) -> T:
-        """Return what the journal says, unless it has failed once."""
+        """Return the answer of the journal, unless it has failed once."""
         if self.fault is not None:
             if hasattr(recorded, "close"):
                 recorded.close()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] - a coroutine that nobody awaits
@@ -341,7 +341,7 @@ class RunRecorder:
 
 
 def _kept(result: ToolResult) -> KeptOutcome | None:
-    """Return the framework's outcome in a recorded result; None for one that we recorded in its place."""
+    """Return the framework's outcome in a recorded result; None for one that we recorded instead."""
     text = result.meta.get(_OUTCOME)
     if text is None:
         return None

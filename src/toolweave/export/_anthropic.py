@@ -40,7 +40,7 @@ class AnthropicTools:
         self._listing = ToolExport(source, "anthropic", _definition, strict="anthropic-strict" if strict else None)
 
     def definitions(self) -> list[ToolParam]:
-        """Return the definitions of the tools offered now, for `tools`; call it anew for every request.
+        """Return the definitions of the tools offered now, for `tools`; call it again for every request.
 
         Names are legal for the API and lead back to the tools; the dictionaries are the caller's to add to.
         """

@@ -18,7 +18,7 @@ is the default of a tool without hints), or those for which a function of call a
 
 
 class ApprovalHints:
-    """The policy of one export, asked with the definitions that its toolset has at that moment.
+    """The policy of one export, asked with the current definitions of its toolset.
 
     Args:
         confirm: The policy.

@@ -78,7 +78,7 @@ async def _value(toolset: Toolset, name: str, arguments: Mapping[str, Any]) -> A
 
 
 def _arguments(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the given arguments, without a None that stands for `left out`."""
+    """Return the given arguments, without a None that means `left out`."""
     given: dict[str, Any] = {}
     for name, value in signature.bind(*args, **kwargs).arguments.items():
         parameter = signature.parameters[name]

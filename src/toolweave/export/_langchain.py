@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
 _PROGRESS = "toolweave_progress"
-"""The `type` of what is written of progress into a graph's custom stream."""
+"""The `type` of progress events in a graph's custom stream."""
 _call_id: ContextVar[str | None] = ContextVar("toolweave-langchain-call", default=None)
 
 
@@ -97,7 +97,7 @@ def _tool_class() -> type[Any]:
             return self.hints is not None and self.hints.of_call(ToolCall(name=self.exposed, arguments=arguments))
 
         def approved(self) -> Self:
-            """Return the tool as it is after an approval: it asks nobody."""
+            """Return the tool as it is after an approval: it asks for none."""
             return self.model_copy(update={"hints": None})
 
         def invoke(self, input: Any, config: Any = None, **options: Any) -> Any:  # noqa: A002 - its name
@@ -164,7 +164,7 @@ _NOBODY = "tool {!r} needs a person's approval, for which a graph of LangGraph w
 
 
 def _decision(answer: Any) -> tuple[bool, str]:
-    """Return whether an answer approves, and its reason; what is not understood does not."""
+    """Return whether an answer approves, and its reason; an unreadable answer does not."""
     given: Mapping[str, Any] = cast("Mapping[str, Any]", answer) if isinstance(answer, Mapping) else {}
     decisions = given.get("decisions")
     first: Any = next(iter(cast("list[Any]", decisions)), None) if isinstance(decisions, list) else None

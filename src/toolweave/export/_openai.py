@@ -48,7 +48,7 @@ class OpenAIResponsesTools:
         self._listing = _listing(source, strict, _responses_definition)
 
     def definitions(self) -> list[FunctionToolParam]:
-        """Return the definitions of the tools offered now, for `tools`; call it anew for every request.
+        """Return the definitions of the tools offered now, for `tools`; call it again for every request.
 
         Names are legal for the API and lead back to the tools; the dictionaries are the caller's to add to.
         """
@@ -113,7 +113,7 @@ class OpenAIChatTools:
         self._images = images
 
     def definitions(self) -> list[ChatCompletionFunctionToolParam]:
-        """Return the definitions of the tools offered now, for `tools`; call it anew for every request.
+        """Return the definitions of the tools offered now, for `tools`; call it again for every request.
 
         Names are legal for the API and lead back to the tools; the dictionaries are the caller's to add to.
         """

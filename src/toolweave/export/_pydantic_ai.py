@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _TAKEN = SHOWN | frozenset(SOUNDS)
 _PROGRESS = "toolweave_progress"
-"""The name of the events that tell of progress."""
+"""The name of progress events."""
 
 
 def pydantic_ai_toolset(
@@ -124,7 +124,7 @@ def _progress_event() -> type[Any]:
 
 
 def _teller(ctx: RunContext[Any]) -> ProgressCallback:
-    """Return a callback that tells the stream of a run of progress."""
+    """Return a callback that reports progress to the stream of a run."""
     from pydantic_ai.exceptions import UserError
 
     async def tell(progress: Progress) -> None:

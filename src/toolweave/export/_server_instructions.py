@@ -7,7 +7,7 @@ from toolweave.tools._sources import ToolSource, as_toolset
 
 
 def server_instructions(source: ToolSource) -> str:
-    """Return what the servers of a toolset say to a model about their tools, or `""`.
+    """Return the instructions of the servers of a toolset to a model, or `""`.
 
     Each is quoted under its server's name and shortened to 8,000 characters; those of servers without a tool in the
     toolset are left out. It is text of servers, which nobody has checked: give it to a model only where you trust them.

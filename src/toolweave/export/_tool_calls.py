@@ -26,7 +26,7 @@ async def run_call(toolset: Toolset, call: ToolCall, ctx: CallContext | None = N
 
 
 def telling(report: ProgressCallback) -> CallContext:
-    """Return the context of `calling`, whose progress is told to a framework, too."""
+    """Return the context of `calling`, whose progress is reported to a framework, too."""
     outer = ambient_context()
     first = outer.on_progress
     if first is None:

@@ -1,7 +1,7 @@
-"""The admin API of a gateway: what there is, servers added and removed, and the config read again.
+"""The admin API of a gateway: its status, servers added and removed, and the config reloaded.
 
-Whoever has the token can start programs on this machine. It is compared in constant time, sent in the header
-`Authorization` alone, and never shown; requests stand behind the guard of the endpoint as well, so that no web page can
+The holder of the token can start programs on this machine. It is compared in constant time, sent in the header
+`Authorization` alone, and never shown; requests pass the guard of the endpoint as well, so that no web page can
 send them.
 """
 

@@ -1,7 +1,7 @@
 """Admin tokens of gateways on this machine, kept in files that only their user can read.
 
 A gateway that listens on loopback makes a token at each start and keeps it while it runs, so that commands of the same
-user find it: who can read that file can start programs as this user anyway.
+user find it: a process that can read that file can start programs as this user anyway.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MAX_BYTES = 1_000
 
 
 def new_token() -> str:
-    """Return a token that nobody can guess."""
+    """Return a random token that cannot be guessed."""
     return secrets.token_urlsafe(32)
 
 

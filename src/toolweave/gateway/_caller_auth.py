@@ -1,4 +1,4 @@
-"""The section `gateway.auth` of a config: who may call, as an authorization of `toolweave.serve`.
+"""The section `gateway.auth` of a config, which authorizes callers, as an authorization of `toolweave.serve`.
 
 ```json
 {
@@ -11,7 +11,7 @@
 }
 ```
 
-`${VAR}` and `${file:PATH}` stand for secrets, as in the entries of servers. Connects to nothing.
+`${VAR}` and `${file:PATH}` are replaced by secrets, as in the entries of servers. Connects to nothing.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class OAuthServerSettings(Value, frozen=True):
     """The settings of `oauth_server`; see `OAuthServer`.
 
     Attributes:
-        provider: The provider: its `type`, such as `oidc` or `github`, and what `Upstream` of that type takes.
+        provider: The provider: its `type`, such as `oidc` or `github`, and the settings of an `Upstream` of that type.
         store: The URL of the store, empty for one in memory.
         allow: Values that claims of a person must have, by claim; one of each list.
         registration: Whether clients may register themselves.
@@ -147,7 +147,7 @@ class CallerAuth(Value, frozen=True):
         """Return the authorization.
 
         Raises:
-            ConfigError: A setting is wrong; `field` is its place.
+            ConfigError: A setting is wrong; `field` names it.
         """
         options = self._options()
         issuer = self.issuer
@@ -201,7 +201,7 @@ def read_caller_auth(value: Any, scope: Scope) -> CallerAuth:
         scope: The variables that it may name.
 
     Raises:
-        ConfigError: A setting is unknown or wrong, or a variable is not set; `field` is its place. No secret is shown.
+        ConfigError: A setting is unknown or wrong, or a variable is not set; `field` names it. No secret is shown.
     """
     section = dict(check_object(Expander(scope).value(value, WHERE), WHERE))
     issuers = {name: kind for kind, name in _KINDS.items() if name in section}
@@ -221,7 +221,7 @@ def read_caller_auth(value: Any, scope: Scope) -> CallerAuth:
     for name, setting in section.items():
         given[name] = _converted(setting, types[_known(name, known, WHERE)], f"{WHERE}.{name}")
     made = CallerAuth(api_keys=keys, **given)
-    made.build()  # it opens nothing, and knows what is wrong
+    made.build()  # opens nothing; validates the settings
     return made
 
 

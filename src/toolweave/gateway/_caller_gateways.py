@@ -30,7 +30,7 @@ _MOST_OF_ONE = 16
 
 
 class InnerGateway(OfferLookup, Protocol):
-    """The gateway of one caller, as that of everybody uses it.
+    """The gateway of one caller, as the shared gateway uses it.
 
     Attributes:
         hub: The connections of the caller.
@@ -54,7 +54,7 @@ class InnerGateway(OfferLookup, Protocol):
         ...
 
     def seen(self, request: Request, notification: str) -> object:
-        """Return what the caller sees of a list, by the notification of its changes."""
+        """Return the caller's view of a list, by the notification of its changes."""
         ...
 
     def running(self) -> AbstractAsyncContextManager[object]:
@@ -118,7 +118,7 @@ class CallerGateways:
 
     @asynccontextmanager
     async def lease(self, client: Client) -> AsyncGenerator[InnerGateway | None]:
-        """Return the gateway of a caller, which is there until exit; None for a caller whom nobody knows.
+        """Lease the gateway of a caller until exit; None for an unauthenticated caller.
 
         Raises:
             ToolError: There are too many callers, or it could not be started.
@@ -160,7 +160,7 @@ class CallerGateways:
         one = self._there.get(caller.key)
         if one is not None and one.generation == self.hubs.generation:
             return one
-        if one is not None:  # the settings of a server have changed: those who use it still may go on
+        if one is not None:  # the settings of a server have changed: requests that use the old one may finish
             del self._there[caller.key]
             self._end_if_done(one)
         everybody = list(self._there.values())
@@ -183,12 +183,12 @@ class CallerGateways:
                     one.gateway = made
                     one.ready.set()
                     await one.over.wait()
-                    self.hubs.leave(hub)  # before it closes: nobody gets one that is being closed
+                    self.hubs.leave(hub)  # before it closes, so that no request gets a closing hub
                     hub = None
             finally:
                 if hub is not None:
                     self.hubs.leave(hub)
-        except Exception:  # boundary: what is wrong with the servers of one caller must not end the gateway
+        except Exception:  # boundary: a fault of one caller's servers must not end the gateway
             _log.exception("the servers of a caller cannot be served")
         finally:
             if self._there.get(one.caller.key) is one:
@@ -197,7 +197,7 @@ class CallerGateways:
             one.ready.set()
 
     def _end_if_done(self, one: _CallerGateway) -> None:
-        """End a gateway that nobody finds any more, once nobody uses it."""
+        """Close an evicted gateway when its last lease ends."""
         if not one.users and self._there.get(one.caller.key) is not one:
             one.over.set()
 

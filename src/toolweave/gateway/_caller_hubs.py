@@ -22,11 +22,11 @@ _START_SECONDS = 10.0
 
 
 class GatewayCaller(msgspec.Struct, frozen=True):
-    """A caller, as whom servers are called.
+    """The caller whose credentials are used at upstreams.
 
     Attributes:
-        key: Names it among all others; where its token is exchanged, the digest of that is part of it, so that what was
-            got for one token is never used with another.
+        key: Its unique name; where its token is exchanged, the digest of that is part of it, so that tokens
+            obtained for one token are never used with another.
         principal: Its principal.
         token: Its token, where it is exchanged.
         expires_at: The end of its token, in seconds since the epoch; None for never.
@@ -53,7 +53,7 @@ class CallerHubs:
 
     Args:
         hub: The hub of the gateway, which knows the settings of the servers.
-        store: Keeps the tokens of callers who signed in; that of this machine by default.
+        store: Keeps the tokens of callers who signed in; by default the token store of this machine.
     """
 
     def __init__(self, hub: Hub, store: TokenStore | None = None) -> None:
@@ -74,7 +74,7 @@ class CallerHubs:
 
     @property
     def store(self) -> TokenStore:
-        """The store of tokens of callers who signed in."""
+        """The store of the tokens of callers who signed in."""
         if self._store is None:
             self._store = default_token_store()
         return self._store
@@ -84,7 +84,7 @@ class CallerHubs:
         return any(map(exchanges, self.configs.values()))
 
     def caller(self, client: Client) -> GatewayCaller | None:
-        """Return whom a request is made by; None where nobody knows, and nobody can be called as."""
+        """Return the authenticated caller, or None."""
         identity, principal = client.identity, client.principal
         if principal is None:
             return None
@@ -120,7 +120,7 @@ class CallerHubs:
         assert config.auth is not None
         assert config.auth.oauth is not None
         oauth = config.auth.oauth
-        if exchanges(config):  # what is got is worth as long as the caller's token at most, and is kept nowhere
+        if exchanges(config):  # exchanged tokens live no longer than the caller's, and are not stored
             token = caller.token or _no_token
             own = oauth.replace(
                 identity="own", principal=caller.key, store=MemoryTokenStore(), subject_token=token, user_agent=None

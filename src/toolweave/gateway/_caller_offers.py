@@ -1,4 +1,4 @@
-"""The offers of both gateways of a caller, for middleware: that of everybody, and its own."""
+"""The offers of the shared gateway and of the caller's own, merged for middleware."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CallerOffers:
     """The `OfferLookup` of one caller; the same as long as its gateway is there, which it does not keep.
 
     Args:
-        outer: The gateway of everybody.
+        outer: The shared gateway.
         inner: The gateway of the caller.
         sign_in_tools: Returns the tools by which the caller signs in.
     """
@@ -37,7 +37,7 @@ class CallerOffers:
         return own or next((one for one in self._sign_in_tools(inner) if one.name == name), None)
 
     async def learn_offers(self, method: str, params: Mapping[str, Any]) -> None:
-        """List what `offers_of` needs to know of the servers of both."""
+        """List the definitions that `offers_of` needs from the servers of both gateways."""
         await self._outer.learn_offers(method, params)
         inner = self._inner()
         if inner is not None:

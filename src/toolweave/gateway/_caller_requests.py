@@ -1,7 +1,7 @@
-"""Requests before two gateways: that of everybody, and that of the caller, whose servers are called as it.
+"""Merge the shared gateway with the caller's own, whose upstreams use the caller's credentials.
 
-Stands before the other features of a gateway. Lists are those of both, one after the other; what has a name is the
-gateway's if it knows that, else the caller's. Where no server is called as its callers, nothing is done here.
+Comes before the other features of a gateway. Lists are those of both, one after the other; a name belongs to the
+shared gateway if that knows it, else to the caller's. Without upstreams that use callers' credentials, it does nothing.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ OwnAnswer: TypeAlias = Callable[[Method, Request, InnerGateway], Awaitable[Json]
 
 
 class OuterGateway(OfferLookup, Protocol):
-    """The gateway of everybody, as it is used here.
+    """The shared gateway, as it is used in this module.
 
     Attributes:
         routes: Finds the upstream of a name or URI.
@@ -78,9 +78,9 @@ class CallerRequests:
     """The feature: the methods of other features, for both gateways.
 
     Args:
-        outer: The gateway of everybody.
+        outer: The shared gateway.
         features: Its features.
-        first: Answers requests of callers who have yet to sign in.
+        first: Answers requests of callers who are not signed in yet.
         names: Reads the ids of tasks.
     """
 
@@ -119,7 +119,7 @@ class CallerRequests:
         return {}
 
     async def look_up(self, request: Request, call_next: CallNext) -> Json:
-        """Answer a request through further middleware, which finds what the caller's own servers offer, too."""
+        """Answer a request through further middleware, which also finds the offers of the caller's own servers."""
 
         async def found(call_next: CallNext, request: Request, inner: InnerGateway) -> Json:
             lookup = self._lookups.get(inner)
@@ -144,7 +144,7 @@ class CallerRequests:
             raise RequestError(exc.message, code=INTERNAL_ERROR, data=exc.data) from None
 
     def _is_everybodys(self, request: Request) -> bool:
-        """Whether a request is a call of a tool that everybody has, which needs no gateway of the caller."""
+        """Whether a request calls a tool of the shared gateway, and so needs no gateway of the caller."""
         name = request.params.get("name")
         is_call = request.method == methods.TOOLS_CALL
         return is_call and (not isinstance(name, str) or self._outer.find_tool(name) is not None)
@@ -152,7 +152,7 @@ class CallerRequests:
     # lists
 
     async def _list(self, own: Method, request: Request, inner: InnerGateway) -> Json:
-        """Return a page of what is everybody's, or one of the caller's own, which begin on the last of those."""
+        """Return a list page: shared entries first, then the caller's."""
         self._outer.changes.hear(request.client.conversation, str(request.client.principal))
         kind, cursor = _LISTS[request.method], request.params.get("cursor")
         if isinstance(cursor, str) and cursor.startswith(_CURSOR):
@@ -236,7 +236,7 @@ class CallerRequests:
         return await self._after_sign_in(request, inner, tool, exc.scopes)
 
     def _resumed(self, request: Request, inner: InnerGateway) -> tuple[Request, ToolSpec | None]:
-        """Return a request, and the tool of the sign-in that it goes on with; without any round if that is done."""
+        """Return a request, and the sign-in tool of its round; without the round if the sign-in is done."""
         request = self._first.settled(request)
         round_ = self._first.resumed(request) if request.method in methods.INPUT_REQUIRED else None
         if round_ is None:
@@ -244,7 +244,7 @@ class CallerRequests:
         config = self._outer.callers.hubs.configs.get(round_.server)
         sign_ins = self._outer.sign_ins
         waits = sign_ins.replica or sign_ins.current(round_.server, str(inner.of_caller))  # it may be another replica's
-        if config is None or (not waits and _is_usable(inner, round_.server)):  # done meanwhile, or nobody's any more
+        if config is None or (not waits and _is_usable(inner, round_.server)):  # done meanwhile, or the server is gone
             return without_round(request), None
         return request, sign_in_tool(config.name, config.tool_prefix)
 
@@ -321,7 +321,7 @@ class CallerRequests:
         name = request.text("name")
         await self._outer.sign_ins.signed_in_elsewhere(inner, str(request.client.principal))
         request, tool = self._resumed(request, inner)
-        if tool is None and name not in inner.tools.snapshot().by_name:  # exactly: what rules are about is called
+        if tool is None and name not in inner.tools.snapshot().by_name:  # exactly: rules apply to the called name
             named = (one for one in self._sign_in_tools(inner) if one.name == name)
             tool = next((one for one in named if self._may(request, one)), None) or self._missing_for(request, inner)
             if tool is None:
@@ -335,7 +335,7 @@ class CallerRequests:
 
 
 class CallerLayer:
-    """The outermost middleware, which lets the others find what the caller's own servers offer.
+    """The outermost middleware, which adds the offers of the caller's own servers to those that other middleware sees.
 
     Args:
         requests: The requests of callers.
@@ -387,7 +387,7 @@ def _entries(result: Mapping[str, Any], kind: str) -> list[Any]:
 
 
 def _with_statuses(result: Json, meta: Mapping[str, Any]) -> Json:
-    """Put the statuses of the caller's own servers in the place of those of everybody."""
+    """Replace the statuses of shared servers by those of the caller's own."""
     if not meta:
         return result
     there = as_object(result.get("_meta")) or {}

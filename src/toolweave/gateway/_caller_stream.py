@@ -1,6 +1,6 @@
 """Progress and log messages of upstreams on their way to a caller: in order, bounded, on its request's own stream.
 
-Knows no upstream. What is delivered has come before the answer: it is sent before the answer is.
+Knows no upstream. Notifications that arrived before the answer are sent before the answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NEWS = frozenset({methods.NOTIFICATIONS_MESSAGE, methods.NOTIFICATIONS_ELICITAT
 class CallerStream:
     """The stream of notifications to the caller of one request.
 
-    A caller that does not read gets the newest progress in the place of what waits, and no more log messages.
+    A caller that does not read gets the newest progress instead of the queued one, and no more log messages.
 
     Args:
         request: The caller's request.

@@ -1,4 +1,4 @@
-"""News of the servers of one caller: updates of its resources, and changes of lists that are nobody else's."""
+"""Resource updates and list changes of one caller's private upstreams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolweave.tools import Unsubscribe
 
 
 class OwnChanges(Changes):
-    """The changes of the servers of one caller: told to its own streams and conversations, and to no others.
+    """The changes of one caller's servers, published to that caller's streams and conversations only.
 
     Args:
         shared: The changes of the gateway before it, whose subscribers these are.
@@ -28,7 +28,7 @@ class OwnChanges(Changes):
         self._principal = principal
 
     def tell(self, topic: Topic, params: Mapping[str, Any] | None = None) -> None:
-        """Publish a change of a list to the caller; what has a name of its own is told to its followers alone."""
+        """Publish a change of a list to the caller; a change with a name of its own goes to its followers only."""
         if not topic.name:
             self._shared.tell(Topic(topic.method, self._principal), params)
 
@@ -41,9 +41,9 @@ class CallerUpdates:
     """The `ResourceFollower` of a gateway: at the caller's own servers where these have the resource.
 
     Args:
-        own: That of everybody.
+        own: The follower of the shared gateway.
         callers: The gateways of callers.
-        has: Whether the caller's gateway has a resource that everybody's has not.
+        has: Whether the caller's gateway has a resource that the shared one has not.
     """
 
     def __init__(

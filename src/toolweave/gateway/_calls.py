@@ -136,7 +136,7 @@ class Calls:
         uri = request.text("uri")
         routes = [route for route in await self._routes.resources(uri) if _may(request, "resources", uri, route)]
         resumed = self._relay.resumed(request)
-        if resumed is not None:  # the upstream that asked, whoever else may have it
+        if resumed is not None:  # the upstream that asked, even if another has the same name
             routes = [route for route in routes if route.server == resumed.server]
         for route in routes:
             try:
@@ -176,11 +176,11 @@ def _params(request: Request, **changed: Any) -> Json:
 
 
 def _may(request: Request, kind: OfferKind, name: str, route: Route) -> bool:
-    """Whether the caller may use what this upstream has under that name."""
+    """Return whether the caller may use the upstream's offer of that name."""
     may = request.client.may
     return may is None or may(kind, name, (), route.server)
 
 
 def _is_limited(request: Request) -> bool:
-    """Whether what a caller may see is of that caller alone."""
+    """Return whether the caller's view of lists is its own."""
     return request.modern and request.client.may is not None

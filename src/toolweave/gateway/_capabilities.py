@@ -1,6 +1,6 @@
 """Capabilities, instructions and identity of a gateway: those of its upstreams, taken together.
 
-A gateway of a single upstream with names of its own shows what that says of itself, as it is.
+A gateway of a single upstream with unchanged names declares the identity of that upstream, as it is.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def declares(connection: McpConnection, capability: str, member: str | None = No
 
 
 def offered(hub: Hub, capability: str, member: str | None = None) -> bool:
-    """Whether an upstream declares a capability, or may yet: one that is starting, or that is to come where none is.
+    """Return whether any upstream declares the capability, or is still connecting and might.
 
-    One that is called as each caller may declare anything to it.
+    An upstream that is called with callers' credentials may declare anything to each of them.
     """
     upstreams = hub.clients.values()
     return (
@@ -43,13 +43,13 @@ def offered(hub: Hub, capability: str, member: str | None = None) -> bool:
 
 
 class UpstreamCapabilities:
-    """The feature: what a gateway declares.
+    """The feature that declares a gateway's capabilities, instructions and identity.
 
     Args:
         hub: The upstreams.
         tools: The tools that callers see.
         info: The gateway's own `Implementation` object.
-        instructions: Its own instructions, in the place of those of the upstreams; None for theirs.
+        instructions: Its own instructions, which replace those of the upstreams; None for theirs.
     """
 
     def __init__(self, hub: Hub, tools: Toolset, info: Mapping[str, Any], instructions: str | None = None) -> None:
@@ -66,7 +66,7 @@ class UpstreamCapabilities:
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the capabilities of all upstreams, and those that one that is still to come may have.
 
-        The lists may change at any time, whatever the upstreams say: one may come, go or restart.
+        The lists may change at any time, whether or not upstreams announce it: one may come, go or restart.
         """
         found = {name: dict(value) for name, value in self._lists().items()}
         upstreams = tuple(self._hub.clients.values())
@@ -93,7 +93,7 @@ class UpstreamCapabilities:
     def instructions(self, may: MayUse | None = None) -> str | None:
         """Return the instructions of all upstreams, each quoted under its name, or those of the only one as they are.
 
-        Every line of an upstream is quoted, so that none can speak for another. Those of an upstream of which a caller
+        Every line of an upstream is quoted, so that none can impersonate another. Those of an upstream where a caller
         may use nothing that is known are left out.
         """
         if self._own_instructions is not None:
@@ -122,7 +122,7 @@ class UpstreamCapabilities:
 
     @property
     def _only(self) -> McpConnection | None:
-        """The only upstream, if what callers see of it has its own names."""
+        """The only upstream, if callers see its tools under their own names."""
         clients = self._upstreams
         if len(clients) != 1 or self._tools is not self._hub or self._hub.of_callers.configs:
             return None

@@ -1,4 +1,4 @@
-"""A server seen directly and through a gateway: what a client of a revision loses between them, and cannot have.
+"""Compare a server seen directly with the same server through a gateway: features that a client loses, and limits.
 
 Asks both for everything that they list and compares it as JSON; calls no tool.
 """
@@ -63,7 +63,7 @@ class ClientComparison(msgspec.Struct, frozen=True, kw_only=True):
         client: The revision of the client.
         server: The revision that is spoken with the server.
         lost: The differences that were found.
-        limits: What cannot be translated between the two, whatever this server does.
+        limits: Features that cannot be translated between the two, for any server.
     """
 
     client: str
@@ -83,7 +83,7 @@ class _Offers(msgspec.Struct, frozen=True):
 async def compare_through(
     config: Any, *, gateway: Any = None, clients: Sequence[str] = _CLIENTS
 ) -> tuple[ClientComparison, ...]:
-    """Compare a server with what clients have of it through a gateway, for each revision of a client.
+    """Compare a server with a client's view of it through a gateway, for each revision of a client.
 
     Args:
         config: The server; anything that `connect_mcp` accepts.
@@ -149,7 +149,7 @@ async def _entries(connection: McpConnection, method: str, member: str) -> Seque
     return found
 
 
-# what was found
+# findings
 
 
 def _lost(own: _Offers, through: _Offers, server: ServerConfig, *, modern: bool, alone: bool) -> list[LostFeature]:
@@ -190,7 +190,7 @@ def _lost_capabilities(own: Mapping[str, Any], through: Mapping[str, Any], *, mo
 def _exposed(
     kind: LostKind, name: str, server: ServerConfig, listed: Mapping[str, Json], *, alone: bool
 ) -> Json | None:
-    """Return the definition of a thing of the server in the gateway's list, under whatever name it has there."""
+    """Return the definition of an offer of the server in the gateway's list, under any name it has there."""
     if kind in ("tool", "prompt"):
         names = (name,) if alone else (expose(server.name, name, server.tool_prefix), expose(server.name, name), name)
     else:
@@ -199,18 +199,18 @@ def _exposed(
 
 
 def _differing(own: Json, through: Json, key: str) -> list[str]:
-    """Return the members of a definition that are not in the other as they are here; what is added there is no loss."""
+    """Return the members of a definition that differ in the other; members added there are no loss."""
     return [member for member, value in own.items() if member != key and through.get(member, ...) != value]
 
 
 def _limits(direct: McpConnection, client: str) -> list[str]:
-    """Return what cannot be translated between a client and a server, by their revisions."""
+    """Return the limits of translation between a client and a server, by their revisions."""
     modern_client, modern_server = client in MODERN_VERSIONS, direct.protocol_version in MODERN_VERSIONS
     tasks = "tasks" in direct.capabilities and direct.protocol_version == TASKS_VERSION
     declared = as_object(direct.capabilities.get("extensions")) or {}
     extensions = [name for name in declared if name != TASKS_EXTENSION and name not in OF_EVERY_ERA]
     rules = (
-        (not modern_server, "what the server asks outside of any call is refused: there is nobody to ask"),
+        (not modern_server, "what the server asks outside of any call is refused: there is no caller to ask"),
         (not modern_server and "logging" in direct.capabilities, "log messages that belong to no call are dropped"),
         (client < FORMS_VERSION, f"forms for the user need a client of {FORMS_VERSION}"),
         (client < PAGES_VERSION, f"pages that the user has to visit need a client of {PAGES_VERSION}"),

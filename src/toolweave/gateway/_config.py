@@ -11,7 +11,7 @@
 }
 ```
 
-Reads files; connects to nothing. What a file says is validated as a whole before any of it is used.
+Reads files; connects to nothing. A file is validated as a whole before any of it is used.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class VirtualServer(msgspec.Struct, frozen=True, kw_only=True):
         exclude: Tools to leave out, likewise.
         rename: Other names of tools, by the name in the gateway or `server:tool`.
         prefix: Put literally before the names of the other tools.
-        shape: Rules that change what its tools are called, say and take; see `toolweave.shaping`.
+        shape: Rules that change the names, descriptions and arguments of its tools; see `toolweave.shaping`.
         middleware: Its list `middleware`: rules, limits and the like of its own, inside those of the gateway.
         disclosure: The form in which callers learn of its tools; by default that of the gateway.
     """
@@ -98,7 +98,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferre
         virtual: The virtual servers by name.
         middleware: The list `middleware`: rules, limits and the like.
         redis: The URL of the Redis or Valkey that its replicas share.
-        auth: Who may call it over HTTP; None allows everyone.
+        auth: The authorization of callers over HTTP; None allows everyone.
         url: The address that callers know it by.
         disclosure: The form in which callers learn of tools.
         slow_call_seconds: Seconds after which a call becomes a task, for callers that take tasks; None for never.

@@ -1,8 +1,8 @@
 """Connections to legacy upstreams on behalf of one caller, whose capabilities they declare.
 
 A legacy server learns at its handshake what its client can be asked, and over stdio, or on a session's own stream, its
-questions do not say for which call they are. So a caller who can answer gets connections of its own, each for one call
-at a time: whatever comes on it is of that call. Callers who can answer nothing share the connection of the hub.
+questions do not name the call they belong to. So a caller who can answer gets connections of its own, each for one call
+at a time: every message on it belongs to that call. Callers who can answer nothing share the connection of the hub.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Key(NamedTuple):
         server: The server.
         version: The revision.
         capabilities: The capabilities as JSON.
-        caller: The caller; None for one that cannot be told from others.
+        caller: The caller; None for one that cannot be distinguished from others.
         named: Whether the principal of the caller is known.
     """
 
@@ -116,7 +116,7 @@ class AskingConnections:
         """Return an open connection for one call, which may wait for those of others to end.
 
         One caller's calls that follow one another get the same connection, and so the same server process. A caller
-        that cannot be told from others gets a used one only if its last call was answered: nothing of that is left.
+        that cannot be distinguished from others gets a used one only if its last call was answered.
 
         Args:
             config: The server, as the hub connects to it.
@@ -222,7 +222,7 @@ class AskingConnections:
             for key, asking in old:
                 over = asking.since <= too_old or not is_current(asking.config)
                 if over and not asking.running:
-                    asking.running = True  # nobody takes it meanwhile
+                    asking.running = True  # reserves it meanwhile
                     await self._drop(key, asking)
             if old:
                 self._tell()

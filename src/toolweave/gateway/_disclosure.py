@@ -1,8 +1,8 @@
 """Disclosure of a large catalogue: a few tools that find and call the others, instead of all definitions at once.
 
 The outermost layer around a gateway. A call by `call_tool` becomes one of the tool itself before any rule, limit or
-figure sees it, and what is found is what this caller is listed by everything behind: nothing is found that could not be
-listed, and nothing is called that could not be called by its name.
+figure sees it, and a search finds only what this caller is listed by the layers behind it: nothing is found that could
+not be listed, and nothing is called that could not be called by its name.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Disclosure:
         return self.mode in ("search", "groups") or (self.mode == "auto" and exceeds_budget(self._tools.snapshot()))
 
     def plain(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the parameters of a request as they are behind this: those of the tool that it calls."""
+        """Unwrap a `call_tool` meta-call into the target tool's parameters."""
         if method != methods.TOOLS_CALL or params.get("name") != _CALL_NAME or not self.active:
             return params
         wanted = as_object(params.get("arguments")) or {}

@@ -26,7 +26,7 @@ def metrics_middleware() -> PrometheusMetrics:
 
 
 def spans_middleware() -> tuple[tuple[Middleware, ...], tuple[Middleware, ...], SessionDurations]:
-    """Return the middleware that makes spans, the outermost and the innermost, and what measures sessions.
+    """Return the middleware that makes spans, the outermost and the innermost, and the recorder of session durations.
 
     Raises:
         ConfigError: The package is not installed.

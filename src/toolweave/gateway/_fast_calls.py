@@ -2,9 +2,9 @@
 
 A call is sent where its upstream is a process, its session can take it, and nothing but the answer is expected: no
 task, no question that may come over the same pipe, no log messages, no arguments in headers. Its result goes to the
-caller as the text that came, with the members that differ from hop to hop exchanged. Everything else takes the long way
-through `Endpoint`, `Calls` and `Relay`, before the call is sent or, with `Request.sent`, after it. The functions that
-make a result of one era one of the other are those of the long way.
+caller as the text that arrived, with the members that differ from hop to hop exchanged. Every other call takes the full
+path through `Endpoint`, `Calls` and `Relay`, before the call is sent or, with `Request.sent`, after it. The functions
+that translate a result between eras are those of the full path.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class _Caller(msgspec.Struct, eq=False):
     Attributes:
         client: The client.
         modern: Whether it is of the modern era.
-        declared: As modern upstreams are told of it.
+        declared: Its capabilities and info, as modern upstreams receive them.
         asked: Whether a legacy upstream could ask it something, on a connection of its own.
         tails: The ends of the texts of its calls by upstream, each with the `_meta` of the session that it was made of;
             None for an upstream that could ask it something.
@@ -113,7 +113,7 @@ class FastCalls:
 
     Attributes:
         routes: Finds their upstreams.
-        noting: Told of each call that was answered: by middleware that only watches, in its method `note_call`.
+        noting: Called with each call that was answered: the method `note_call` of middleware that only watches.
     """
 
     def __init__(self, tools: Toolset, routes: Routes, relay: Relay, endpoint: Endpoint, *, slow: bool = False) -> None:
@@ -134,7 +134,7 @@ class FastCalls:
 
     @property
     def open(self) -> bool:
-        """Whether calls may come here: all middleware is content to be told of them."""
+        """Whether calls may take the fast path: all middleware accepts to be notified afterwards."""
         middleware = self._endpoint.middleware
         if middleware is not self._middleware:
             self._middleware = middleware
@@ -146,7 +146,7 @@ class FastCalls:
     def send(
         self, call: PlainToolCall, client: Client, principal: str | None, loop: asyncio.AbstractEventLoop
     ) -> SentToolCall | None:
-        """Send a call at once, or return None, and nothing was sent, where it takes the long way."""
+        """Send a call at once; None, with nothing sent, if it takes the full path."""
         snapshot = self._tools.snapshot()
         if snapshot is not self._snapshot:
             self._snapshot = snapshot
@@ -169,7 +169,7 @@ class FastCalls:
             return None
         try:
             text = target.bare + end if arguments is None else target.before + encode_value(arguments) + end
-        except ValueError:  # they are nested too deeply, as the long way will say
+        except ValueError:  # nested too deeply, which the full path reports
             return None
         sent = direct.send(line, route.name, text, loop)
         if sent is None:
@@ -177,7 +177,7 @@ class FastCalls:
         return SentToolCall(self, call, client, principal, route, connection, sent)
 
     def _learn(self, name: str) -> _Target | None:
-        """Return the target of a name; None for one whose calls take the long way."""
+        """Return the target of a name; None for one whose calls take the full path."""
         route, target = self.routes.tool(name), None
         spec = None if route is None else route.spec
         if route is not None and spec is not None and _is_plain(spec):
@@ -199,7 +199,7 @@ class FastCalls:
         return made
 
     def _end(self, client: Client, connection: McpConnection, server: str, session: Session) -> bytes | None:
-        """Return the end of the text of a client's call; None where it takes the long way."""
+        """Return the end of the text of a client's call; None if it takes the full path."""
         caller = self._callers.get(id(client))
         if caller is None or caller.client is not client:
             caller = self._meet(client)
@@ -213,8 +213,8 @@ class FastCalls:
     def _tail(self, caller: _Caller, session: Session) -> bytes | None:
         """Return the end of the text of a call: the `_meta` of its era, and the brackets.
 
-        None where the client cannot be served so: its era is not spoken here, a legacy upstream might ask it, or its
-        call may become a task.
+        None where the client cannot be served so: this path lacks its era, a legacy upstream might ask it, or its call
+        may become a task.
         """
         if self._slow and caller.modern and declares_tasks(caller.client.capabilities):
             return None
@@ -228,7 +228,7 @@ class FastCalls:
         """Return a complete result for a client of a revision, with all members as texts; None for any other result.
 
         Only those members are read that differ from hop to hop. An upstream sends them alike with each result, so what
-        the functions of the long way make of them is kept.
+        the functions of the full path make of them is cached.
         """
         kind, meta, modern = raw.get("resultType"), raw.get("_meta"), version == MODERN_VERSION
         if "content" not in raw or "task" in raw or (kind is not None and bytes(kind) != _COMPLETE_TEXT):

@@ -96,7 +96,7 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
     by the server's `tool_prefix`; resources keep their URIs, unless two servers have the same one.
 
     Args:
-        source: A `Hub`, or what a hub is made of: a config file of any editor, a mapping, a `LoadedConfig`.
+        source: A `Hub`, or its source: a config file of any editor, a mapping, a `LoadedConfig`.
         name: Its name, for programs.
         version: Its own version.
         title: Its name for people.
@@ -111,11 +111,11 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
         middleware: Functions `async def middleware(request, call_next)` around every request, the first outermost, as
             those of `toolweave.middleware`.
         auth: The authorization of requests over HTTP, such as an `ApiKeyAuth`, a `JwtAuth` or an `OAuthServer`; serving
-            it with another takes its place. None allows everyone.
+            it with another replaces it. None allows everyone.
         url: The address that callers know it by, such as `https://tools.example`, where their links to sign in lead; by
             default that of `auth`, or on this machine the one that a request came to.
-        token_store: Keeps the tokens of callers who sign in at upstreams; by default that of this machine.
-        replicas: What this replica shares with others beside the keys: parked calls, what sessions remember.
+        token_store: Keeps the tokens of callers who sign in at upstreams; by default the token store of this machine.
+        replicas: The state that this replica shares with others beside the keys: parked calls, sessions.
         disclosure: The form in which callers learn of tools: `all` of them; `search`, a tool that searches the others;
             `groups`, a tool that lists those of one server; or `auto`, all up to about 10,000 tokens or 128 tools that
             a caller may use, and a search beyond that.
@@ -171,7 +171,7 @@ class CallerView(NamedTuple):
 
 
 class GatewaySecrets(NamedTuple):
-    """The keys of a gateway, by what they are for.
+    """The keys of a gateway, by purpose.
 
     Attributes:
         cipher: Seals the state of rounds of input.
@@ -206,7 +206,7 @@ class GatewayParts(NamedTuple):
         groups: The task groups in which it is served.
         logs: The log levels of callers.
         changes: The change notifications and their subscribers.
-        replicas: What is shared with other replicas, or None.
+        replicas: The connection to other replicas, or None.
         slow: Turns calls that take long into tasks; None leaves them.
     """
 
@@ -256,7 +256,7 @@ class Gateway(ServerRunners):
         routes: Finds the upstream of a name or URI.
         callers: The gateways of its callers, before the servers that are called as them.
         sign_ins: The sign-ins of callers at these servers.
-        of_caller: The principal of the caller whom it is for alone; None where it is for everybody.
+        of_caller: The principal of the only caller it serves; None if it is shared by all callers.
     """
 
     hub: Hub
@@ -360,7 +360,7 @@ class Gateway(ServerRunners):
     # servers that are called as their callers
 
     def _for_callers(self) -> Feature:
-        """Return the feature that stands before all others."""
+        """Return the feature that comes before all others."""
         self._first = SignInFirst(self.sign_ins, self._parts.secrets.cipher, self.changes)
         self._requests = CallerRequests(self, self._features, first=self._first, names=self._parts.secrets.tasks)
         return self._requests
@@ -384,11 +384,11 @@ class Gateway(ServerRunners):
         """Whether the gateway of a caller has a resource that this one has not."""
         if self.hub.given("resource").holder(uri) is not None:
             return False
-        await inner.routes.resources(uri)  # names what there is
+        await inner.routes.resources(uri)  # learns the names
         return inner.hub.given("resource").holder(uri) is not None
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
-        """Return the methods of an era without middleware, for the gateway that this one stands behind."""
+        """Return the methods of an era without middleware, for the gateway in front of this one."""
         if modern not in self._methods:
             found: dict[str, Method] = {}
             for feature in self._features:
@@ -398,7 +398,7 @@ class Gateway(ServerRunners):
         return self._methods[modern]
 
     def use(self, middleware: Sequence[Middleware], *, disclosure: DisclosureMode | None = None) -> None:
-        """Put middleware around every request from now on, in the place of any that is there.
+        """Put middleware around every request from now on, instead of any that is there.
 
         Args:
             middleware: The middleware, outermost first.
@@ -423,7 +423,7 @@ class Gateway(ServerRunners):
         return own if inner is None else (own, inner.seen(request, notification))
 
     def seen(self, request: Request, notification: str) -> object:
-        """Return what a caller sees of the list whose changes a notification announces, to be compared."""
+        """Return the caller's view of the list whose changes a notification announces, for comparison."""
         return self._lists.view(request, notification)
 
     def asgi_app(self, *, host: str = "127.0.0.1", **options: Unpack[HttpOptions]) -> HttpApp:
@@ -518,7 +518,7 @@ class Gateway(ServerRunners):
         return [one for offer in self._operations(method, params) for one in self.routes.offered(offer)]
 
     async def learn_offers(self, method: str, params: Mapping[str, Any]) -> None:
-        """List what `offers_of` needs to know of the upstreams for this request."""
+        """List the definitions that `offers_of` needs from the upstreams for this request."""
         await self.routes.learn(method)
 
     def find_tool(self, name: str, version: str | None = None) -> ToolSpec | None:

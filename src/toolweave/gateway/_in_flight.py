@@ -21,7 +21,7 @@ class InFlightRequests:
     """
 
     reads_results = False
-    note_call = None  # a call on the fast path is seen by its connection from the moment at which it is accepted
+    note_call = None  # a call on the fast path is counted by its connection as soon as it is accepted
 
     def __init__(self) -> None:
         self.streams = 0
@@ -56,7 +56,7 @@ class InFlightRequests:
                 ended.set()
 
     async def earlier_ended(self) -> None:
-        """Return once all requests that are under way now have ended, whatever comes meanwhile."""
+        """Wait until all requests that are in flight now have ended, regardless of later ones."""
         last = self._turn
         self._turn += 1
         while any(turn <= last for turn in self._counts):

@@ -33,7 +33,7 @@ _AGAIN_SECONDS = 1.0
 _REFUSED = "refused"
 
 Act: TypeAlias = Callable[[Request, str], Awaitable[Json]]
-"""Acts here on a task of an upstream as a request asks, and returns how it is then, in the form of the extension."""
+"""Applies a task request to an upstream of this replica; returns the task's state in the form of the extension."""
 
 
 class EndedCalls:
@@ -94,7 +94,7 @@ class ProcessTasks:
         return _nothing if self._replicas is None else self._replicas.on(_KIND, self._asked)
 
     async def begun(self, name: str, shown: Json, ended: Callable[[], Awaitable[Json]]) -> None:
-        """Keep a task that has begun here, and how it ends.
+        """Keep a task that has begun in this replica, and how it ends.
 
         Args:
             name: Its id for callers.
@@ -109,11 +109,11 @@ class ProcessTasks:
         self._groups.current().start_soon(self._follow, name, ended)
 
     def follows(self, name: str) -> bool:
-        """Whether a task is one that has begun here, and whose end is not known yet."""
+        """Return whether a task has begun in this replica, and its end is not known yet."""
         return name in self._followed
 
     async def note(self, name: str, task: Json) -> bool:
-        """Keep how a task ended, before anybody is told; return whether the store was there."""
+        """Store how a task ended, before any client is notified; return whether the store was reachable."""
         replicas = self._replicas
         if replicas is None or name not in self._followed:
             return True
@@ -130,7 +130,7 @@ class ProcessTasks:
             self._followed.discard(name)
 
     async def elsewhere(self, request: Request, name: str) -> Json | None:
-        """Do what a request asks of a task where it runs, and return how it is then; of one that has ended, how.
+        """Forward a task request to the replica that runs the task; return its state.
 
         Returns:
             The task in the form of the extension; None for one that this replica's own upstream can be asked about.
@@ -180,7 +180,7 @@ class ProcessTasks:
         return failed(task, time.time(), error)
 
     async def _asked(self, body: Json) -> Json | None:
-        """Act on a task of this replica for another one; None when it is not followed here."""
+        """Apply a request of another replica to a task of this one; None when it is not followed in this replica."""
         name = str(body["name"])
         if name not in self._followed:
             return None
@@ -193,7 +193,7 @@ class ProcessTasks:
 
 
 class _NoLine:
-    """A reply channel to nobody."""
+    """A reply channel that discards everything."""
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Drop it."""
@@ -224,7 +224,7 @@ async def _put(replicas: Replicas, collection: str, name: str, value: Json, seco
 
 
 async def _get(replicas: Replicas, collection: str, name: str) -> Json | None:
-    """Return what is kept by the id of a task; None while the store is away, too."""
+    """Return the stored value of a task id; None while the store is away, too."""
     key = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     if replicas.away is not None:
         return None

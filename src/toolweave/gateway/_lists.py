@@ -63,7 +63,7 @@ class Lists:
         changes: Publishes the changes; those of the tools too.
         support: Returns the members of a tool's definition that declare its task support in an era, modern or not.
         page_size: Entries on a page; None puts all on one.
-        seen: Returns what a caller sees of a list, by the notification of its changes; with None a session is told of
+        seen: Returns a caller's view of a list, by the notification of its changes; with None a session is notified of
             each change.
     """
 
@@ -108,7 +108,7 @@ class Lists:
         return {}
 
     def view(self, request: Request, notification: str) -> object:
-        """Return what a caller sees of the list whose changes a notification announces, to be compared."""
+        """Return the caller's view of the list whose changes a notification announces, for comparison."""
         may = request.client.may
         if notification == methods.NOTIFICATIONS_TOOLS_LIST_CHANGED:
             specs = self._tools.snapshot()
@@ -122,7 +122,7 @@ class Lists:
     async def watch(self) -> None:
         """Notify of changed lists of prompts, resources and templates, until cancelled.
 
-        Whatever may have changed one makes it be read again, and only a difference in what callers see is published.
+        A list that may have changed is read again; only a difference in what callers see is published.
         """
         loop, news, due = asyncio.get_running_loop(), [anyio.Event()], set[HubListKind]()
 
@@ -205,7 +205,7 @@ class Lists:
         return self._completed(request, kind, found, facts, errors, shown)
 
     def _restrict(self, request: Request, notification: str) -> None:
-        """Tell a legacy caller that may not see all of such changes from now on that it sees."""
+        """Limit the notifications of a legacy caller with restricted rights to changes that it can see."""
         conversation = None if request.modern else self._changes.conversation(request.client.conversation)
         if conversation is not None and self._seen_by is not None:
             view = partial(self._seen_by, request.replace(params={}), notification)
@@ -235,7 +235,7 @@ class Lists:
         alone = next(iter(facts.values())) if len(states) == len(facts) == 1 else None
         members: Mapping[str, Any] = (
             {} if alone is None else alone.members
-        )  # of several nobody could tell whose they are
+        )  # with several, their owner would be ambiguous
         if request.modern:
             found = {**self._freshness(request, facts, errors), **found}
         found = {**members, **found}
@@ -301,7 +301,7 @@ def _name(entry: HubEntry) -> str:
 
 
 def _kind(error: Exception) -> str:
-    """Return the kind of an upstream's error; its text may tell more than callers should know."""
+    """Return the kind of an upstream's error; its text may reveal more than callers should know."""
     if isinstance(error, ServerError):
         return error.kind.value
     return "name_conflict" if isinstance(error, DuplicateToolError) else "config"

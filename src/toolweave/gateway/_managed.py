@@ -46,7 +46,7 @@ class ManagedGateway(Protocol):
         ...
 
     async def restart(self, name: str) -> UpstreamStatus:
-        """Connect a server anew."""
+        """Reconnect a server."""
         ...
 
     def console_link(self) -> str | None:

@@ -1,8 +1,8 @@
 """A gateway while it is served: its config, its upstreams, its virtual servers, and the changes to all of them.
 
-The rule of every change: what is new is started first, then takes the place of the old in one step, and the old is
-closed when the requests that may still use it have ended. What a change does not concern keeps its connection. A config
-that is wrong in any part is refused as a whole, and the one before stays.
+The rule of every change: new objects are started first, then replace the old in one step, and the old are
+closed when the requests that may still use them have ended. A server that a change does not concern keeps its
+connection. A config that is wrong in any part is refused as a whole, and the one before stays.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class GatewayManager:
         config: The config in use.
         generation: The number of the config in use; it grows with each change.
         problem: The reason why the last change of the config was refused, or None.
-        server: The gateway as one server; serve it by the methods here.
+        server: The gateway as one server; serve it by the methods of this class.
         in_flight: Counts the requests under way.
         auth: The authorization of requests over HTTP, or None.
         recent_calls: Keeps the last calls and tasks, where there is a console.
@@ -159,9 +159,9 @@ class GatewayManager:
         return server
 
     def _rules_of(self, config: GatewayConfig) -> dict[str, tuple[tuple[Any, ...], tuple[Middleware, ...]]]:
-        """Return the middleware of a config, with what it was made of, by virtual server; that of the gateway is "".
+        """Return the middleware of a config, with its entries there, by virtual server; that of the gateway is "".
 
-        What has not changed stays the same object: it may count something.
+        Unchanged middleware stays the same object: it may count something.
 
         Raises:
             ConfigError: Some of it is wrong.
@@ -295,7 +295,7 @@ class GatewayManager:
         self._wanted_reload.set()
 
     async def reload(self) -> ConfigChange:
-        """Read the config again and change to it; return what changed, once new servers are connected or have failed.
+        """Reload the config and apply it; return the changes, once new servers are connected or have failed.
 
         A config with an error anywhere is refused: `error` and `problem` say why, and all stays as it is. Servers that
         had failed are tried again. Workers of the same gateway read it, too.
@@ -401,11 +401,11 @@ class GatewayManager:
         self.generation += 1
 
     async def restart(self, name: str) -> UpstreamStatus:
-        """Connect a server anew: its successor takes its place once it is ready, and its requests may finish.
+        """Reconnect a server: its successor replaces it once it is ready, and its requests may finish.
 
         Raises:
             KeyError: There is no such server.
-            ServerError: It cannot be reached; a connection that it has goes on.
+            ServerError: It cannot be reached; an existing connection stays in use.
         """
         if name not in self._wanted:
             raise KeyError(f"no server {name!r}; there are {', '.join(sorted(self._wanted)) or 'none'}")
@@ -423,7 +423,7 @@ class GatewayManager:
         """Bring the hub to what is wanted; return the servers that could not be connected, each with the error."""
         return await self._changes.apply(change, self._wanted, retried)
 
-    # what there is
+    # inspection
 
     def upstream(self, name: str) -> UpstreamStatus:
         """Return the state of one upstream.
@@ -464,7 +464,7 @@ class GatewayManager:
         )
 
     def readiness(self) -> Readiness:
-        """Return whether the gateway is ready for requests, and what is missing."""
+        """Return whether the gateway is ready for requests, and which servers are missing."""
         return readiness(
             self.hub,
             self.config.required,
@@ -516,7 +516,7 @@ class GatewayManager:
         return f"{'/mcp' if self._app is None else self._app.path}/{name}"
 
     async def _remount(self, config: GatewayConfig) -> None:
-        """Serve the virtual servers of a config: new ones, and those that changed in the place of the old."""
+        """Serve the virtual servers of a config: start new ones, and replace those that changed."""
         if self._app is None or self._tasks is None:
             return
         for name, view in config.virtual.items():

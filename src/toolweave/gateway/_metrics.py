@@ -143,7 +143,7 @@ class MetricsPage:
         return Gauge(name, text, labels, registry=self._registry, multiprocess_mode=joined)
 
     async def keep_fresh(self) -> None:
-        """Take over what is counted elsewhere every few seconds: another worker may be asked for the page."""
+        """Copy the figures that are counted elsewhere every few seconds: another worker may serve the page."""
         while self._workers:
             self._read()
             await anyio.sleep(_FRESH_SECONDS)
@@ -167,7 +167,7 @@ class MetricsPage:
         return generate_latest(joined)
 
     def _read(self) -> None:
-        """Take over what is counted elsewhere; upstreams that are gone are no longer shown, or are in no worker."""
+        """Copy the figures that are counted elsewhere; upstreams that are gone are removed, or are in no worker."""
         status = self._manager.status()
         now = {(one.name, one.state) for one in status.upstreams}
         if self._workers:  # labels cannot be removed from files

@@ -28,19 +28,19 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferr
         wait: Seconds that the start waits for slow servers; None waits for those that show signs of life.
         middleware: Middleware around every request of all its servers, outermost first.
         auth: The authorization of requests over HTTP; else that of the config.
-        token_store: Keeps the tokens of callers who sign in at upstreams; by default this machine, or what replicas
-            share, encrypted, where `TOOLWEAVE_TOKEN_KEY` has a key.
+        token_store: Keeps the tokens of callers who sign in at upstreams; by default this machine, or, encrypted, the
+            store of the replicas, where `TOOLWEAVE_TOKEN_KEY` has a key.
         metrics: Whether to count and measure requests for Prometheus, at `/metrics`; needs the extra `metrics`.
         tracing: Whether to make OpenTelemetry spans and histograms of durations; needs the extra `otel`.
         watch: Whether to look at the config files for changes; `reload` reads them again in any case.
         state_keys: Secrets that replicas share, for questions to callers and sessions of older clients; by default made
             for this process.
-        replicas: What this replica shares with others beside the keys; by default over the config's Redis, if it has
+        replicas: The state shared with other replicas beside the keys; by default over the config's Redis, if it has
             one. Those of one group follow each other's changes.
         ui: Whether to serve the console at `/ui`; needs the extra `console` and an admin token. None: as the config
             says, else where only this machine reaches it and the extra is installed.
         runs: Where the runs of agents are that the console shows and answers: the URL or path of a store, a store, or a
-            backend, whose workers go on with what is answered; else the config says it.
+            backend, whose workers continue answered runs; else as the config says.
     """
 
     names: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferr
 
 
 def replicas_of(config: GatewayConfig, options: GatewayOptions) -> Replicas | None:
-    """Return what the options or the config share with other replicas.
+    """Return the replicas that the options or the config declare.
 
     Raises:
         ConfigError: There are no keys that replicas share.
@@ -76,9 +76,9 @@ def replicas_of(config: GatewayConfig, options: GatewayOptions) -> Replicas | No
 
 
 def tokens_in(replicas: Replicas | None) -> TokenStore | None:
-    """Return the token store in what replicas share, if there is a key for tokens in the environment.
+    """Return a token store within the replicas' store, if there is a key for tokens in the environment.
 
-    Workers of one machine share its token store anyway; what they have besides ends with them.
+    Workers of one machine share its token store anyway; their shared store ends with them.
 
     Raises:
         ConfigError: The key is none.

@@ -1,7 +1,7 @@
-"""Pages of sign-ins that another replica has begun: asked for there, and shown here.
+"""Forward the pages of a sign-in to the replica that began it, and show its answers.
 
 A sign-in lives in the replica whose caller got its link. The link begins with the name of that replica, and a cookie
-says it until the redirect. What a browser sends goes there sealed, like all that replicas tell each other.
+repeats it until the redirect. The browser's requests go there encrypted, like all messages between replicas.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PagesOfReplicas:
         self._replicas = replicas
 
     def listen(self) -> Callable[[], None]:
-        """Answer what other replicas ask from now on; return a function that ends that."""
+        """Answer forwarded requests of other replicas from now on; return a function that stops it."""
         return self._replicas.on(_KIND, self._asked)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,7 +98,7 @@ class PagesOfReplicas:
             return None
 
     async def _asked(self, body: Json) -> Json:
-        """Answer a browser that came to another replica."""
+        """Answer a request of a browser that reached another replica."""
         sent, page = [body["body"].encode("latin-1")], _SentPage()
         scope: dict[str, Any] = {
             "type": "http",

@@ -31,7 +31,7 @@ class CallIsGone(Exception):
 
 
 class ParkedCalls:
-    """Begins calls that may have to wait for their callers, and goes on with them.
+    """Begins calls that may have to wait for their callers, and resumes them.
 
     Args:
         parking: The parked calls of this replica.
@@ -46,7 +46,7 @@ class ParkedCalls:
         self._here = secrets.token_hex(8) if replicas is None else replicas.id
 
     def listen(self) -> Callable[[], object]:
-        """Go on with calls for other replicas from now on; return a function that ends that."""
+        """Resume calls for other replicas from now on; return a function that stops it."""
         return _nothing if self._replicas is None else self._replicas.on(_KIND, self._asked)
 
     async def begin(
@@ -77,7 +77,7 @@ class ParkedCalls:
         if self._replicas is None:
             raise RequestError(
                 "the call that asked for this input runs in another process of the gateway, which shares no store with "
-                "this one; make the request anew",
+                "this one; repeat the request",
                 code=INTERNAL_ERROR,
             )
         body: Json = {"handle": own, "answers": answers, "caller": caller}
@@ -86,7 +86,7 @@ class ParkedCalls:
         except ReplicaGone:
             raise CallIsGone from None
         except UnknownToReplica:
-            text = "the call that asked for this input is not waiting any more; make the request anew"
+            text = "the call that asked for this input is not waiting any more; repeat the request"
             raise RequestError(text, code=INVALID_PARAMS) from None
         if "error" in told:
             raise _error(told["error"])
@@ -94,13 +94,13 @@ class ParkedCalls:
         return found if found.handle is None else msgspec.structs.replace(found, handle=f"{replica}.{found.handle}")
 
     def give_up(self, handle: str) -> None:
-        """End a call of this replica that nobody will come back to."""
+        """End a call of this replica that no caller will resume."""
         replica, _, own = handle.partition(".")
         if replica == self._here:
             self._parking.give_up(own)
 
     async def _asked(self, body: Json) -> Json | None:
-        """Go on with a call for another replica; None when it is none of these."""
+        """Resume a call for another replica; None when it is not parked in this one."""
         own = str(body["handle"])
         if not self._parking.knows(own):
             return None
@@ -108,7 +108,7 @@ class ParkedCalls:
             found = await self._resumed(own, body["answers"], None, body["caller"])
         except ToolweaveError as exc:
             return {"error": _members(exc)}
-        if found.handle is not None:  # whoever asked knows where it is
+        if found.handle is not None:  # the replica that asked knows where it is
             found = msgspec.structs.replace(found, handle=found.handle.partition(".")[2])
         return msgspec.to_builtins(found)
 
@@ -132,7 +132,7 @@ class ParkedCalls:
         """Wait until a call has ended or asks; then it is parked."""
         try:
             await live.settled()
-        except BaseException:  # the caller broke the request off: a call that nobody can come back to
+        except BaseException:  # the caller broke the request off: no caller can resume this call
             live.scope.cancel()
             raise
         if live.over:
@@ -163,7 +163,7 @@ def _members(error: ToolweaveError) -> Json:
 
 
 def _error(members: Mapping[str, Any]) -> ProtocolError | RequestError | ToolError | ServerError:
-    """Return the error that another replica told of."""
+    """Return the error that another replica reported."""
     message, code, data = str(members["message"]), members.get("code"), members.get("data")
     if "server" in members:
         return ProtocolError(message, server=str(members["server"]), code=int(members["code"]), data=data)

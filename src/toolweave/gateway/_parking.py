@@ -2,6 +2,11 @@
 
 A legacy server asks in the middle of a call. A modern caller gets the question as the result of its request, and brings
 the answer with the next; meanwhile the call is parked. Knows no upstream and no state; a handle names a parked call.
+
+Why a round is answered once: `take` removes the call without awaiting, so of two requests with one handle the second
+finds none. Its outcome is kept for a while after, because a caller whose answer was lost repeats the request. A
+parked call has one watcher, which ends it when its caller does not come back; its share of the bounds is released by
+the one that removes it from `_parked`, and only there.
 """
 
 from __future__ import annotations
@@ -71,7 +76,7 @@ class LiveCall:
                 self._result = await work(self)
         except ToolweaveError as exc:
             self._failure = exc
-        except Exception:  # boundary: this task is nobody's, and its caller must not wait for ever
+        except Exception:  # boundary: no code awaits this task, and its caller must not wait forever
             _log.exception("a call failed unexpectedly")
             self._failure = RequestError("Internal error", code=INTERNAL_ERROR)
         finally:
@@ -112,7 +117,7 @@ class LiveCall:
             question.settle(answers[key])
 
     def give_up(self) -> None:
-        """Answer every open question as a user does who dismisses it."""
+        """Answer every open question as if the user dismissed it."""
         for question in list(self.questions.values()):
             try:
                 question.settle(refused_by_expiry(question.method))
@@ -146,7 +151,7 @@ class LiveCall:
         if self._failure is not None:
             raise self._failure
         if self._result is None:
-            raise RequestError("the call was cancelled; make the request anew", code=INTERNAL_ERROR)
+            raise RequestError("the call was cancelled; repeat the request", code=INTERNAL_ERROR)
         return self._result
 
     async def ended(self) -> None:
@@ -160,14 +165,14 @@ class LiveCall:
 
 
 class ParkingFull(ToolError):
-    """Too many calls wait for their callers; the text says of whom."""
+    """Too many calls wait for their callers; the text names the limit that was reached."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, kind=ErrorKind.EXECUTION_FAILED, retryable=True)
 
 
 class ParkedRound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer to one round of a call: its end, or what it asks.
+    """The answer to one round of a call: its end, or its questions.
 
     Attributes:
         result: The result of a call that is over.
@@ -232,7 +237,7 @@ class Parking:
         return handle
 
     def knows(self, handle: str) -> bool:
-        """Whether a handle is that of a call here, or of a round that was answered here."""
+        """Return whether a handle is that of a call parked in this replica, or of a round that was answered in it."""
         return handle in self._parked or handle in self._kept
 
     def give_up(self, handle: str) -> None:
@@ -257,7 +262,7 @@ class Parking:
         if answer is not None and until >= anyio.current_time():
             return answer
         text = "is answered by another request" if until >= anyio.current_time() else "is not waiting any more"
-        raise RequestError(f"the call that asked for this input {text}; make the request anew", code=INVALID_PARAMS)
+        raise RequestError(f"the call that asked for this input {text}; repeat the request", code=INVALID_PARAMS)
 
     def keep(self, handle: str, answer: ParkedRound) -> None:
         """Remember the answer to a round, for a request that is repeated because its answer was lost."""

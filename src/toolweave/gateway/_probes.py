@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class ReadinessProbe:
-    """Answers 200 while the gateway is ready, else 503; the body says what is missing.
+    """Answers 200 while the gateway is ready, else 503; the body names the missing servers.
 
     Probes come under any name, often that of an address, so the guard does not look at their `Host`. A request whose
-    `Host` is not served is told the status alone: it may come from a page in somebody's browser.
+    `Host` is not served gets the status alone: it may come from a page in a user's browser.
     """
 
     def __init__(self, manager: ManagedGateway, app: HttpApp) -> None:

@@ -1,4 +1,4 @@
-"""The last calls of a gateway, kept in memory for its console: by whom, of what, how long, and what came of them.
+"""The last calls of a gateway, kept in memory for its console: caller, tool, duration and outcome of each.
 
 Of arguments it keeps names and types, never values; of an error the beginning of its text.
 """
@@ -125,7 +125,7 @@ class RecentCalls:
         return tuple(one if isinstance(one, RecentCall) else one.told() for one in reversed(self._kept))
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
-        """Answer a request, and keep what is said of it."""
+        """Answer a request, and record it."""
         server = subject_of(request).upstream if request.method in _CALLS else ""
         begun = time.perf_counter()
         try:
@@ -139,7 +139,7 @@ class RecentCalls:
         return result
 
     def note_call(self, call: AnsweredCall) -> None:
-        """Keep a call of the fast path; its words are found when somebody asks for them."""
+        """Record a call of the fast path; its texts are made when the console asks for them."""
         client, arguments = call.client, call.arguments
         known = self._software.get(id(client))
         if known is None or known[0] is not client:

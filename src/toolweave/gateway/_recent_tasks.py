@@ -53,7 +53,7 @@ class RecentTask:
         client: The caller.
         begun: When it became a task, in seconds since the epoch.
         status: `working`, `input_required`, `completed`, `failed`, `cancelled` or `unknown`.
-        message: What its server says about its state, or the beginning of its error.
+        message: The server's message about its state, or the beginning of its error.
         is_error: Whether it has ended with an error, of the tool too.
         problem: Why it could not be looked at, or "".
     """
@@ -108,7 +108,7 @@ class RecentTask:
         return await self._answerer.dispatch(Request(method, {TASK_ID: self._id}, self.client, NO_LINE, 0))
 
     def read(self, task: TaskDocument) -> None:
-        """Take over what its server says of it."""
+        """Take over the state that its server reports."""
         result = task.result or {}
         self.status, self.problem = task.status, ""
         self.is_error = task.status == "failed" or result.get("isError") is True
@@ -139,7 +139,7 @@ class RecentTasks:
         """Keep the task that a call has become."""
         try:
             task = read_task(as_object(result.get("task")) or result, modern=request.modern)
-        except ValueError:  # its caller is told by what it cannot read, too
+        except ValueError:  # its caller gets the same unreadable answer
             return
         if task.id is None:
             return

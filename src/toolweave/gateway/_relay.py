@@ -1,4 +1,4 @@
-"""Relays one request between a caller and an upstream, whatever the era of either.
+"""Relay one request between a caller and an upstream of any era.
 
 Four cases: a modern caller before a modern upstream passes rounds of input on, with sealed state; before a legacy
 upstream, which asks while the call runs, the live call is parked between rounds; a legacy caller before a modern
@@ -74,7 +74,7 @@ PIPED = frozenset({"stdio", "inprocess"})
 
 
 class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """One request on its way: the caller's, and what is sent.
+    """One request in transit: the caller's, and the one that is sent upstream.
 
     Attributes:
         request: The caller's request.
@@ -83,7 +83,7 @@ class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         params: The parameters that are sent, without `_meta`, answers and state.
         stream: The notifications to the caller.
         resumed: The round of input that the request continues, or None.
-        follow_tasks: Whether a call that becomes a task is followed here.
+        follow_tasks: Whether a call that becomes a task is followed by the relay.
         sole: Whether the connection carries nothing else meanwhile, so that all its notifications are of this call.
         sent: The call as it was sent already, or None.
     """
@@ -199,7 +199,7 @@ class Relay:
     ) -> Json:
         """Forward a request and return the result in the form of the caller's era, complete or `input_required`.
 
-        What the upstream asks meanwhile goes to this caller and no other; progress and log messages go to the stream
+        Questions of the upstream go to this caller and no other; progress and log messages go to the stream
         of `request`; its cancellation reaches the upstream.
 
         Args:
@@ -216,7 +216,7 @@ class Relay:
         """
         resumed = self.resumed(request) if method in methods.INPUT_REQUIRED else None
         if resumed is not None and resumed.server != route.server:
-            raise RequestError(f"{REQUEST_STATE} is of another upstream; make the request anew", code=INVALID_PARAMS)
+            raise RequestError(f"{REQUEST_STATE} is of another upstream; repeat the request", code=INVALID_PARAMS)
         of_rounds = (INPUT_RESPONSES, REQUEST_STATE) if method in methods.INPUT_REQUIRED else ()
         call = RelayedCall(
             request=request,
@@ -233,10 +233,10 @@ class Relay:
                 result = await self._sent(call, self._connection(route.server))
         except (ServerError, ToolError) as exc:
             if self._of_caller and isinstance(exc, AuthRequiredError):
-                raise  # to whoever leads the caller to a sign-in
+                raise  # to the code that leads the caller to a sign-in
             return self._failed(call, exc)
         of_a_task = not follow_tasks and (method != methods.TOOLS_CALL or is_task(result))
-        if request.modern or of_a_task:  # whoever asked for a task gives it the form of the caller's era
+        if request.modern or of_a_task:  # the code that asked for a task translates it to the caller's era
             return modern_result(method, result)
         return legacy_result(method, self._whole(call, result), request.client.version)
 
@@ -295,7 +295,7 @@ class Relay:
             own.level = level
 
     def _declared(self, call: RelayedCall) -> Declared:
-        """Return the caller as modern upstreams are told of it."""
+        """Return the client capabilities and info to send to modern upstreams."""
         client = call.request.client
         tasks = not client.modern or declares_tasks(client.capabilities)  # modern callers speak for themselves
         capabilities = passed_capabilities(client.capabilities, version=client.version, tasks=tasks)
@@ -358,7 +358,7 @@ class Relay:
     # modern caller, legacy upstream
 
     async def _kept(self, call: RelayedCall, lease: Lease, able: Json) -> Json:
-        """Begin a call that may be parked, or go on with one."""
+        """Begin a call that may be parked, or resume one."""
         resumed, answers, caller = call.resumed, call.answers, call.request.client.key
         if resumed is not None and resumed.pages and not _visited(resumed.pages, answers):
             raise ToolError("the user did not consent to visit the page that this request needs", kind=ErrorKind.DENIED)
@@ -373,10 +373,10 @@ class Relay:
         return self._shown(call, round_)
 
     async def _resumed(self, call: RelayedCall, handle: str, answers: Json) -> ParkedRound | None:
-        """Go on with a parked call; None for one that has died and may be made anew.
+        """Resume a parked call; None if it was lost and may be retried.
 
         Raises:
-            RequestError: It has died, and nobody knows what it did (-32603).
+            RequestError: It was lost, and its outcome is unknown (-32603).
         """
         try:
             return await self._parked.resume(handle, answers, call.stream, call.request.client.key)
@@ -384,7 +384,7 @@ class Relay:
             if call.repeatable:
                 return None
             raise RequestError(
-                f"the process of the gateway in which this request waited has ended, and nobody knows what server "
+                f"the process of the gateway in which this request waited has ended, and it is unknown what server "
                 f"{call.route.server!r} did for it: the outcome is unknown",
                 code=INTERNAL_ERROR,
             ) from None
@@ -414,7 +414,7 @@ class Relay:
             raise
 
     def _to_visit(self, call: RelayedCall, exc: ProtocolError) -> Json:
-        """Return the request to visit the pages that an error names; the request is made anew afterwards.
+        """Return the request to visit the pages that an error names; the caller repeats its request afterwards.
 
         Raises:
             ProtocolError: It is another error, or the caller cannot lead its user to a page.
@@ -438,7 +438,7 @@ class Relay:
         raise RequestError(f"the client did not answer {method} within {self._cipher.ttl:g} s", code=INTERNAL_ERROR)
 
     def _whole(self, call: RelayedCall, result: Json) -> Json:
-        """Return a result for a legacy caller, who knows complete ones only.
+        """Return a result for a legacy caller, which accepts only complete ones.
 
         Raises:
             RequestError: It is something else.
@@ -455,7 +455,7 @@ class Relay:
         """
         is_call, modern = call.method == methods.TOOLS_CALL, call.request.modern
         if isinstance(exc, ProtocolError) and not _is_fault(exc):
-            if exc.code == URL_ELICITATION_REQUIRED and modern:  # an error of older revisions: what it says is this
+            if exc.code == URL_ELICITATION_REQUIRED and modern:  # an error of older revisions: it means the same
                 needed = {"requiredCapabilities": ABILITIES["elicitation.url"]}
                 raise RequestError(exc.message, code=MISSING_CAPABILITY, data=needed) from None
             if not (exc.code == MISSING_CAPABILITY and is_call and not modern):

@@ -19,7 +19,7 @@ FileStamp: TypeAlias = "tuple[int, int, int] | None"
 
 
 class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
-    """The difference between the servers of two configs, and what became of a change to it.
+    """The difference between the servers of two configs, and the outcome of applying it.
 
     Attributes:
         added: The servers that are new.
@@ -28,7 +28,7 @@ class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
         unchanged: The servers that keep their connections.
         error: The reason why the change was refused, and everything stays; or None.
         failed: The new and changed servers that could not be connected, each with the reason; of a changed one the old
-            connection goes on.
+            connection stays in use.
     """
 
     added: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
 def compare(before: Mapping[str, ServerConfig], after: Mapping[str, ServerConfig]) -> ConfigChange:
     """Return the difference between the servers of two configs.
 
-    Two settings are the same when their canonical forms are, whatever dialect, order of keys or file they are in.
+    Two settings are the same when their canonical forms are, in any dialect, order of keys or file.
     """
     kept = [name for name in after if name in before]
     return ConfigChange(
@@ -59,7 +59,7 @@ async def when_changed(
     """Call `then` each time a file has changed since it was `known` and stayed as it is for a second, until cancelled.
 
     Files are looked at once a second, not watched: that also sees mounted config maps, whose links change and not they
-    themselves, network drives and editors that put a new file in the place of the old one.
+    themselves, network drives and editors that replace the file by a new one.
     """
     seen = acted = tuple(known)
     while True:
@@ -72,7 +72,7 @@ async def when_changed(
 
 
 def file_stamps(paths: Sequence[Path]) -> tuple[FileStamp, ...]:
-    """Return what shows that a file has changed."""
+    """Return the stamps that differ when a file has changed."""
     return tuple(map(_stamp, paths))
 
 
@@ -80,5 +80,5 @@ def _stamp(path: Path) -> FileStamp:
     try:
         found = path.stat()
     except OSError:
-        return None  # it is away for the moment; what is there then counts
+        return None  # it is missing now; the next file counts
     return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,8 +1,13 @@
-"""The replicas of a gateway, and what they tell each other through a store that all of them share.
+"""The replicas of a gateway, and the messages they exchange through a shared store.
 
-Each replica shows that it lives, and has a mailbox: documents that a signal announces, taken by deleting them. What
-they say is encrypted with the keys that replicas share, so whoever can read the store learns nothing and can say
-nothing. While the store is away, everything that does without it goes on.
+Each replica writes a heartbeat, and has a mailbox: documents that a signal announces, received by deleting them. Their
+content is encrypted with the keys that replicas share, so a reader of the store learns nothing and can forge
+nothing. While the store is away, everything that does not need it keeps working.
+
+Why a message is acted on at most once: it is received by deleting its document, and one of two concurrent deletions
+wins. Why a wait for an answer ends: with the answer, when the heartbeat of the other replica has expired while the
+store was reachable, when the store stays away, or after a bound. After an outage all heartbeats may have expired, so
+absences count only once every replica had time to write one.
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ _log = logging.getLogger("toolweave.gateway")
 
 _KNOWN, _LIVING, _MAIL = "gateway-known", "gateway-living", "gateway-mail"
 _BEAT_SECONDS, _LIVING_SECONDS, _KNOWN_SECONDS = 2.0, 6.0, 60.0
-"""A replica that was late to show that it lives is asked nothing, but still told everything for a while."""
+"""A replica that misses heartbeats gets no requests but still gets broadcasts."""
 _CHECK_SECONDS, _GONE_SECONDS, _RETURN_SECONDS = 0.5, 1.0, 3.0
 _MAIL_SECONDS = 120.0
 _LISTEN_SECONDS, _POLL_SECONDS = 5.0, 0.2
@@ -53,7 +58,7 @@ class ReplicaGone(Exception):
 
 
 class UnknownToReplica(Exception):
-    """The replica that was asked lives, and knows nothing of what it was asked about."""
+    """The replica that was asked is alive, and does not know the object of the request."""
 
 
 class _Letter(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -62,7 +67,7 @@ class _Letter(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         kind: The kind of message, by which it finds its handlers.
         sender: The replica that sent it.
-        body: What it says.
+        body: Its content.
         key: The key of the question that it is or answers; empty for neither.
         failed: Whether it says that the question could not be answered.
     """
@@ -113,7 +118,7 @@ class Replicas:
         self._running = anyio.Lock()
         self._back_since = -math.inf
 
-    # what others use
+    # used by other modules
 
     def on(self, kind: str, handler: Handler) -> Callable[[], None]:
         """Act on messages of a kind from now on; return a function that ends that."""
@@ -124,12 +129,12 @@ class Replicas:
         return _added(self._back, act)
 
     async def tell(self, kind: str, body: Json, *, group: bool = False) -> None:
-        """Tell all other replicas something.
+        """Send a message to all other replicas.
 
         Args:
             kind: The kind of message.
-            body: What is said.
-            group: Tell those of the own group alone.
+            body: The content.
+            group: Send to the replicas of the own group only.
 
         Raises:
             RequestError: The store is away.
@@ -150,7 +155,7 @@ class Replicas:
 
         Raises:
             ReplicaGone: It does not live any more.
-            UnknownToReplica: It does not know what it is asked about.
+            UnknownToReplica: It does not know the object of the request.
             RequestError: The store is away, or the answer did not come.
         """
         if self.away is not None:
@@ -181,7 +186,7 @@ class Replicas:
             raise self.lost(exc) from None
 
     def unreachable(self) -> RequestError:
-        """Return the error of what cannot be done while the store is away."""
+        """Return the error of an operation that needs the store while the store is away."""
         return RequestError(
             "this needs what the replicas of the gateway share, which cannot be reached now; try again",
             code=INTERNAL_ERROR,
@@ -189,18 +194,18 @@ class Replicas:
         )
 
     def sealed(self, value: object, bound: str) -> str:
-        """Return a JSON value for the store, which no one else can read, bound to its place."""
+        """Encrypt a JSON value for the store, bound to the name of its document."""
         return self._sealing.seal(msgspec.json.encode(value), bound.encode())
 
     def opened(self, text: object, bound: str) -> Any:
-        """Return the value of such a text; None for one that is not of these replicas or of another place."""
+        """Decrypt a message; None if it does not authenticate."""
         payload = self._sealing.open(text, bound.encode())
         return None if payload is None else msgspec.json.decode(payload)
 
     # the own life
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Live and read the mail until cancelled; several may run it, of which one does.
+        """Write heartbeats and read the mailbox until cancelled; of several callers one does.
 
         It has started once the others can know of it, or the store was found to be away.
         """
@@ -208,7 +213,7 @@ class Replicas:
         if taken_over:
             task_status.started()
         async with self._running, AsyncExitStack() as stack, anyio.create_task_group() as tasks:
-            with suppress(StoreError):  # which is found out again, and told, below
+            with suppress(StoreError):  # the loop below meets and logs it again
                 await stack.enter_async_context(self.store)
             try:
                 await tasks.start(self._live)
@@ -257,7 +262,7 @@ class Replicas:
             await act()
 
     def lost(self, error: StoreError) -> RequestError:
-        """Note that the store is away, and return the error of what needs it."""
+        """Note that the store is away, and return the error of an operation that needs it."""
         if self.away is None:
             _log.warning("%s; calls go on without what the replicas of the gateway share", error)
         self.away = str(error)
@@ -358,7 +363,7 @@ class Replicas:
 
     @property
     def settled(self) -> bool:
-        """Whether every replica has had a moment to show that it lives, after an absence of the store."""
+        """Return whether every replica had time to write a heartbeat after an outage of the store."""
         return self.away is None and anyio.current_time() - self._back_since >= _RETURN_SECONDS
 
     async def is_missing(self, replica: str) -> bool:
@@ -373,7 +378,7 @@ class Replicas:
 
 
 class ReplicaWatch:
-    """Finds out that a replica lives no more: it has not shown that it does for a moment, though it could have.
+    """Detects that a replica is gone: it has missed heartbeats while the store was reachable.
 
     Args:
         replicas: Where it would show that it lives.
@@ -397,7 +402,7 @@ class ReplicaWatch:
 
 
 def shared_redis(url: str) -> Store:
-    """Return the store at the URL of a Redis or Valkey, for what replicas share: a wait for it is short.
+    """Return the store at the URL of a Redis or Valkey, for the state of replicas, with short timeouts.
 
     Raises:
         StoreError: The URL is not understood, or the package `redis` is not installed.
@@ -405,7 +410,7 @@ def shared_redis(url: str) -> Store:
     from toolweave.state import RedisStore  # only where there is one
 
     address, name = split_name(url)
-    RedisAddress(address).options()  # what would never work is told at once, and is not taken for an absence
+    RedisAddress(address).options()  # a wrong URL is reported at once, not taken for an outage
     return RedisStore(address, prefix=name or "toolweave", wait_seconds=_WAIT_SECONDS)
 
 

@@ -45,7 +45,7 @@ class Routes:
         self._resource_names = hub.given("resource")
         self._renamed: dict[str, tuple[int, Mapping[str, str]]] = {}
 
-    # what a request is about, for rules
+    # the subject of a request, for rules
 
     async def learn(self, method: str) -> None:
         """List the prompts or the resources and templates, unless they were listed since they last changed."""
@@ -58,7 +58,7 @@ class Routes:
             if kind not in self._learned:
                 learned = self._learned
                 await listing()
-                learned.add(kind)  # to the set of before: what changed meanwhile is listed again
+                learned.add(kind)  # to the set of before: a list that changed meanwhile is listed again
 
     def forget(self) -> None:
         """List everything again before the next `learn`: something changed."""
@@ -100,7 +100,7 @@ class Routes:
         """Return the route of a prompt by its exposed name, or None."""
         given = self._hub.given("prompt")
         if given.holder(name) is None:
-            await self._offers.prompts()  # names what there is
+            await self._offers.prompts()  # learns the names
         holder = given.holder(name)
         return None if holder is None or holder[0] not in self._hub.clients else Route(str(holder[0]), holder[1])
 

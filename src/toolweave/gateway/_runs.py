@@ -1,6 +1,6 @@
-"""The runs of agents in a store that the gateway is told about, for its console: listed, and answered.
+"""The runs of agents in a store, for the gateway's console: listed, and answered.
 
-The gateway executes none of them: workers, or their programs, go on with a run that was answered.
+The gateway executes none of them: workers, or their programs, resume a run that was answered.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from toolweave.state import Store, open_store
 _log = logging.getLogger("toolweave.gateway")
 
 RunsPlace: TypeAlias = str | WorkBackend | Store
-"""The place of runs: the URL or path of a store, a store, or a backend."""
+"""The location of runs: the URL or path of a store, a store, or a backend."""
 _FIELD = "gateway.runs"
 
 
@@ -26,11 +26,11 @@ class StoredRuns:
     """The runs of a store.
 
     Args:
-        place: Where they are. With the URL of a backend, such as `redis://`, its workers go on with what is answered.
+        place: Their location. With the URL of a backend, such as `redis://`, its workers continue answered runs.
 
     Attributes:
         statuses: The runs.
-        has_workers: Whether workers go on with what is answered; else the program of the agent resumes it.
+        has_workers: Whether workers continue answered runs; else the program of the agent resumes them.
 
     Raises:
         ConfigError: The URL names no store, or a package for it is not installed.
@@ -46,7 +46,7 @@ class StoredRuns:
         if isinstance(place, Store):
             self._opened = place
             return place, None
-        if not isinstance(place, str):  # who gives a backend opens it
+        if not isinstance(place, str):  # the owner of a backend opens it
             return place.store, place.queue
         scheme, separator, _ = place.partition("://")
         if separator and scheme.lower() == "memory":

@@ -2,8 +2,8 @@
 
 A token is sealed (`_sealing.py`) over the upstream's name, its own state, and where its call waits.
 The method, the name and the arguments of the request, its caller and the view of the gateway are authenticated with it:
-a state that comes back with anything else does not open. It is not single use; what must be, such as a parked call, is
-so by its handle (specification 2026-07-28, basic/utilities/mrtr: `requestState` is attacker-controlled).
+a state that comes back with anything else does not open. It is not single use; a parked call is resumed once because of
+its handle (specification 2026-07-28, basic/utilities/mrtr: `requestState` is attacker-controlled).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class SealedRound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         until: The end of its validity, in seconds since the epoch.
         state: The state of the upstream; None for none.
         handle: The parked call that waits for the answers, or None.
-        pages: The keys of web pages to be visited before the request is made anew.
-        sign_in: In rounds of the caller's own sign-in at the upstream what was asked: `page`, `code`, or nothing but to
-            make the request anew, as it is `done`.
+        pages: The keys of web pages to be visited before the request is repeated.
+        sign_in: In rounds of the caller's own sign-in at the upstream, the question: `page`, `code`, or `done`, after
+            which the request is repeated.
     """
 
     server: str
@@ -56,7 +56,7 @@ class StateCipher:
     Args:
         keys: Secrets of at least 32 bytes, the newest first: it seals, all of them open. None makes one for this
             process.
-        view: The name of the view of the gateway that requests come to; its states do not open in another.
+        view: The name of the gateway's view that receives the requests; its states do not open in another.
         ttl: Seconds until a state expires.
         clock: The time in seconds since the epoch, the same for all replicas.
 
@@ -91,7 +91,7 @@ class StateCipher:
         return self._keys.seal(payload, self._bound(request))
 
     def open(self, request: Request, token: object) -> SealedRound:
-        """Return what a state holds.
+        """Return the content of a state.
 
         Raises:
             RequestError: It is none of this gateway, was changed, has expired, or belongs to another request, another
@@ -101,16 +101,16 @@ class StateCipher:
         if payload is None:
             raise RequestError(
                 f"{REQUEST_STATE} is not of this request of this caller, or was changed, or sealed with a key that "
-                "this gateway does not have (replicas share their state_keys); make the request anew",
+                "this gateway does not have (replicas share their state_keys); repeat the request",
                 code=INVALID_PARAMS,
             )
         opened = msgspec.json.decode(payload, type=SealedRound)
         if opened.until < self._clock():
-            raise RequestError(f"{REQUEST_STATE} has expired; make the request anew", code=INVALID_PARAMS)
+            raise RequestError(f"{REQUEST_STATE} has expired; repeat the request", code=INVALID_PARAMS)
         return opened
 
     def _bound(self, request: Request) -> bytes:
-        """Return what is authenticated with a state."""
+        """Return the data that is authenticated with a state."""
         return f"{self._view}\n{request_binding(request)}".encode("utf-8", "surrogatepass")
 
 

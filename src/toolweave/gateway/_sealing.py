@@ -1,4 +1,4 @@
-"""The keys that replicas of a gateway share: what one of them seals, all of them open, and nobody else.
+"""The keys that replicas of a gateway share: a text sealed by one of them can be opened by all of them, and no others.
 
 A sealed text is `PREFIX.KEY.` and AES-256-GCM in base64url; KEY names the key, so that keys can be rotated.
 """
@@ -26,7 +26,7 @@ class SealingKeys:
     Args:
         keys: Secrets of at least 32 bytes, the newest first: it seals, all of them open. None makes one for this
             process.
-        purpose: What is sealed; texts of another purpose do not open.
+        purpose: The kind of text; texts of another purpose do not open.
         prefix: Begins every sealed text.
 
     Raises:
@@ -52,7 +52,7 @@ class SealingKeys:
 
     def open(self, token: object, bound: bytes) -> bytes | None:
         """Return the payload of a sealed text; None for one that is not ours, was changed, or is bound to another."""
-        from cryptography.exceptions import InvalidTag  # whoever seals nothing does without it
+        from cryptography.exceptions import InvalidTag  # needed only to seal
 
         prefix, _, rest = token.partition(".") if isinstance(token, str) else ("", "", "")
         name, _, text = rest.partition(".")

@@ -1,8 +1,8 @@
-"""Sessions of legacy clients that any replica can go on with.
+"""Sessions of legacy clients that any replica can continue.
 
-An id holds what its client declared, encrypted with the keys that replicas share: calls and lists need nothing else.
-What a session remembers (its log level, its subscriptions, that it has ended) is a document of the shared store, and
-what belongs to a request that runs elsewhere is told to the other replicas.
+An id holds the declarations of its client, encrypted with the keys that replicas share: calls and lists need nothing
+else. The state of a session (its log level, its subscriptions, its end) is a document of the shared store, and
+messages that belong to a request of another replica are forwarded to the other replicas.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = logging.getLogger("toolweave.gateway")
 _SESSIONS = "gateway-sessions"
 _NEWS = "session"
 _SESSION_SECONDS = 7 * 86_400.0
-"""Seconds for which an id is good; then its client shakes hands anew."""
+"""Seconds for which an id is valid; then its client shakes hands again."""
 _MOST_ID = 6_000
 _MOST_ENDED = 100_000
 _MOST_MEMORY = 1_000
@@ -79,7 +79,7 @@ class SealedSessions:
         self._unsaid: set[str] = set()
 
     def listen(self) -> Callable[[], None]:
-        """Hear of sessions from other replicas from now on; return a function that ends that."""
+        """Receive messages about sessions from other replicas from now on; return a function that stops it."""
         if self._replicas is None or self.events is None:
             return _nothing
         ends = (
@@ -115,7 +115,7 @@ class SealedSessions:
         )
 
     async def restore(self, session_id: str, principal: str | None, path: str) -> RestoredSession | None:
-        """Return a session that is not known here; see `SessionPeers`."""
+        """Restore a session that this replica does not know; see `SessionPeers`."""
         payload = self._sealing.open(session_id, _bound(principal, path))
         if payload is None or session_id in self._ended:
             return None
@@ -132,15 +132,15 @@ class SealedSessions:
         try:
             memory = await self._memory(session_id)
         except StoreError as exc:
-            _log.info("a session goes on without what it remembers: %s", exc)
+            _log.info("a session continues without its state: %s", exc)
             self._unread.add(session_id)
             return RestoredSession(client)
         return None if memory is None else RestoredSession(client, memory)
 
-    # what a session remembers
+    # the state of a session
 
     async def remember(self, session_id: str, request: StrictMessage) -> None:
-        """Note a request that has changed what a session remembers; see `SessionPeers`.
+        """Store a request that has changed the state of a session; see `SessionPeers`.
 
         Raises:
             RequestError: The shared store is away (-32603).
@@ -154,7 +154,7 @@ class SealedSessions:
         await self._tell(session_id, request)
 
     async def forward(self, session_id: str, message: StrictMessage) -> None:
-        """Tell the other replicas of an answer or a cancellation; see `SessionPeers`.
+        """Forward an answer or a cancellation to the other replicas; see `SessionPeers`.
 
         Raises:
             RequestError: The shared store is away (-32603).
@@ -165,7 +165,7 @@ class SealedSessions:
         """Note that a session has ended; see `SessionPeers`.
 
         Raises:
-            RequestError: The shared store is away (-32603); the others are told once it is back.
+            RequestError: The shared store is away (-32603); the others are notified once it is back.
         """
         self._note_end(session_id)
         if self._replicas is None:
@@ -180,7 +180,7 @@ class SealedSessions:
 
     @contextmanager
     def serving(self, path: str, deliver: Deliver) -> Generator[None]:
-        """Hear of the sessions of an endpoint for the block; see `SessionPeers`."""
+        """Receive messages about the sessions of an endpoint for the block; see `SessionPeers`."""
         self._served.append(deliver)
         try:
             yield
@@ -208,7 +208,7 @@ class SealedSessions:
             self._ended.popitem(last=False)
 
     async def _returned(self) -> None:
-        """Make up for the time in which the store was away: tell of ends, take over what sessions remember."""
+        """Resynchronise after a store outage: publish ends, reload the state of sessions."""
         for session_id in list(self._unsaid):
             try:
                 await self.end(session_id)
@@ -226,7 +226,7 @@ class SealedSessions:
                 await self._heard({"session": session_id, "message": _members(message)})
 
     async def _memory(self, session_id: str) -> list[StrictMessage] | None:
-        """Return what a session remembers; None for one that has ended.
+        """Return the state of a session; None for one that has ended.
 
         Raises:
             StoreError: The store is away.
@@ -242,14 +242,14 @@ class SealedSessions:
     def _read(self, place: str, text: object) -> list[StrictMessage] | None:
         assert self._replicas is not None
         opened = self._replicas.opened(text, f"session {place}")
-        if opened is None:  # written with keys that are gone, or by somebody else
+        if opened is None:  # written with keys that are gone, or by another program
             return []
         return None if opened["ended"] else [msgspec.convert(one, StrictMessage) for one in opened["memory"]]
 
     async def _changed(
         self, session_id: str, change: Callable[[list[StrictMessage]], list[StrictMessage] | None]
     ) -> None:
-        """Change what a session remembers; None is its end.
+        """Change the state of a session; None is its end.
 
         Raises:
             StoreError: The store is away.
@@ -278,7 +278,7 @@ def _nothing() -> None:
 
 
 def _with(memory: list[StrictMessage], request: StrictMessage) -> list[StrictMessage]:
-    """Return what a session remembers after a request: the last level, and what is subscribed to."""
+    """Return the state of a session after a request: the last level, and the subscriptions."""
     subscription = request.method in (methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE)
     uri = (request.params or {}).get("uri")
 

@@ -1,8 +1,8 @@
 """The streams that answer the requests of legacy sessions, where all replicas can read them.
 
-A client whose response was cut comes back with `Last-Event-ID` at any replica, which reads on from there: what is kept
-already, and what the replica that answers still adds. Events are encrypted, bound to their stream and kept for a few
-minutes. A replica that has ended adds nothing any more, and its client is told that nobody knows the outcome.
+A client whose response was cut comes back with `Last-Event-ID` at any replica, which continues from there: with the
+stored events, and those that the answering replica still adds. Events are encrypted, bound to their stream and kept for
+a few minutes. A replica that has ended adds nothing any more, and its client gets an error that the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SharedStreams:
         self._unkept: deque[Put] = deque()
 
     def listen(self) -> Callable[[], None]:
-        """Keep what could not be kept once the store is there again; return a function that ends that."""
+        """Store the delayed events once the store is back; return a function that stops it."""
         return self._replicas.on_return(self._catch_up)
 
     async def keep(self, stream: str, event: SharedEvent) -> None:
@@ -54,7 +54,7 @@ class SharedStreams:
         await self._catch_up()
 
     async def follow(self, stream: str, after: int, send: Callable[[SharedEvent], Awaitable[None]]) -> None:
-        """Send what comes after an event; see `SharedEvents`.
+        """Send the events after one; see `SharedEvents`.
 
         Raises:
             StreamLost: The event is no longer kept, or the replica that answers has ended.
@@ -95,7 +95,7 @@ class SharedStreams:
     # inside
 
     async def _catch_up(self) -> None:
-        """Keep what waits, in order; while the store is away it waits on."""
+        """Store the queued events, in order; while the store is away they stay queued."""
         replicas = self._replicas
         while self._unkept and replicas.away is None:
             changes = [self._unkept[place] for place in range(min(len(self._unkept), _PAGE))]
@@ -118,7 +118,7 @@ class SharedStreams:
         return None if opened is None else str(opened["by"])
 
     async def _after(self, stream: str, number: int) -> Sequence[SharedEvent]:
-        """Return the events after one, as far as there is no gap: what is missing may still come."""
+        """Return the events after one, up to the first gap: a missing one may still come."""
         prefix = _key(stream, None)
         found = await self._replicas.store.scan(_EVENTS, prefix=prefix, after=_key(stream, number), limit=_PAGE)
         events: list[SharedEvent] = []
@@ -132,6 +132,6 @@ class SharedStreams:
 
 
 def _key(stream: str, number: int | None) -> str:
-    """Return the key of an event, or what the keys of a stream's events begin with."""
+    """Return the key of an event, or the prefix of the keys of a stream's events."""
     name = sha256(stream.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{name}/" if number is None else f"{name}/{number:010d}"

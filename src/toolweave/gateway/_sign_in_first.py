@@ -1,7 +1,7 @@
-"""Requests of callers who have yet to sign in at the upstream: they get a link, and bring back a code.
+"""Requests of callers who are not signed in at the upstream yet: they get a link, and bring back a code.
 
 A caller that can lead its user to a page gets the link as a question: a modern one in rounds of input, one of
-2025-11-25 as the error that names the page. For all others the link stands in the text of an error. The code comes back
+2025-11-25 as the error that names the page. For all others the link is in the text of an error. The code comes back
 in a form, or as the argument of the tool that signs in.
 """
 
@@ -71,7 +71,7 @@ class SignInFirst:
     Args:
         sign_ins: The sign-ins that are under way.
         cipher: Seals the state of rounds of input.
-        changes: Knows the sessions of legacy callers, who are told that a page was visited.
+        changes: Knows the sessions of legacy callers, which are notified that a page was visited.
 
     Attributes:
         sign_ins: The sign-ins.
@@ -97,12 +97,12 @@ class SignInFirst:
         """Return a request whose sign-in is done as it was made at first, so that all middleware sees it like that."""
         try:
             resumed = self.resumed(request)
-        except RequestError:  # of somebody else, who will say so
+        except RequestError:  # of another feature, which refuses it
             return request
         return without_round(request) if resumed is not None and resumed.sign_in == _DONE else request
 
     async def answer(self, request: Request, tool: ToolSpec, scopes: Sequence[str] = ()) -> Json | None:
-        """Answer a request with what is still to be done for the sign-in; None when it has just been done.
+        """Answer a request with the next step of the sign-in; None when it has just been completed.
 
         Args:
             request: The request.
@@ -110,8 +110,8 @@ class SignInFirst:
             scopes: Scopes to ask for beside those that the upstream wants.
 
         Raises:
-            RequestError: The caller is told of the page by an error.
-            ToolError: It is told by a text, or cannot sign in.
+            RequestError: The error that names the page.
+            ToolError: The error whose text has the link, or the caller cannot sign in.
         """
         server, principal = str(tool.server), str(request.client.principal)
         resumed = self.resumed(request)
@@ -133,12 +133,12 @@ class SignInFirst:
         return self._lead(request, tool, number, scopes)
 
     def again(self, request: Request, server: str) -> Json:
-        """Return the answer to a request whose caller has signed in now: it is made once more, as any other.
+        """Return the answer to a request whose caller has signed in now: it is repeated, as any other.
 
-        So the rules about what was not known before are asked, and the upstream hears nothing of the sign-in.
+        So the rules about names that were not known before apply, and the upstream learns nothing of the sign-in.
 
         Raises:
-            ToolError: The caller is told by a text.
+            ToolError: The caller gets a text.
         """
         if not request.modern:
             raise _wanted(f"the user is signed in at {server} now: make this request again")
@@ -156,14 +156,14 @@ class SignInFirst:
                 "code for another link"
             )
 
-    # what is asked
+    # questions
 
     def _lead(self, request: Request, tool: ToolSpec, number: int, scopes: Sequence[str]) -> Json:
         """Lead the user to the link.
 
         Raises:
-            RequestError: The caller is told of the page by an error.
-            ToolError: It is told by a text.
+            RequestError: The error that names the page.
+            ToolError: The error whose text has the link.
         """
         client, server = request.client, str(tool.server)
         origin = _origin(self.sign_ins.url, request)

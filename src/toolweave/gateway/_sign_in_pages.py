@@ -103,7 +103,7 @@ class SignInPages:
             url = await self._sign_ins.begin(one)
         if one.agent is None or not url:
             said = one.problem or "the authorization server does not answer"
-            await self._problem(exchange, 502, f"Nobody can sign in now: {said}")
+            await self._problem(exchange, 502, f"Signing in is not possible now: {said}")
             return
         headers = [browser.begins(one.agent.state)]
         if self._sign_ins.replica:
@@ -132,15 +132,15 @@ class SignInPages:
             said = one.problem or "the server does not answer"
             await self._problem(exchange, 502, f"The sign-in did not work: {said}")
 
-    # what is shown
+    # pages
 
     def _asking(self, one: LinkedSignIn, token: str) -> str:
         rows = [("Sign in at", one.config.name), ("Its address", one.config.endpoint)]
         rows += [("For", one_line(principal_name(one.principal), _MOST_SHOWN)), ("Through", self._name)]
         listed = "".join(f"<dt>{escape(name)}</dt><dd><code>{escape(value)}</code></dd>" for name, value in rows)
         warning = (
-            "Go on only if you asked for this yourself a moment ago. If somebody sent you this link, close the page: "
-            "the account would be used by them."
+            "Continue only if you asked for this yourself just now. If it was sent to you, close the page: "
+            "the account would be used by the sender."
         )
         form = (
             f'<form method="post"><input type="hidden" name="token" value="{escape(token)}">'
@@ -155,7 +155,7 @@ class SignInPages:
             "One more step",
             f"<p>Give this code to the program in which you asked to sign in at {escape(one.config.name)}:</p>"
             f"<p><code>{escape(code)}</code></p>"
-            '<p class="warning">Give it to nobody else. Until it is given, the sign-in counts for nobody; it is thrown '
+            '<p class="warning">Give it to no one else. Until it is given, the sign-in is not used; it is thrown '
             "away after ten minutes.</p>",
         )
 

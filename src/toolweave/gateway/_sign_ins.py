@@ -1,9 +1,10 @@
 """Sign-ins of callers at upstreams: begun by a link, ended by a code that the caller brings back.
 
-Who opens a link need not be whose link it is. A link that one person sends to another would otherwise put the tokens of
-the one who follows it into the hands of the one who sent it (the confused deputy). So the tokens of a sign-in count for
-nobody until the caller names the code that the last page showed, in a request of its own: only who saw that page knows
-it. A link is good once, for ten minutes, and for one browser; the redirect is bound to that browser and to the state.
+The person who opens a link may not be the one it was made for. A link that one person sends to another would otherwise
+give the tokens of the one who follows it to the one who sent it (the confused deputy). So the tokens of a sign-in are
+unused until the caller sends the code that the last page showed, in a request of its own: only a viewer of that page
+knows it. A link is good once, for ten minutes, and for one browser; the redirect is bound to that browser and to the
+state.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ CALLBACK = "/auth/callback"
 _SECONDS = 600.0
 _MOST = 10_000
 _MOST_OF_ONE = 3
-"""Sign-ins of one caller at one upstream at the same time: one that a person is in the middle of goes on."""
+"""Sign-ins of one caller at one upstream at the same time; a new one does not end one in progress."""
 _TRIES = 5
 _DIGITS = 8
 _KIND = "sign-in code"
@@ -101,7 +102,7 @@ class _WebUserAgent:
 
 
 class _StagedTokens(MemoryTokenStore):
-    """The tokens of a sign-in that counts for nobody yet, and the client that the gateway has registered before."""
+    """Tokens of an unconfirmed sign-in, and the client that the gateway has registered before."""
 
     def __init__(self, kept: TokenStore) -> None:
         super().__init__()
@@ -127,11 +128,11 @@ class LinkedSignIn:
         origin: The address of the gateway, as its browser knows it.
         scopes: Scopes to ask for beside those that the upstream wants.
         ticket: The random end of its link, after the name of the replica where there are several.
-        name: Its name for the caller, which tells nothing.
+        name: Its name for the caller, which reveals nothing.
         until: When it is over, in seconds since the epoch.
-        code: The code that the caller has to bring back, once somebody has signed in.
-        problem: The reason why nobody could, or nothing.
-        heard: Called when somebody has signed in; by the conversation that is told.
+        code: The code that the caller has to bring back, once a user has signed in.
+        problem: The reason why the sign-in failed, or nothing.
+        heard: Called when a user has signed in; by the conversation that is notified.
     """
 
     def __init__(
@@ -169,7 +170,7 @@ def _nothing() -> None:
 
 
 class KnowsHub(Protocol):
-    """The part of a caller's gateway that is used here."""
+    """The part of a caller's gateway that sign-ins use."""
 
     hub: Hub
 
@@ -183,7 +184,7 @@ class SignIns:
         replicas: The other replicas, where sign-ins are under way, too; None where there are none.
 
     Attributes:
-        url: The address by which browsers reach the gateway; None where each request has to tell it.
+        url: The address by which browsers reach the gateway; None to take it from each request.
         replica: The name of this replica, or nothing.
     """
 
@@ -223,11 +224,11 @@ class SignIns:
         return [one for one in mine if one.ticket in self._links]
 
     def begun(self, server: str, principal: str) -> bool:
-        """Whether somebody has opened a link of a caller, and may have a code for it."""
+        """Return whether a link of a caller was opened, so that the caller may have a code for it."""
         return any(one.agent is not None and not one.problem for one in self.current(server, principal))
 
     def give_up(self, server: str, principal: str) -> None:
-        """End the sign-ins of a caller at a server; what they got is revoked."""
+        """End the sign-ins of a caller at a server, and revoke their tokens."""
         for one in self.current(server, principal):
             self._drop(one)
 
@@ -275,7 +276,7 @@ class SignIns:
         return True
 
     async def _count(self, server: str, principal: str, given: str) -> bool:
-        """Keep the tokens of the sign-in of this code, if it waits here."""
+        """Keep the tokens of the sign-in of this code, if this replica has it."""
         waiting = [one for one in self.current(server, principal) if one.record is not None]
         found = next((one for one in waiting if hmac.compare_digest(given.encode(), one.code.encode())), None)
         if found is None or found.record is None:
@@ -317,11 +318,11 @@ class SignIns:
         return False
 
     def listen(self) -> Callable[[], object]:
-        """Take codes that came to other replicas from now on; return a function that ends that."""
+        """Accept codes that reached other replicas from now on; return a function that stops it."""
         return _nothing if self._replicas is None else self._replicas.on(_KIND, self._asked)
 
     async def _asked(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Take a code that came to another replica; None when it is of no sign-in here."""
+        """Accept a code that reached another replica; None when it is of no sign-in in this one."""
         try:
             return {} if await self._count(body["server"], body["principal"], body["code"]) else None
         except StoreError as exc:
@@ -342,7 +343,7 @@ class SignIns:
     def by_ticket(self, ticket: str) -> LinkedSignIn | None:
         """Return the sign-in of a link."""
         self._drop_old()
-        return self._links.get(ticket)  # found by its hash: how long that takes tells nothing of those that exist
+        return self._links.get(ticket)  # found by its hash: the time taken reveals nothing about existing tickets
 
     def by_state(self, state: str) -> LinkedSignIn | None:
         """Return the sign-in whose redirect carries this state."""
@@ -400,7 +401,7 @@ class SignIns:
             self._drop(oldest)
 
     def _drop(self, one: LinkedSignIn) -> None:
-        """Throw a sign-in away, and what it got."""
+        """Remove a sign-in, and revoke its tokens."""
         del self._links[one.ticket]
         mine = self._of[one.principal, one.config.name]
         mine.remove(one)
@@ -418,4 +419,4 @@ class SignIns:
             settings = oauth.replace(identity="own", principal=one.principal)
             await sign_out(settings, one.config.url, server=one.config.name, store=one.staged)
         except (ServerError, StoreError) as exc:
-            _log.info("the tokens of a sign-in that nobody confirmed were not revoked: %s", exc)
+            _log.info("the tokens of a sign-in that was not confirmed were not revoked: %s", exc)

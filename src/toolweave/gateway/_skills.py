@@ -97,7 +97,7 @@ class UpstreamSkills:
         """Return the upstreams to ask about a URI: its own where that is known, else all that may have it."""
         self._require(request)
         if not self._offers.knows_skill(uri):
-            await self._offers.skills()  # names what there is
+            await self._offers.skills()  # learns the names
         directories = request.method == methods.RESOURCES_DIRECTORY_READ
         may = request.client.may
         return [

@@ -1,7 +1,7 @@
-"""Slow calls become tasks of callers that take tasks: the call goes on here, and its caller asks for the outcome.
+"""Slow calls become tasks of callers that take tasks: the call keeps running, and its caller polls for the outcome.
 
-A call is not begun anew for that. What its upstream asks once it is a task is asked of the task; its reports go to
-nobody, since the request that could hear them is answered.
+A call is not restarted for that. Questions of its upstream after it became a task are questions of the task; its
+notifications are dropped, since the request that they would go to is answered.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _DetachableLine:
         self._line = line
 
     def detach(self) -> None:
-        """Tell nobody any more."""
+        """Stop forwarding to the original request."""
         self._line = None
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
@@ -69,7 +69,7 @@ class _RelayedQuestion(msgspec.Struct, frozen=True):
     members: Mapping[str, Any]
 
     def needs(self) -> Mapping[str, Any]:
-        """Return nothing: the upstream has seen what the caller declared."""
+        """Return nothing: the upstream has received the capabilities that the caller declared."""
         return {}
 
     def params(self, *, modern: bool) -> Json:
@@ -95,7 +95,7 @@ class SlowCalls:
         seconds: Seconds after which a call becomes a task.
         tasks: Keeps the tasks.
         upstream: Follows calls that become tasks at their upstream as well.
-        relay: Ends calls that wait for answers which nobody will give.
+        relay: Ends calls that wait for answers which no caller will give.
         groups: The task groups of calls that outlive a request.
     """
 
@@ -144,7 +144,7 @@ class SlowCalls:
         return live.outcome()
 
     async def _end_of(self, request: Request, live: LiveCall, call: Method, ctx: CallContext) -> Json:
-        """Return the result of a call once it has ended, asking what is asked on the way."""
+        """Return the result of a call once it has ended, putting its questions to the caller on the way."""
         try:
             await live.ended()
         except BaseException:  # the task was cancelled, or its time is over
@@ -160,10 +160,10 @@ class SlowCalls:
         )
 
     async def _next_round(self, request: Request, result: Json, ctx: CallContext) -> Request:
-        """Return the request that brings the answers to what a result asks.
+        """Return the request that brings the answers to the questions of a result.
 
         Raises:
-            RequestError: What it asks cannot be read.
+            RequestError: The questions cannot be read.
             ToolError: The answers are refused.
         """
         try:
@@ -174,13 +174,13 @@ class SlowCalls:
         waiting = request.replace(params=params, line=_DetachableLine())
         try:
             answers = await self._answers(ctx, requests)
-        except BaseException:  # the task was cancelled, or its time is over: nobody answers any more
+        except BaseException:  # the task was cancelled, or its time is over: no answers will come
             self._relay.give_up(waiting)
             raise
         return waiting.replace(params={**params, INPUT_RESPONSES: answers})
 
     async def _answers(self, ctx: CallContext, requests: Mapping[str, Any]) -> Json:
-        """Put questions to whoever follows the task; return the answers by key."""
+        """Put questions to the client that follows the task; return the answers by key."""
         asked = [_RelayedQuestion(key, *read_input_request(one)) for key, one in requests.items()]
         if not asked or ctx.caller is None:
             return {}

@@ -1,6 +1,6 @@
 """The tasks that slow calls have become: each runs in its own replica, and is known to all that share a store.
 
-The id of a task names its replica, which is asked what goes on. A task whose replica does not live any more has failed:
+The id of a task names its replica, which is asked for its state. A task whose replica is gone has failed:
 its call died with it.
 """
 
@@ -40,7 +40,7 @@ class SlowTasks:
         replicas: The other replicas; None where there are none, or no store that they share.
 
     Attributes:
-        feature: Answers what callers ask about them.
+        feature: Answers the requests of callers about them.
         store: The store that was given, which has to be open; None for another.
     """
 
@@ -62,7 +62,7 @@ class SlowTasks:
         return _nothing if self._replicas is None else self._replicas.on(_KIND, self._asked)
 
     def is_elsewhere(self, name: str) -> bool:
-        """Whether a task is of another replica, which tells nobody here of its changes."""
+        """Return whether a task is of another replica, which does not notify this one of its changes."""
         return self._replicas is not None and name.partition(".")[0] != self._replicas.id
 
     def within(self, group: anyio.abc.TaskGroup) -> AbstractContextManager[None]:
@@ -111,7 +111,7 @@ class SlowTasks:
         return told["task"]
 
     async def _asked(self, body: Json) -> Json | None:
-        """Act on a task of this replica for another one; None when it does not run here."""
+        """Apply a request of another replica to a task of this one; None when it does not run in this replica."""
         found = self._local.running(str(body["name"]), body["owner"])
         if found is None:
             return None

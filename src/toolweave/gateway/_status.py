@@ -30,7 +30,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
         protocol: Its protocol revision, or None.
         restarts: The number of its reconnections.
         error: Its last error, or None.
-        pending: What is being done about it: `"starting"`, `"replacing"` by another config, or None.
+        pending: The operation in progress on it: `"starting"`, `"replacing"` by another config, or None.
         not_applied: The error of its new settings, which failed: the connection with the earlier ones is in use. None
             where its settings are in use.
         only_here: Whether it is in this worker alone, until the store that workers share is back.
@@ -77,8 +77,8 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
             not be connected with their new settings and keep the earlier ones.
         generation: The number of the config in use; it grows with each change.
         missing: The state of each required upstream that is not ready.
-        shared: `"ready"`, or `"away"` while what replicas share cannot be reached, without which calls and lists go
-            on; None where nothing is shared.
+        shared: `"ready"`, or `"away"` while the store of the replicas cannot be reached, without which calls and lists
+            keep working; None where nothing is shared.
     """
 
     ready: bool
@@ -98,7 +98,7 @@ class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True):
         draining: Whether it is about to end.
         generation: The number of the config in use.
         problem: The reason why the last change of the config was refused, or None.
-        warnings: Remarks about the config, names that were taken and what differs from the pins.
+        warnings: Remarks about the config, names that were taken and differences from the pins.
         requests: The number of requests under way.
         retiring: The number of removed upstreams that still answer requests.
         upstreams: The upstreams.

@@ -1,8 +1,8 @@
 """Tasks of upstreams, for callers that take tasks: under ids that name their upstream, in the caller's form.
 
 An id carries the upstream's name and its own id, signed for one principal, so that no store is needed and any replica
-with the same keys can go on. It is the same each time, since clients compare ids. For callers without tasks the relay
-follows a task to its end.
+with the same keys can continue it. It is the same each time, since clients compare ids. For callers without tasks, the
+relay follows a task to its end.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class UpstreamTasks:
         names: Makes and reads the ids.
         groups: The task groups in which tasks are followed for other replicas.
         replicas: The other replicas, or None.
-        own: Knows the tasks that slow calls have become here; None where none does.
+        own: Knows the tasks that slow calls of this gateway have become; None where none does.
 
     Attributes:
         processes: The tasks of upstreams that other replicas cannot ask.
@@ -238,9 +238,9 @@ class UpstreamTasks:
         await self.processes.begun(name, members, ended)
 
     async def _act_here(self, request: Request, name: str) -> Json:
-        """Do what a request to another replica asks of a task of an upstream here; return how it is then."""
+        """Apply a task request of another replica to an upstream of this one; return the task's state."""
         if request.method == methods.TASKS_CANCEL:
-            with suppress(RequestError):  # it has ended already, as is told
+            with suppress(RequestError):  # it has ended already, as the state below shows
                 await self._asked(request, methods.TASKS_CANCEL, name)
         elif request.method == methods.TASKS_UPDATE:
             await self._updated(request, name)
@@ -307,7 +307,7 @@ class UpstreamTasks:
         return upstream.listen_to_task(own[1], told)
 
     def _is_asked_about(self, name: str) -> bool:
-        """Whether changes of a task are found out by asking; those of one of ours that runs here are told."""
+        """Return whether changes of a task are found by polling; this replica's slow calls report theirs."""
         return self._own is None or self._is_upstreams(name) or self._own.is_elsewhere(name)
 
     async def _now(self, request: Request, name: str) -> Json:
@@ -347,7 +347,7 @@ class UpstreamTasks:
             await self._asked(request, methods.TASKS_UPDATE, name, answers)
 
     async def _kept(self, request: Request, name: str) -> Json | None:
-        """Return a task that no upstream here can be asked about; if it runs elsewhere, the request was made there."""
+        """Return a task that no upstream of this replica knows; the request was forwarded to where it runs."""
         if not self._is_upstreams(name):
             return await self._ended.find(request.client.principal, name)
         route = self._route(request, name)
@@ -439,7 +439,7 @@ class UpstreamTasks:
         """Put a question of a task to a legacy caller, on the stream of its request for the result.
 
         Raises:
-            RequestError: It refused, or did not answer in time; the task is cancelled, since it cannot go on.
+            RequestError: It refused, or did not answer in time; the task is cancelled, since it cannot continue.
         """
         method, params = read_input_request(question)
         put = question_for(method, params, request.client.version)
@@ -460,14 +460,14 @@ class UpstreamTasks:
         return await self._state_here(request, name) if kept is None else kept
 
     async def _state_here(self, request: Request, name: str) -> Json:
-        """Return a task of an upstream here; how one has ended is kept for other replicas."""
+        """Return a task of an upstream of this replica; the end of one is stored for other replicas."""
         found = await self._state_at_upstream(request, name)
         if _is_over(found):
             await self.processes.note(name, found)
         return found
 
     async def _noted(self, request: Request, name: str, found: Json) -> Json:
-        """Keep how a task ended, before a legacy caller is told; return what it is told."""
+        """Store how a task ended, before a legacy caller is notified; return the state to notify."""
         if self.processes.follows(name) and found.get("status", "completed") in ENDED:
             with suppress(RequestError):
                 await self._state_here(_about(request, name), name)

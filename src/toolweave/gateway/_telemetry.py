@@ -14,7 +14,7 @@ from toolweave.serve._request import Request
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 """Upper bounds of durations in seconds: those of the OpenTelemetry conventions for MCP, and finer ones below 10 ms."""
 KNOWN_METHODS = frozenset(value for name, value in vars(methods).items() if name.isupper() and isinstance(value, str))
-"""The methods that may be labels; whatever else a client makes up is none."""
+"""The methods that may be labels; any other method that a client makes up is none."""
 
 _OUTCOMES = {
     INVALID_PARAMS: "invalid",
@@ -28,7 +28,7 @@ class RequestSubject(NamedTuple):
     """The subject of a request.
 
     Attributes:
-        upstream: The server that it goes to; "" for what the gateway answers itself, and where it is not known.
+        upstream: The server that it goes to; "" for requests the gateway answers itself, and where it is not known.
         tool: The tool's own name, or None.
     """
 
@@ -37,7 +37,7 @@ class RequestSubject(NamedTuple):
 
 
 def subject_of(request: Request) -> RequestSubject:
-    """Return what a request is about, as the endpoint will find it."""
+    """Return the subject of a request, as the endpoint will find it."""
     server = request.server
     if server is None:
         return RequestSubject("", None)

@@ -1,7 +1,7 @@
 """OpenTelemetry spans and metrics of a gateway, by the conventions for MCP and generative AI.
 
 A span of kind SERVER is around every request of a caller, its parent the `traceparent` in the request's `_meta`; one of
-kind CLIENT is around what goes to an upstream, which is sent the context of that span in turn. The names are those of
+kind CLIENT is around the request to an upstream, which is sent the context of that span in turn. The names are those of
 `open-telemetry/semantic-conventions-genai` (status Development), as texts: the package's own constants are deprecated
 since the conventions moved. The histograms of durations have the attributes of their spans but the id. Arguments,
 results, URIs and principals are not recorded.
@@ -73,9 +73,9 @@ class CallerSpans:
 
 
 class UpstreamSpans:
-    """Middleware with a span around what goes to an upstream, and the histogram of durations there.
+    """Middleware with a span around the request to an upstream, and the histogram of durations there.
 
-    It is the innermost, so that it sees what really is sent.
+    It is the innermost, so that it sees the request that is really sent.
 
     Args:
         tracer: Makes the spans; by default that of the globally configured provider.
@@ -159,7 +159,7 @@ async def _observed(
     finally:
         span.set_attributes(failed)
         if failed:
-            span.set_status(StatusCode.ERROR)  # without its text, which may hold what the caller sent
+            span.set_status(StatusCode.ERROR)  # without its text, which may quote the caller's arguments
         if request.method != methods.SUBSCRIPTIONS_LISTEN:  # which lasts as long as its caller listens
             measured = {name: value for name, value in attributes.items() if name != _REQUEST_ID}
             durations.record(time.perf_counter() - begun, measured | failed)

@@ -49,7 +49,7 @@ class ViewedTool(NamedTuple):
 
 
 def explain_view(view: VirtualServer, tools: Toolset, spec: ToolSpec) -> ViewedTool:
-    """Return what a virtual server makes of a tool of the gateway."""
+    """Return the tool as a virtual server shows it, or the reason why it does not."""
     if view.servers and spec.server not in view.servers:
         return ViewedTool(None, "its server is not among 'servers'")
     if not _offers(view, spec):
@@ -83,7 +83,7 @@ def view_warnings(view: VirtualServer, tools: Toolset) -> list[str]:
 
 
 def caller_view(view: VirtualServer) -> CallerView:
-    """Return what a virtual server shows of the servers that are called as its callers."""
+    """Return a virtual server's view of the servers that are called with callers' credentials."""
 
     def serves(server: str) -> bool:
         return not view.servers or server in view.servers

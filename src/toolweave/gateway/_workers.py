@@ -1,7 +1,7 @@
-"""Changes of one worker of a gateway that reach the others: servers added and removed, and the wish to read the config.
+"""Changes of one worker of a gateway that reach the others: servers added and removed, and reloads of the config.
 
-What was added is kept in the shared store, so that a worker that is started later has it. A change that is made while
-the store is away is published when it is back; until then it holds in the worker that made it.
+Added servers are kept in the shared store, so that a worker that is started later has them. A change made while the
+store is unavailable is published when it is back; until then it holds in the worker that made it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEPT_SECONDS = 30 * 86_400.0
 
 
 class ChangesServers(Protocol):
-    """The part of a manager that is used here: its own servers, without those of other workers."""
+    """The part of a manager that workers use: its own servers, without those of other workers."""
 
     def request_reload(self) -> None:
         """Read the config again soon."""
@@ -38,7 +38,7 @@ class ChangesServers(Protocol):
 
 
 class WorkerChanges:
-    """Tells the other workers of a group of changes, and makes theirs.
+    """Publishes the changes of a worker to the others of its group, and applies theirs.
 
     Args:
         servers: Makes the changes.
@@ -72,25 +72,25 @@ class WorkerChanges:
             added = await self._read()
         except StoreError as exc:
             self._behind = True
-            _log.warning("%s; servers that were added to other workers are missing here until it is back", exc)
+            _log.warning("%s; servers that were added to other workers are missing in this one until it is back", exc)
             return
         self._behind = False
         for name, config in added[0].items():
             await self._heard({"name": name, "config": config})
 
     async def added(self, name: str, config: Any) -> None:
-        """Publish a server that was added here, unless its config is an object of this process."""
+        """Publish a server that was added to this worker, unless its config is an object of this process."""
         if isinstance(config, str | dict):
             self._unpublished[name] = config
             await self._publish()
 
     async def removed(self, name: str) -> None:
-        """Publish that a server was removed here."""
+        """Publish that a server was removed from this worker."""
         self._unpublished[name] = None
         await self._publish()
 
     async def _publish(self) -> None:
-        """Publish what the others do not know, in the order in which it was changed, as far as the store is there."""
+        """Publish pending changes in their order, as far as the store is available."""
         for name, config in list(self._unpublished.items()):
             try:
                 if self._replicas.away is not None:
@@ -104,7 +104,7 @@ class WorkerChanges:
                 del self._unpublished[name]
 
     async def _returned(self) -> None:
-        """Publish and read what was missed while the store was away."""
+        """Publish and read the changes that were missed while the store was unavailable."""
         await self._publish()
         if self._behind:
             await self.catch_up()
@@ -129,7 +129,7 @@ class WorkerChanges:
             else:
                 await self._servers.add_here(name, body["config"])
         except KeyError:
-            pass  # it was not here either
+            pass  # this worker did not have it either
         except ToolweaveError as exc:
             _log.error("a change that another worker made could not be made here: %s", exc)
         return {}

@@ -1,6 +1,12 @@
 """HTTP/1.1 to one origin over pooled keep-alive connections, through a proxy where there is one.
 
 Knows nothing of JSON-RPC, redirects or credentials.
+
+Why the pool loses no slot: each request that does not last takes one, from `_free` or by waiting in `_turns`, and
+returns it exactly once: by `release` after its exchange, or by `_leave` after a failure. A slot that is returned goes
+to the request that has waited longest. A waiter that is cancelled after its turn came passes the slot on. A kept
+connection may have been closed by the server meanwhile: only a repeatable request that got no byte of an answer is sent
+again, on a new one.
 """
 
 from __future__ import annotations
@@ -411,7 +417,7 @@ class HttpClient:
         return True
 
     def _leave(self, *, lasting: bool) -> None:
-        """Let the next request take the place of one that is over."""
+        """Admit the next request when one has ended."""
         if lasting:
             self._lasting -= 1
             return

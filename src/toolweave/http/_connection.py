@@ -69,7 +69,7 @@ class Head:
 
 
 class Socket(asyncio.Protocol):
-    """One connection; `begin` an exchange with its request, then await its `news` and read what has arrived.
+    """One connection; `begin` an exchange with its request, then await its `news` and read the response.
 
     `known` holds heads by their bytes, for all connections to one origin.
 
@@ -191,7 +191,7 @@ class Socket(asyncio.Protocol):
             self._poll.register(connection.fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
-        """Take what arrived."""
+        """Take the received bytes."""
         self.arrivals += 1
         if self.complete:  # nobody asked for more
             self.abort()

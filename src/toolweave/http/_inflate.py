@@ -24,7 +24,7 @@ class NotInflated(ValueError):
 
 
 class Inflater:
-    """A decompressor of one body: `feed` what arrives, `take` pieces until there is none, `finish` at its end."""
+    """A decompressor of one body: `feed` received bytes, `take` pieces until there is none, `finish` at its end."""
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding
@@ -38,7 +38,7 @@ class Inflater:
         return encoding in _WINDOW
 
     def feed(self, data: bytes) -> None:
-        """Add what arrived."""
+        """Add received bytes."""
         self._taken += len(data)
         self._waiting += data
 

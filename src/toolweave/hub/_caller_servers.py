@@ -14,7 +14,7 @@ class CallerServers:
 
     Args:
         prefixes: The prefixes of tools by server, to which theirs are added.
-        errors: The servers that could not be used, to which they are added: without a caller nobody can.
+        errors: The servers that could not be used, to which they are added: they cannot be used without a caller.
 
     Attributes:
         configs: The settings by name.
@@ -36,7 +36,7 @@ class CallerServers:
         return config.as_caller
 
     def keep(self, config: ServerConfig) -> None:
-        """Keep the settings of a server, in place of any of its name."""
+        """Keep the settings of a server, replacing any of its name."""
         name = config.name
         self._prefixes[name] = f"{name}_" if config.tool_prefix is None else config.tool_prefix
         text = "it is called as the callers of a gateway, each signed in themself"

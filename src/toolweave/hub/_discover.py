@@ -27,7 +27,7 @@ class DiscoveredTools(ToolList):
     Attributes:
         connection: The connection behind the tools.
         toolset: The live toolset behind the tools; it follows changes at the server.
-        borrowed: True when the connection belongs to the caller, who closes it.
+        borrowed: True when the connection belongs to the caller, which closes it.
     """
 
     __slots__ = ("borrowed", "connection", "toolset")
@@ -112,8 +112,8 @@ def discover_mcp_tools(
         exclude: Tools to leave out, by original name.
         tool_prefix: Put literally before each name; None keeps the server's names.
         client: A hub or a connection to use; it is never closed by the result.
-        questions: Leave what the server asks in a call to its caller (`CallContext.questions`); for a connection of its
-            own, not for a `client`.
+        questions: Leave the server's questions in a call to its caller (`CallContext.questions`); for a connection of
+            its own, not for a `client`.
 
     Raises:
         ServerError: The server cannot be reached.

@@ -1,4 +1,4 @@
-"""Explanations of single tools: where each comes from, why it is or is not offered, and what was changed.
+"""Explanations of single tools: the server of each, why it is or is not offered, and the changes made to it.
 
 Reads what the connections know already; asks no server.
 """
@@ -17,7 +17,7 @@ from toolweave.tools._spec import AppliedRule, ToolSpec
 
 
 class ToolExplanation(Value, frozen=True, kw_only=True):
-    """One tool of a server, and its way to those who use it.
+    """One tool of a server, and its way to the callers.
 
     Attributes:
         server: The server.
@@ -50,7 +50,7 @@ def rules_of(spec: ToolSpec) -> tuple[AppliedRule, ...]:
 
 
 def explain_tool(hub: Hub, name: str) -> tuple[ToolExplanation, ...]:
-    """Return what became of the tools that a name may mean, those that are offered first; none if it means none.
+    """Return the explanations of the tools that a name may mean, offered ones first; empty if there are none.
 
     Args:
         hub: The servers, whose lists were read.

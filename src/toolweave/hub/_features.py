@@ -30,7 +30,7 @@ class HubFeatures:
     """The base class of `Hub` with the server features beside tools, as `McpConnection` has them.
 
     Prompts are named as tools are. Resources and templates keep their URIs; where two servers have one, that of the
-    later is `server+uri`. A server that fails costs the lists only what was not known of it.
+    later is `server+uri`. A server that fails costs the lists only its entries that were not known.
     """
 
     @cached_property
@@ -65,7 +65,7 @@ class HubFeatures:
         """
         found = self._others.owner_of_prompt(name)
         if found is None:
-            await self._others.prompts()  # names what there is
+            await self._others.prompts()  # learns the names
             found = self._others.owner_of_prompt(name)
         if found is None:
             raise ProtocolError(f"no server has a prompt {name!r}", server="hub", code=INVALID_PARAMS)
@@ -77,7 +77,7 @@ class HubFeatures:
     ) -> tuple[EmbeddedResource, ...]:
         """Return the contents of a resource by its exposed URI; see `McpConnection.read_resource`.
 
-        One that is not listed is asked for at every server; who has it is asked alone from then on.
+        One that is not listed is requested from every server; the one that has it is asked alone from then on.
 
         Raises:
             ProtocolError: No server knows it (code -32602), or its server refuses it.

@@ -43,7 +43,7 @@ class HubEvents:
         return remove
 
     def _hook(self, connection: McpConnection) -> None:
-        """Subscribe all listeners to one more connection; those of states are told of one that is open already."""
+        """Subscribe all listeners to one more connection; those of states are called for one that is open already."""
         for event, listener, unsubscribes in self._hooks.values():
             unsubscribes.append(_hooked(connection, event, listener))
         if connection.state in _USABLE:

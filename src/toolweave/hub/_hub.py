@@ -90,7 +90,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
         self._given_others: dict[str, AssignedNames] = {}
         self._other_conflicts: dict[tuple[str, str], list[NameConflict]] = {}
         self._named: dict[str, NamedServer] = {}
-        self._snapshot: ToolSnapshot | None = ToolSnapshot()  # None until somebody asks for what changed
+        self._snapshot: ToolSnapshot | None = ToolSnapshot()  # None: changed, and made again on request
         self._version = 0
         self._routes: dict[str, tuple[str, str]] = {}
         self._told: dict[str, set[str]] = {}
@@ -99,7 +99,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
         self._moved, self._settled = anyio.Event(), anyio.Event()
         self._home = OwnerLoop("hub")
 
-    # what there is
+    # inspection
 
     @property
     def clients(self) -> Mapping[str, McpConnection]:
@@ -115,7 +115,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
     def warnings(self) -> list[str]:
         """Warnings for people, for as long as they last.
 
-        Those of the config, name conflicts, what differs from the pins, and definitions that are about another server.
+        Those of the config, name conflicts, differences from the pins, and definitions that reference another server.
         """
         offered = self.snapshot()
         conflicts = [conflict for named in self._named.values() for conflict in named.conflicts]
@@ -127,7 +127,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The findings in what the servers say, definitions that are about another server included."""
+        """The findings in the servers' definitions and results, definitions that reference another server included."""
         self.snapshot()
         return (*(one for client in self._clients.values() for one in client.findings), *self._shadows.findings)
 
@@ -195,7 +195,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
 
     async def _open(self) -> None:
         if self._opened and not self._settled.is_set():
-            await self._home.run(self._settled.wait())  # somebody else is about to open it
+            await self._home.run(self._settled.wait())  # another task is about to open it
         self._check_open()
         if self._opened:
             return
@@ -266,7 +266,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
             self._awaited[client] = 0
         client.start()  # nothing when it has begun
         await self._until_usable(client)
-        if client.state in _OVER and client.error is not None:  # whoever waited beside us may have closed it meanwhile
+        if client.state in _OVER and client.error is not None:  # another waiter may have closed it meanwhile
             raise again(client.error, name)
         await client.open()  # at once: it is usable
         self._end_start()
@@ -289,7 +289,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
             await client.close()
 
     async def detach(self, name: str) -> McpConnection | None:
-        """Take one server and its tools out of the hub; its requests go on.
+        """Take one server and its tools out of the hub; its running requests continue.
 
         Returns the open connection, which is now the caller's to close; None if it could not be used.
 
@@ -309,7 +309,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
         return client
 
     async def replace(self, name: str, config: Any) -> McpConnection | None:
-        """Connect a server anew with another config, and put it in the place of the one of this name once it is ready.
+        """Connect a server with another config, and replace the one of this name by it once it is ready.
 
         Until then the old connection serves, and it stays if the new one fails. It is returned open, the caller's to
         close when its requests have ended; None if there was none.
@@ -388,7 +388,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
         self._errors.pop(name, None)
         self._prefixes[name] = f"{name}_" if config.tool_prefix is None else config.tool_prefix
         self._clients[name] = client
-        if returns:  # to its place, so that the order of the servers depends on no fault
+        if returns:  # to its position: faults do not change the order of the servers
             for known in [one for one in self._prefixes if one in self._clients]:
                 self._clients[known] = self._clients.pop(known)
 
@@ -453,7 +453,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
             self._errors[name] = error
         elif not isinstance(self._errors.get(name), DuplicateToolError):
             self._errors.pop(name, None)
-        self._rename(name)  # a listing that only changed the order is told to nobody
+        self._rename(name)  # a listing that only changed the order notifies no listener
 
     async def _watch(self) -> None:
         """Detect starting servers without a sign of life: waiters skip them, and their start slots are freed."""

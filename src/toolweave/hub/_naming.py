@@ -1,8 +1,8 @@
 """Exposed names for the tools, prompts and resources of many servers: given once, kept for the life of the hub.
 
-Identity is the pair (server key, the server's own name). What is named first keeps its name through refreshes, restarts
-and new servers, also while it is gone: a name that changed hands would let one server answer calls that were meant for
-another. Pure; a collision affects only the later item.
+Identity is the pair (server key, the server's own name). The first to be named keeps its name through refreshes,
+restarts and new servers, also while it is gone: a name that changed hands would let one server answer calls that were
+meant for another. Pure; a collision affects only the later item.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def name_server(
             named.conflicts.append(NameConflict(server=server, text=text, name=wanted, lasting=True))
             continue
         wish = wanted
-        if wanted in taken and given.holder(wanted) is None:  # it must not look like an alias, nor take what that means
+        if wanted in taken and given.holder(wanted) is None:  # it must not look like an alias, nor take its meaning
             wish = expose(server, wanted.replace(":", "_").replace("/", "_"))
         name = given.give((server, spec.original_name), wish, server)
         if name != wanted:

@@ -1,6 +1,6 @@
-"""The resources and prompts of all servers of a hub under exposed names, and who has them.
+"""The resources and prompts of all servers of a hub under exposed names, with the server of each.
 
-A server that fails costs only what was not known of it. Knows nothing of the endpoint that serves them.
+A server that fails costs only its entries that were not known. Knows nothing of the endpoint that serves them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
 """The states of a connection that answers."""
 _FOLLOW_SECONDS = 5.0
 _LIST_SECONDS = 5.0
-"""Seconds that the lists of all others wait for one server; a reading of its own goes on in the background."""
+"""Seconds that the lists of all others wait for one server; a reading of its own continues in the background."""
 
 _MOST_SKILLS = 20_000
 """Skills whose folders are remembered."""
@@ -108,7 +108,7 @@ class HubList:
 
 
 class NamesOffers(Protocol):
-    """The part of a hub that names what its servers offer beside tools."""
+    """The part of a hub that names the prompts, resources and skills of its servers."""
 
     @property
     def clients(self) -> Mapping[str, McpConnection]:
@@ -142,7 +142,7 @@ class HubOffers:
         self._skills: dict[str, tuple[str, str]] = {}  # the exposed URI of a skill's folder -> server, own URI
 
     async def listed(self, kind: HubListKind) -> HubList:
-        """Return a list of all servers; one that fails, or is slow, costs only what was not known of it."""
+        """Return a list of all servers; one that fails, or is slow, costs only its entries that were not known."""
         traits = _TRAITS[kind]
         asked = self._offering(traits.capability)
         errors = await self._read_each(asked, traits.read)
@@ -171,9 +171,9 @@ class HubOffers:
         return name_uri(server, uri, self._hub.given("resource"))
 
     async def skills(self) -> list[tuple[Skill, str]]:
-        """Return the skills of all servers, each with what stands before its URIs here: nothing, or its server.
+        """Return the skills of all servers, each with the prefix of its URIs in the hub: nothing, or its server.
 
-        The files of a skill keep together: they are read from its server, whoever else has a resource of such a URI.
+        The files of a skill keep together: they are read from its server, even if another has a resource of such a URI.
         """
         found: dict[McpConnection, tuple[Skill, ...]] = {}
 
@@ -186,7 +186,7 @@ class HubOffers:
         return [(skill, prefix) for skill, prefix in listed if prefix is not None]
 
     def skill_prefix(self, skill: Skill) -> str | None:
-        """Return what stands before the URIs of a skill here, which is settled when it is first seen, or None."""
+        """Return the prefix of the URIs of a skill in the hub, which is settled when it is first seen, or None."""
         exposed = self.settled_uri(skill.server, skill.uri)
         if not exposed.endswith(skill.uri):
             return None  # two servers are alike in name
@@ -233,7 +233,7 @@ class HubOffers:
         Raises:
             ServerError: Every server that was asked refused.
         """
-        await self.resources()  # names what there is
+        await self.resources()  # learns the names
         ends: list[Unsubscribe] = []
         errors: list[ServerError] = []
 
@@ -302,7 +302,7 @@ class HubOffers:
         return None if holder is None or owner is None else (owner, holder[1])
 
     def knows_resource(self, uri: str) -> bool:
-        """Whether it is settled who has a resource."""
+        """Return whether a resource is already assigned to a server."""
         return self._hub.given("resource").holder(uri) is not None
 
     def keep_resource(self, uri: str, server: str, own: str) -> None:

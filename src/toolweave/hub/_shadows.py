@@ -1,4 +1,4 @@
-"""Definitions of one server that are about another's tools, kept in step with the servers of a hub."""
+"""Detect tool descriptions that reference another server's tools (shadowing)."""
 
 from __future__ import annotations
 

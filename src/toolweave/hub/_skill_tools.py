@@ -1,6 +1,6 @@
 """The skills of servers as two tools for a model: one that loads a skill, one that reads a file of a loaded one.
 
-A skill is known by its server and its path there, so that none can take the place of another's.
+A skill is identified by its server and its path there, so that none can replace another's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ApproveSkill: TypeAlias = Callable[[Skill], bool | Awaitable[bool]]
 
 _MOST_SHOWN = 200
 _LONGEST_SHOWN = 300
-"""Skills that the tool's description lists, and characters of what each says of itself."""
+"""Skills that the tool's description lists, and characters of each one's own description."""
 
 
 def skill_tools(
@@ -37,8 +37,8 @@ def skill_tools(
 ) -> SkillTools:
     """Return the skills of servers as a toolset, for an agent: `load_skill`, which lists them, and `read_skill_file`.
 
-    Entering it opens the servers and lists their skills; no file is read before a model loads a skill. What a model
-    gets names the server that wrote it. A skill loads no other and grants nothing, whatever its frontmatter says.
+    Entering it opens the servers and lists their skills; no file is read before a model loads a skill. The text that a
+    model gets names its server. A skill loads no other and grants nothing, regardless of its frontmatter.
 
     Args:
         source: A hub, a connection, or several.
@@ -169,11 +169,11 @@ class SkillTools(RoutingToolset):
     async def _load_changed(
         self, name: str, skill: Skill, connection: McpConnection, refused: SkillError
     ) -> LoadedSkill:
-        """Load a skill that has changed since it was listed, which is another one for who approved it."""
+        """Load a skill that has changed since it was listed, which needs another approval."""
         try:
             current = await connection.get_skill(skill.uri)
             if current.fingerprint == skill.fingerprint:
-                raise refused  # it is not what its own entry says
+                raise refused  # it does not match its own entry
             await self._require_approval(name, current)
             loaded = await connection.load_skill(current)
         except SkillError as exc:

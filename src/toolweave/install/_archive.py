@@ -123,7 +123,7 @@ class BundleArchive:
 
 @contextmanager
 def _new_folder(folder: Path) -> Generator[Path]:
-    """Make a folder beside another, which takes that one's place at the end, or is gone after an error."""
+    """Make a folder beside another, which it replaces at the end; after an error it is deleted."""
     made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
         yield made

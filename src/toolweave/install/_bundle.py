@@ -1,4 +1,4 @@
-"""Bundles of servers (`.mcpb`, before it `.dxt`): the manifest, the values it asks for, and what it starts.
+"""Bundles of servers (`.mcpb`, before it `.dxt`): the manifest, the values it asks for, and its command.
 
 Source: the manifest of 0.1 to 0.4 of the MCP Bundle specification.
 """
@@ -37,7 +37,7 @@ _MOST_CONFIG = 200
 
 
 class BundleCommand(Value, frozen=True, kw_only=True):
-    """A program and its arguments, all of them templates; what an override leaves out stays."""
+    """A program and its arguments, all of them templates; members that an override leaves out stay."""
 
     command: str | None = None
     args: tuple[str, ...] | None = None
@@ -132,7 +132,7 @@ class ServerBundle:
         return (installed_folder() / "bundles" if base is None else base) / f"{name or 'bundle'}-{self.sha256[:12]}"
 
     def unpack(self, base: Path | None = None) -> Path:
-        """Unpack it and return its folder; what was there before is replaced.
+        """Unpack it and return its folder; an earlier one is replaced.
 
         Raises:
             RegistryError: A file in it is damaged, it is too large, or the disk cannot take it.

@@ -47,7 +47,7 @@ class ClientFormat(Value, frozen=True, kw_only=True):
         return ""
 
     def entry(self, launch: ServerLaunch, paths: Mapping[str, Path], *, server: str) -> dict[str, Any]:
-        """Return the entry of a server, with references in the place of its secrets.
+        """Return the entry of a server, with references instead of its secrets.
 
         Args:
             launch: The server.
@@ -70,7 +70,7 @@ class ClientFormat(Value, frozen=True, kw_only=True):
         return entry | _some(self.env, launch.env, reference) | _some(self.headers, launch.headers, reference)
 
     def inputs(self, launch: ServerLaunch, *, server: str) -> list[dict[str, Any]]:
-        """Return the definitions of what the program asks for, which stand beside the servers."""
+        """Return the definitions of the values that the program asks for, which are beside the servers."""
         if not self.asks:
             return []
         return [

@@ -1,4 +1,4 @@
-"""A server as it is started or reached, with its secrets as values apart: what becomes an entry of a config."""
+"""A server as it is started or reached, with its secrets as separate values: the source of a config's entry."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ServerLaunch(Value, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(found))
 
     def lines(self) -> Iterator[str]:
-        """Yield what would run or be reached, one fact a line, with secrets by their names alone."""
+        """Yield the command or the address, one fact a line, with secrets by their names alone."""
         if self.transport == "stdio":
             yield " ".join(map(_quoted, (self.command, *(rendered(word, _named) for word in self.args))))
         else:
@@ -81,7 +81,7 @@ class ServerLaunch(Value, frozen=True, kw_only=True):
 
 
 def rendered(word: LaunchWord, reference: Callable[[SecretWord], str]) -> str:
-    """Return a word as a text, its secrets as what `reference` returns for them."""
+    """Return a word as a text, its secrets replaced by the results of `reference`."""
     return "".join(part if isinstance(part, str) else reference(part) for part in word)
 
 

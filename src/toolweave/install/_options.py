@@ -42,7 +42,7 @@ _HOMES = {
     "pypi": ("https://pypi.org", "https://pypi.org/simple"),
     "nuget": ("https://api.nuget.org", "https://api.nuget.org/v3/index.json"),
 }
-"""The registries that these runners ask; a package of another one would be somebody else's."""
+"""The registries of these runners; a package of another registry may be of another author."""
 _DOCKER_HUB = ("docker.io", "index.docker.io", "registry-1.docker.io", "hub.docker.com", "registry.hub.docker.com")
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:\d+)?")
 _MOST_INPUTS = 500
@@ -115,7 +115,7 @@ def _remote(remote: RemoteEndpoint) -> InstallOption:
 
 
 def _example(remote: RemoteEndpoint) -> str:
-    """Return the URL with something in the place of each variable."""
+    """Return the URL with an example value for each variable."""
     text = "".join("x" if name else text for text, name in _pieces(remote))
     begins = next((name for text, name in _pieces(remote) if text or name), None)
     return f"https://{text}" if begins else text
@@ -154,7 +154,7 @@ def _pieces(remote: RemoteEndpoint) -> Iterator[tuple[str, str | None]]:
 
 
 def _escaped(part: str | SecretWord, name: str, before: str) -> str | SecretWord:
-    """Return a variable's value as it stands in a URL after the text `before`."""
+    """Return a variable's value, escaped for a URL after the text `before`."""
     text = part if isinstance(part, str) else (part.value.reveal() if part.value else "")
     if not before:
         return part

@@ -1,4 +1,4 @@
-"""Values that a published server needs from a person, and the check of each answer. Asks nobody."""
+"""Values that a published server needs from a person, and the check of each answer. Does not ask."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class LaunchQuestion(Value, frozen=True, kw_only=True):
 
 
 def merged(questions: Iterable[LaunchQuestion]) -> tuple[LaunchQuestion, ...]:
-    """Return the questions with one for each name: what one place needs, or keeps secret, all do."""
+    """Return the questions with one for each name: required, or secret, if any of its uses is."""
     found: dict[str, LaunchQuestion] = {}
     for one in questions:
         before = found.get(one.name)
@@ -103,7 +103,7 @@ def merged(questions: Iterable[LaunchQuestion]) -> tuple[LaunchQuestion, ...]:
 
 
 class LaunchAnswers:
-    """The answers to a server's questions; defaults stand in for what was not answered.
+    """The answers to a server's questions; unanswered ones get their defaults.
 
     Args:
         questions: The questions.

@@ -22,7 +22,7 @@ _SHOWN = 200
 
 
 def shown(text: str) -> str:
-    """Return a text of a registry as it is quoted in a message: one short line, what cannot be seen written out."""
+    """Return a text of a registry as it is quoted in a message: one short line, hidden characters escaped."""
     return one_line(text, _SHOWN)
 
 

@@ -1,4 +1,4 @@
-"""Programs that fetch a package and run it: their command lines, and what a publisher may add to them.
+"""Programs that fetch a package and run it: their command lines, and the words that a publisher may add to them.
 
 A runner's own options could fetch something else than the package, or from elsewhere: those that are not known to do
 neither are refused, as is a word that would stand in the package's place.
@@ -21,7 +21,7 @@ _STEERING = re.compile(
     r"|(NODE_(OPTIONS|PATH|EXTRA_CA_CERTS)|PYTHON(PATH|HOME|STARTUP|USERBASE)|PATH|HOME|USERPROFILE|SHELL|BASH_ENV|ENV"
     r"|TMPDIR|SSL_CERT_(FILE|DIR)|(HTTP|HTTPS|ALL|NO)_PROXY)"
 )
-"""Variables that say what a runner fetches, from where, or what is run beside it."""
+"""Variables that change the package that a runner fetches, its registry, or the programs run beside it."""
 
 
 class PackageRunner(Value, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class PackageRunner(Value, frozen=True, kw_only=True):
     line: Callable[[str, list[LaunchWord], list[LaunchWord], list[str]], list[LaunchWord]]
 
     def remarks(self, words: Sequence[LaunchWord]) -> Iterator[str]:
-        """Yield what a person is told of the runtime's words."""
+        """Yield the remarks about the runtime's words, for a person."""
         for at, word in enumerate(words):
             flag = rendered(word, _named)
             if flag in self.opening:

@@ -15,7 +15,7 @@ from toolweave.oauth._stores.locks import private_folder
 
 
 def installed_folder() -> Path:
-    """Return the folder of this user's installed bundles, and of what installed servers refer to."""
+    """Return the folder of this user's installed bundles, and of the files that installed servers refer to."""
     from platformdirs import user_data_path  # only where no folder is given
 
     return user_data_path("toolweave", appauthor=False)

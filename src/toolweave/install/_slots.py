@@ -1,4 +1,4 @@
-"""Inputs of `server.json` as places for answers: what each asks for, and the words that the answers make of it."""
+"""Inputs of `server.json` as slots for answers: the questions of each, and the words that the answers make of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FORMATS = ("string", "number", "boolean", "filepath")
 
 
 class ValueSlot(Value, frozen=True, kw_only=True):
-    """A place for a value: that of a variable, a header or an argument, or a URL.
+    """A slot for a value: that of a variable, a header or an argument, or a URL.
 
     Attributes:
         name: The name of the question where the value itself is asked for.
@@ -27,7 +27,7 @@ class ValueSlot(Value, frozen=True, kw_only=True):
     source: ServerInput
 
     def questions(self) -> Iterator[LaunchQuestion]:
-        """Yield what is asked for: the value, or the variables in a fixed one.
+        """Yield the questions: the value, or the variables in a fixed one.
 
         Raises:
             RegistryError: The publisher's own texts are none that may go into a config.

@@ -1,4 +1,4 @@
-"""Waits between looks at what others do: they grow, up to a bound, and end with a signal where there are some.
+"""Waits between polls of a store: they grow, up to a bound, and end with a signal where there are some.
 
 Knows nothing of what is looked at.
 """
@@ -81,7 +81,7 @@ async def until(
     first: float = FIRST_SECONDS,
     last: float = 5.0,
 ) -> T:
-    """Return what `look` returns once that is not None.
+    """Poll `look` until its result is not None, and return that.
 
     Args:
         store: Passes on the signal, if it passes on any.

@@ -86,7 +86,7 @@ class JobTopic:
         self.prefix = f"{quote(owner, safe='')}/"
 
     def job(self, key: str, about: Mapping[str, Any] | None = None) -> Job:
-        """Return what is put into the queue to have a job done."""
+        """Return the job to put into the queue."""
         return Job(topic=self.name, key=key, about=dict(about or {}))
 
     def note(self, key: str, about: Mapping[str, Any] | None = None, *, ttl: float | None = None) -> Put:
@@ -126,7 +126,7 @@ class JobTopic:
 
 
 class JobKind(Protocol[R]):
-    """A kind of durable job: where its records are, how one is done, and what is written when it cannot be.
+    """A kind of durable job: where its records are, how one is done, and the result when it fails for good.
 
     All else, `JobWorker` does for every kind. A method that raises `StoreError` has the job delivered again after a
     while.
@@ -143,11 +143,11 @@ class JobKind(Protocol[R]):
         ...
 
     def details(self, key: str) -> Sequence[tuple[str, str]]:
-        """Return the collections and keys of what is read together with the record of a job that is to be done."""
+        """Return the collections and keys of the documents to read together with the record of a job."""
         ...
 
     def load(self, record: Document, details: Sequence[Document | None] = ()) -> R:
-        """Return a job by its documents; without `details` only to tell whether it has ended.
+        """Return a job by its documents; without `details` only to see whether it has ended.
 
         Raises:
             StoreError: It is none of this topic, or another version wrote it: the delivery is dropped.
@@ -170,7 +170,7 @@ class JobKind(Protocol[R]):
         ...
 
     async def cancel(self, record: R) -> None:
-        """Record that a job that nobody does was cancelled."""
+        """Record that a job without a worker was cancelled."""
         ...
 
     async def give_up(self, record: R, deaths: int) -> None:
@@ -178,5 +178,5 @@ class JobKind(Protocol[R]):
         ...
 
     async def clean(self, record: R) -> None:
-        """Forget what was noted of a job that has ended."""
+        """Delete the notes of a job that has ended."""
         ...

@@ -1,6 +1,11 @@
 """Leases: at most one process does a piece of work; a lease is a document in the store, renewed while the work runs.
 
-Independent of what the work is.
+Independent of the work.
+
+Why two processes never hold one: every write names the revision that it replaces, so of two that take an abandoned
+lease one fails. A lease expires in the store unless it is renewed, which happens three times in its lifetime. A holder
+counts the lifetime from before the write was sent, and `sure` ends at a fraction of it, so that the holder knows that
+it may have lost the lease before another process can take it.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Reader(Protocol):
     """The source of one worker's messages, instead of docket's own reads; see `TopicWorker`."""
 
     async def read(self, redis: Any, **arguments: Any) -> Sequence[tuple[bytes, Messages]]:
-        """Read as `XREADGROUP` does; the stream `b"__redelivery__"` stands for redelivered messages."""
+        """Read as `XREADGROUP` does; the stream `b"__redelivery__"` means redelivered messages."""
         ...
 
     async def take_over(self, redis: Any, **arguments: Any) -> Sequence[Any]:
@@ -126,7 +126,7 @@ class _Client:
 
 
 def _checked(message: Mapping[bytes, bytes]) -> Mapping[bytes, bytes] | None:
-    """Return a message in which docket unpickles nothing but values made here; None for one that is no job."""
+    """Return a message in which docket unpickles only values made by this function; None for one that is no job."""
     try:
         text = {name: message[name].decode() for name in (b"key", b"when", b"function", b"args", b"attempt")}
         generation = int(message.get(b"generation", b"0"))

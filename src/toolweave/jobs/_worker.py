@@ -1,4 +1,4 @@
-"""The engine of durable jobs, the same for every kind: who does one, and what becomes of it when that one dies.
+"""The engine of durable jobs, the same for every kind: leases, and recovery when a worker dies.
 
 The store is the truth, and a delivery from the queue only says that it is worth a look. So every delivery reads what
 the store knows of its job, and decides from that alone:
@@ -99,7 +99,7 @@ class JobWorker(Generic[R]):
     __call__ = do
 
     async def submit_lost(self) -> int:
-        """Submit the jobs anew that have not ended, are done by nobody and wait in no queue; return how many.
+        """Resubmit the jobs that have not ended, have no worker and wait in no queue; return how many.
 
         The records of those that wait are not read: there may be many.
 
@@ -120,7 +120,7 @@ class JobWorker(Generic[R]):
         return lost
 
     async def _deaths(self, job: Job, dead: Document | None, lease: Document | None) -> int:
-        """Return how many workers died of a job; who was only lost for a while counts once at most."""
+        """Return how many workers died of a job; one that was only unreachable for a while counts once at most."""
         known: dict[str, Any] = {"deaths": 0, "holder": None} if dead is None else dead.value
         holder = None if lease is None else lease.value["holder"]
         deaths: int = known["deaths"]
@@ -138,7 +138,7 @@ class JobWorker(Generic[R]):
             await self._kind.perform(record, job)
 
     async def _has_to_be_done(self, note: Document, found: Document | None) -> bool:
-        """Whether a job that was submitted has not ended; what is noted of one that has, or is gone, is forgotten."""
+        """Return whether a submitted job has not ended; the notes of one that has, or is gone, are deleted."""
         topic = self.topic
         if found is None:
             if topic.clock() - note.value["at"] >= _FORGET_SECONDS:  # else it is being submitted
@@ -161,7 +161,7 @@ async def work_jobs(
     concurrency: int = 10,
     started: Callable[[], None] | None = None,
 ) -> None:
-    """Do jobs until this is cancelled, and look for those that nobody does; see `WorkQueue.work`.
+    """Do jobs until this is cancelled, and resubmit those without a worker; see `WorkQueue.work`.
 
     Raises:
         StoreError: The backend cannot be reached at the start.
@@ -181,7 +181,7 @@ async def work_jobs(
 
 
 async def resubmit_jobs(workers: Sequence[JobWorker[Any]], *, seconds: float = _SWEEP_SECONDS) -> NoReturn:
-    """Submit jobs anew that nobody does: now and about every so many seconds, one worker at a time."""
+    """Resubmit jobs without a worker: now and about every so many seconds, one worker at a time."""
     first = True
     while True:
         for one in workers:

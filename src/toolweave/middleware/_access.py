@@ -1,4 +1,4 @@
-"""Rules that allow and deny tools, prompts and resources to callers; what a caller may not use it does not see.
+"""Rules that allow and deny tools, prompts and resources to callers; denied offers are also hidden.
 
 A rule without arguments is decided once for each caller and offer. Lists are filtered by the features themselves,
 before they are cut into pages, so that no cursor or count tells of what is left out; requests for what is left out are
@@ -54,7 +54,7 @@ _VOLATILE = frozenset({"exp", "iat", "nbf", "jti", "auth_time"})
 
 
 class AccessRule(OfferSelection, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rule: offers, callers, and what becomes of them. A condition that is not given fits all.
+    """One rule: conditions on offers and callers, and the verdict. A condition that is not given fits all.
 
     Attributes:
         effect: `allow` or `deny`.
@@ -107,7 +107,7 @@ def _has(claims: Mapping[str, Any], name: str, wanted: Claim) -> bool:
 
 
 class AccessRules(Value, frozen=True, kw_only=True):
-    """Middleware that lets callers see and use only what rules allow.
+    """Middleware that lets callers see and use only the offers that rules allow.
 
     A rule that denies wins over any that allow, in whatever order they stand; what no rule fits is up to `default`.
 
@@ -132,7 +132,7 @@ class AccessRules(Value, frozen=True, kw_only=True):
         self._state.compile(self.rules, default=self.default)
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
-        """Answer a request as if what the caller may not use did not exist."""
+        """Answer a request as if the offers that the caller may not use did not exist."""
         view = self._state.view(request.client.identity)
         if request.server is not None and request.method in _TO_LEARN:
             await request.server.learn_offers(request.method, request.params)
@@ -166,7 +166,7 @@ def _refused(request: Request, target: RequestTarget) -> Json:
 
 
 def _private(result: Json) -> Json:
-    """Return a result that no cache gives to another caller, for whom the rules may say something else."""
+    """Return a result that no cache gives to another caller, for whom the rules may differ."""
     return {**result, "cacheScope": "private"} if result.get("cacheScope") == "public" else result
 
 
@@ -248,7 +248,7 @@ _HIDDEN = _Verdict(visible=False, allowed=False)
 
 
 class _Compiled:
-    """The rules with their compiled expressions, and what was decided."""
+    """The rules with their compiled expressions, and the cached decisions."""
 
     def __init__(self) -> None:
         self._conditions: tuple[_Condition, ...] = ()
@@ -339,7 +339,7 @@ class _View:
         return any(self.verdict(one).visible for one in places or [RequestTarget(kind, (name,), (server,))])
 
     def verdict(self, target: RequestTarget) -> _Verdict:
-        """Return what the rules say of an offer; decided once for each definition."""
+        """Return the verdict of the rules on an offer; decided once for each definition."""
         key = (target.kind, target.names_at or target.names, target.servers)
         known = self._decided.get(key)
         if known is not None and known[0] is target.spec:
@@ -373,7 +373,7 @@ class _View:
 
 
 def _caller(identity: Identity | None) -> Mapping[str, Any]:
-    """Return what expressions read as `caller`; members that the token has not are empty."""
+    """Return the `caller` of expressions; members that the token has not are empty."""
     if identity is None:
         return {"authenticated": False, "client": "", "subject": "", "issuer": "", "scopes": [], "claims": {}}
     return {
@@ -387,7 +387,7 @@ def _caller(identity: Identity | None) -> Mapping[str, Any]:
 
 
 def _facts(target: RequestTarget, server: str | None, caller: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what expressions read, but for the arguments."""
+    """Return the variables of expressions, but for the arguments."""
     spec = target.spec
     tool: dict[str, Any] = {}
     if spec is not None:

@@ -105,7 +105,7 @@ class UserApproval(Value, frozen=True, kw_only=True):
         return question.read(answer).accepted
 
     async def _modern(self, request: Request, question: Elicitation, call_next: CallNext) -> Json:
-        """Ask a modern client, or go on with its answer.
+        """Ask a modern client, or continue with its answer.
 
         Raises:
             RequestError: The state is not of this request.

@@ -1,4 +1,4 @@
-"""An audit log: a JSON line for each request, with who asked for what, and what came of it.
+"""An audit log: a JSON line for each request, with its caller, its subject and its outcome.
 
 Holds no argument and no result unless it is asked for: of arguments it says the names and types. A line is written with
 one system call to a file that is only appended to, from the event loop: to a local file that takes microseconds.
@@ -32,7 +32,7 @@ _log = logging.getLogger("toolweave.middleware")
 
 
 class _AppendedFile:
-    """A file that lines are appended to; made anew when it was moved away, as programs that rotate logs do."""
+    """A file that lines are appended to; made again when it was moved away, as programs that rotate logs do."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -29,7 +29,7 @@ _VOLATILE = frozenset({"exp", "iat", "nbf", "jti", "auth_time"})
 
 
 _Key: TypeAlias = tuple[OfferLookup | None, bytes, bytes]
-"""The server, the caller, and what it asked."""
+"""The server, the caller, and its request."""
 
 
 class _CachedResult(NamedTuple):
@@ -75,7 +75,7 @@ class _Entries:
 
 
 class ResponseCache(Value, frozen=True, kw_only=True):
-    """Middleware that answers from memory what was asked before.
+    """Middleware that answers repeated requests from memory.
 
     Lists, `server/discover` and resources are kept for their `ttlMs`, which the modern revision has; calls of tools for
     `tools_seconds`, if the tool declares `readOnlyHint` and the call did not fail. Calls with rounds of input, with
@@ -164,7 +164,7 @@ def _question(request: Request) -> bytes:
 
 
 def _caller(client: Client) -> bytes | None:
-    """Return the caller that a private result is kept for; None for one who cannot be told from others."""
+    """Return the caller that a private result is kept for; None for one that cannot be distinguished from others."""
     identity = client.identity
     if identity is None:
         return None if client.key is None else client.key.encode()

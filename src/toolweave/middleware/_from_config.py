@@ -65,7 +65,7 @@ class _Shared(NamedTuple):
     store: Store | None
 
     def ports(self, name: str, where: str) -> Mapping[str, Any]:
-        """Return what middleware of a name is given beside its options."""
+        """Return the arguments that middleware of a name gets beside its options."""
         if name == "approval" and self.state_keys is not None:
             return {"state_keys": tuple(self.state_keys)}
         if name in ("budget", "rate_limit") and self.store is not None:

@@ -1,4 +1,4 @@
-"""The outcome of a request in a word, the name of what it is about, and its arguments without their values."""
+"""The outcome of a request in a word, the name of its subject, and its arguments without their values."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _PLUMBING = frozenset({REQUEST_STATE, TASK_ID, "nextCursor", "progressToken"})
 
 
 class Redaction(Value, frozen=True, kw_only=True):
-    """Middleware that replaces what patterns find in every text of a result, and of a call's arguments if asked to.
+    """Middleware that replaces the matches of patterns in every text of a result, and optionally of a call's arguments.
 
     Errors, log messages, progress and the results of tasks are treated like results; names of members and what is
     encoded as base64 are not.

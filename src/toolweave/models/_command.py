@@ -112,7 +112,7 @@ def _listed(tools: Sequence[ToolSpec]) -> str:
 
 def _found(text: str, tools: Sequence[ToolSpec]) -> str:
     if not tools:
-        return "there are no tools, and without a model there is nobody else to answer."
+        return "there are no tools, and without a model nothing else can answer."
     found = [one.tool for one in ToolIndex(ToolSnapshot(tools)).search(text, limit=_MOST)]
     if not found:
         return f"none of the {len(tools)} tools fits {text!r}. {_HELP}" if text else _HELP

@@ -6,7 +6,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Literal
 
 AddressKind = Literal["public", "private", "shared", "link_local", "loopback", "special"]
-"""The place that an address leads to: the Internet, a private network (RFC 1918, 4193), a carrier's (RFC 6598), the
+"""The network that an address leads to: the Internet, a private network (RFC 1918, 4193), a carrier's (RFC 6598), the
 link, this machine, or, `special`, nowhere that anything should be fetched from."""
 
 _PRIVATE = [IPv4Network(net) for net in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]

@@ -1,4 +1,4 @@
-"""A request that the MCP server has refused, as a connection tells it to who authorizes its requests."""
+"""A request that the MCP server has refused, as a connection passes it to the authorizer of its requests."""
 
 from __future__ import annotations
 

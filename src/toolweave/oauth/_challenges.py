@@ -34,7 +34,7 @@ class Challenge(Value, frozen=True):
 
 
 def parse_challenges(header: str) -> list[Challenge]:
-    """Return the challenges of a header; repeated headers are joined by commas, and what cannot be read is skipped."""
+    """Return the challenges of a header; repeated headers are joined by commas, and unreadable parts are skipped."""
     text, at, found = header[:_MAX_CHARACTERS], 0, list[Challenge]()
     while at < len(text) and len(found) < _MAX_CHALLENGES:
         at = _after(_GAP, text, at)

@@ -18,7 +18,7 @@ OFFLINE_ACCESS = "offline_access"
 
 
 class AuthorizationRequest(Value, frozen=True):
-    """An authorization request, with what is kept until its answer comes.
+    """An authorization request, with the secrets that are kept until its answer comes.
 
     Attributes:
         url: The URL to show a person.
@@ -46,7 +46,7 @@ def check_pkce(found: Discovered) -> None:
         return
     if "S256" not in (methods or ()):
         text = f"its authorization server {found.server.issuer!r} does not say that it supports PKCE with S256"
-        raise NotFetched(f"{text} ('code_challenge_methods_supported'): nobody signs in there", final=True)
+        raise NotFetched(f"{text} ('code_challenge_methods_supported'): refusing to sign in there", final=True)
 
 
 def begin(

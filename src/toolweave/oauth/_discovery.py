@@ -68,7 +68,7 @@ async def discover(
             resource=resource_of(url), server=await _unnamed(fetch, settings, url, lenient=lenient), lenient=lenient
         )
     if not covers(found.resource, url):
-        text = f"its metadata are those of {shown_url(found.resource)!r}, another resource: nobody signs in for that"
+        text = f"its metadata are those of {shown_url(found.resource)!r}, another resource: refusing to sign in"
         raise NotFetched(text, final=True)
     schemes = {each.scheme for each in challenges}
     return Discovered(
@@ -163,7 +163,7 @@ async def _metadata_of(fetch: GuardedFetch, issuer: str) -> AuthorizationServer 
 
 
 async def _configured(fetch: GuardedFetch, settings: OAuth) -> AuthorizationServer:
-    """Return the metadata at a configured URL, of an issuer at that place: a person vouches for it."""
+    """Return the metadata at a configured URL; its issuer may be any of that origin: a person vouches for it."""
     answer = await fetch.get(settings.metadata_url, "'oauth.metadata_url'")
     if answer.status != 200:
         raise NotFetched(f"'oauth.metadata_url' answers HTTP {answer.status}", final=answer.status < 500)

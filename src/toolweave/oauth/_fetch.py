@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class NotFetched(Exception):
-    """A URL is not fetched, or what came is not taken.
+    """A URL is not fetched, or its answer is refused.
 
     Attributes:
         final: Whether another try is useless: the URL itself, its address, or the answer is at fault.
@@ -96,7 +96,7 @@ def shown_url(url: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text of a foreign server as it is quoted in errors: one short line, what cannot be seen written out."""
+    """Return a text of a foreign server as it is quoted in errors: one short line, hidden characters escaped."""
     return one_line(text, _MAX_QUOTED)
 
 
@@ -146,7 +146,7 @@ class GuardedFetch:
         self._kinds: set[AddressKind] | None = None
 
     async def get(self, url: str, what: str, *, headers: Mapping[str, str] | None = None) -> FetchedAnswer:
-        """Get a URL, through redirects within its origin unless it was said otherwise; `what` names it in errors.
+        """Get a URL, through redirects within its origin unless configured otherwise; `what` names it in errors.
 
         Raises:
             NotFetched: Its address, the way to it or its answer is not accepted, or there is none.
@@ -229,7 +229,7 @@ class GuardedFetch:
 
 
 async def _whole(response: Response, what: str, url: str, max_bytes: int) -> bytes:
-    """Return a body that is not compressed: nobody asked for that, and it may be a bomb."""
+    """Return an uncompressed body; a compressed one was not requested, and may be a bomb."""
     if response.encoding:
         raise NotFetched(f"{what} {shown_url(url)} is compressed, which was not asked for", final=True)
     return await response.read(max_bytes)
@@ -243,7 +243,7 @@ async def _resolved(host: str, port: int, what: str) -> list[Address]:
 
 
 def _moved(method: str, url: str, location: str, what: str, *, elsewhere: bool) -> str:
-    """Return where a redirect leads: elsewhere is gone to only if asked for, and a POST is not sent again."""
+    """Return the redirect target; cross-origin only when allowed, and a POST is not sent again."""
     try:
         moved = urljoin(url, location)
         stays = method == "GET" and (elsewhere or origin_of(moved) == origin_of(url))

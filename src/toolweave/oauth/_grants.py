@@ -62,7 +62,7 @@ async def device_tokens(
     await user_agent.show_device_code(prompt, server=server)
     with anyio.move_on_after(prompt.expires_in):
         return await _polled(endpoint, found, answer)
-    raise TokenRefused("expired_token", f"nobody typed the code within {prompt.expires_in:g} s")
+    raise TokenRefused("expired_token", f"the code was not typed within {prompt.expires_in:g} s")
 
 
 def _complete(answer: DeviceAnswer) -> str | None:

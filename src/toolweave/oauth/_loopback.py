@@ -96,7 +96,7 @@ class LoopbackListener:
         if self._failure is not None:
             raise self._failure
         if self._found is None:
-            raise AuthRequiredError("nobody signed in within the time there was; try again", server=self._server)
+            raise AuthRequiredError("the sign-in was not completed in time; try again", server=self._server)
         return self._found
 
     def take(self, url: str) -> bool:
@@ -178,7 +178,7 @@ async def loopback_listener(
 
 
 def _response_of(query: str) -> AuthorizationResponse | None:
-    """Return the response of a redirect's query; None if it is none: no parameter may stand twice (RFC 6749 3.1)."""
+    """Return the response of a redirect's query; None if it is none: no parameter may occur twice (RFC 6749 3.1)."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)
     except ValueError:

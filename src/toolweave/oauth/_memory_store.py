@@ -1,4 +1,4 @@
-"""Tokens in memory, for tests and for programs that sign in anew each time they start."""
+"""Tokens in memory, for tests and for programs that sign in each time they start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MemoryTokenStore:
         return self._records.get(key)
 
     async def save(self, record: TokenRecord) -> None:
-        """Keep a record in place of the one with its key."""
+        """Store a record, replacing the one with its key."""
         self._records.pop(record.key, None)
         self._records[record.key] = record
 

@@ -84,14 +84,14 @@ class TokenRecord(Value, frozen=True):
 
 
 class TokenStore(Protocol):
-    """A place for tokens; every method may wait for a disk, a keyring or a network, and raises `StoreError`."""
+    """A store of tokens; every method may wait for a disk, a keyring or a network, and raises `StoreError`."""
 
     async def load(self, key: TokenKey) -> TokenRecord | None:
         """Return the record of a key, or None."""
         ...
 
     async def save(self, record: TokenRecord) -> None:
-        """Keep a record in place of the one with its key, whole or not at all."""
+        """Store a record, replacing the one with its key, whole or not at all."""
         ...
 
     async def delete(self, key: TokenKey) -> bool:

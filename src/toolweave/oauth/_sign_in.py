@@ -89,7 +89,7 @@ class SignIn:
 
     @property
     def can_ask(self) -> bool:
-        """Whether there is whom the grant needs: a person, or nobody."""
+        """Return whether the grant can run: a personal one needs a user agent, others need none."""
         return self._user_agent is not None or self.settings.grant not in PERSONAL
 
     async def find(self) -> TokenRecord | None:
@@ -194,7 +194,7 @@ class SignIn:
         return parse_challenges(answer.headers.get("www-authenticate", ""))
 
     def missing_person(self, scopes: Sequence[str] = (), *, status: int | None = None) -> AuthRequiredError:
-        """Return the error of a connection that nobody can sign in for, with what to do."""
+        """Return the error of a connection that cannot sign in, with the command to run."""
         named = "".join(f" --scope {scope}" for scope in scopes)
         text = f"it wants a sign-in: run `toolweave auth login {self.server or self.url}{named}`, then use it again"
         return AuthRequiredError(text, server=self.server, status=status)
@@ -344,7 +344,7 @@ class SignIn:
 
     @contextmanager
     def _told(self, server: AuthorizationServer | None = None) -> Generator[None, None, None]:
-        """Turn what goes wrong within into the errors of the server, without a secret in them."""
+        """Turn errors within the block into errors of the server, without a secret in them."""
         where = "" if server is None else f" at {server.issuer!r}"
         try:
             yield
@@ -355,7 +355,7 @@ class SignIn:
                 raise AuthRequiredError(f"signing in{where} is not possible: {exc}", server=self.server) from None
             raise ConnectError(f"signing in{where} did not work: {exc}", server=self.server) from None
         except TimeoutError:
-            text = f"nobody has signed in within {self.settings.timeout:g} s; try again"
+            text = f"the sign-in was not completed within {self.settings.timeout:g} s; try again"
             raise AuthRequiredError(text, server=self.server) from None
 
 

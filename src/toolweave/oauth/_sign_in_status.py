@@ -1,4 +1,4 @@
-"""The state of a stored sign-in, for people: as whom, for what and until when. No token is in it."""
+"""The state of a stored sign-in, for people: its principal, scopes and expiry. No token is in it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def _itself(error: Exception) -> Exception:
 
 
 class SingleFlight(Generic[T]):
-    """Does one piece of work per key at a time; whoever needs it meanwhile gets the same outcome.
+    """Runs one piece of work per key at a time; concurrent callers share its outcome.
 
     Args:
         seconds: The longest that a piece of work may take, in which no caller can cancel it for the others; None leaves

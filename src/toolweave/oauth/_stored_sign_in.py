@@ -1,4 +1,4 @@
-"""The sign-in that somebody has made before, for a server of which nobody knows whether it wants one.
+"""The stored sign-in of an earlier run, for a server that may or may not require one.
 
 An `AuthHook` of `toolweave.connect`, which it does not know.
 """

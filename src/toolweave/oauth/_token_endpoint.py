@@ -105,7 +105,7 @@ class TokenEndpoint:
         answer = await self.post(self.server.token_endpoint, "the token endpoint", form)
         tokens = answer.decoded(AnswerOfTokens)
         if not _TOKEN.fullmatch(tokens.access_token):
-            raise NotFetched("the token endpoint answers with what is no token", final=True)
+            raise NotFetched("the token endpoint returned no token", final=True)
         return tokens
 
     def bound(self, tokens: AnswerOfTokens) -> AnswerOfTokens:
@@ -155,7 +155,7 @@ class TokenEndpoint:
         await self.post(self.server.revocation_endpoint, "the revocation endpoint", form)
 
     async def _authentication(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the headers and the members of the form with which the client names itself, or proves who it is."""
+        """Return the headers and the members of the form with which the client names or authenticates itself."""
         client, secret = self.registration.client_id, self.registration.client_secret
         match self.registration.method:
             case "private_key_jwt":
@@ -181,7 +181,7 @@ async def load_jose() -> Any:
 
 
 async def revealed(secret: OAuthSecret | None) -> str | None:
-    """Return a secret, made anew where a callable makes it."""
+    """Return a secret, calling the callable that makes it if there is one."""
     if callable(secret):
         made = secret()
         made = await made if inspect.isawaitable(made) else made

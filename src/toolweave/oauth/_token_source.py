@@ -1,6 +1,11 @@
 """The headers of requests to one MCP server, by OAuth: a token that is kept, renewed, and asked for when it is refused.
 
 An `AuthHook` of `toolweave.connect`, which it does not know.
+
+Why concurrent refusals lead to one renewal: each compares the token that its request was sent with to the current one,
+before and inside the single flight. If they differ, another request has renewed already, and the new token is used; so
+a late refusal of an old token never discards a new one. Between processes, `SignIn.renew` holds the lock of the record
+and reads it again, so that a refresh token is sent once, as its rotation needs (RFC 9700, 4.14).
 """
 
 from __future__ import annotations
@@ -148,7 +153,7 @@ class TokenSource:
         return record is not None and record.access_token not in ("", sent)
 
     async def _found_elsewhere(self, sent: str) -> bool:
-        """Whether somebody, perhaps in another process, has kept another token that is good, which is taken then."""
+        """Return whether the store has another, valid token, perhaps of another process, and take it."""
         kept = await self._way.find()
         if kept is None or kept.access_token in ("", sent) or not _good(kept):
             return False
@@ -158,7 +163,7 @@ class TokenSource:
     # one flight at a time
 
     async def _renew_in_time(self) -> None:
-        """Renew a token that ends soon, where its authorization server is known; else its refusal will tell that."""
+        """Renew a token that ends soon, where its authorization server is known; else its refusal will name that."""
         record, found = self._record, self._found
         if record is None or found is None or found.server.issuer != record.key.issuer:
             return
@@ -184,7 +189,7 @@ class TokenSource:
                 raise
 
     async def _replace(self, refused: AuthChallenge, sent: str, challenges: Sequence[Challenge]) -> bool:
-        """Get another token than the refused one: from somebody who has one, by renewing, or by signing in."""
+        """Get another token than the refused one: from the store, by renewing, or by signing in."""
         if self._holds_another(sent):
             return True
         if await self._found_elsewhere(sent):
@@ -206,7 +211,7 @@ class TokenSource:
         return self._holds_another(sent)
 
     async def _another(self, kept: TokenRecord | None, challenges: Sequence[Challenge], status: int) -> None:
-        """Find the authorization server, which may be another one now; renew what it has issued, or sign in."""
+        """Find the authorization server, which may have changed; renew a token of its own, or sign in."""
         way = self._way
         issuer = "" if kept is None else kept.key.issuer
         found = self._found = await way.discover(challenges, issuer=issuer)
@@ -292,7 +297,7 @@ def _good(record: TokenRecord) -> bool:
 
 
 def _repeated(error: Exception) -> Exception:
-    """Return an error for another one who waited: each needs one with a traceback of its own."""
+    """Return an error for another waiter: each needs one with a traceback of its own."""
     if isinstance(error, AuthRequiredError):
         return AuthRequiredError(error.message, server=error.server, status=error.status, challenge=error.challenge)
     if isinstance(error, ServerError):

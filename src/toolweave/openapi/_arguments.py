@@ -25,7 +25,7 @@ class ArgumentNames:
         self._required: list[str] = []
 
     def add(self, name: str, place: str, schema: Any, *, required: bool, description: str = "") -> str:
-        """Add an argument and return its name: `name`, made legal for models, or with its place where it is taken."""
+        """Add an argument and return its name: `name`, made legal for models, or with its location if it is taken."""
         word = _ILLEGAL.sub("_", name).strip("_")[:_MAX_NAME] or place
         free, number = word, 1
         while free in self._members:

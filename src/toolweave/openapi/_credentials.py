@@ -25,7 +25,7 @@ returns a token, a pair or headers, or a mapping from the names of security sche
 
 @dataclass(slots=True)
 class Placed:
-    """Credentials in their places: names and values."""
+    """Credentials by the part of the request they go to: names and values."""
 
     headers: dict[str, str] = field(default_factory=dict[str, str])
     query: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -114,7 +114,7 @@ class ApiCredentials:
 
     @property
     def places(self) -> frozenset[tuple[str, str]]:
-        """Place and name of the parameters that credentials are given in."""
+        """Location and name of the parameters that credentials are given in."""
         if self._one is None and not self._named:
             return frozenset()
         schemes = [one for name, one in self._schemes.items() if not self._named or name in self._named]

@@ -34,7 +34,7 @@ class UnusablePart(Exception):
 
 
 class ApiDocument:
-    """An OpenAPI document of version 3.0 or 3.1; what a later 3.x adds is ignored where it is not known.
+    """An OpenAPI document of version 3.0 or 3.1; unknown members of a later 3.x are ignored.
 
     Attributes:
         root: The document.

@@ -279,7 +279,7 @@ class OperationReader:
         )
 
     def _responses(self, operation: Mapping[str, Any], named: str, pointer: str) -> tuple[Validator | None, str]:
-        """Return the validator of successful answers in JSON, if that is all there are, and what to ask for."""
+        """Return the validator of successful answers if all are JSON, and the media types to accept."""
         types: dict[str, None] = {}
         schemas: list[tuple[Any, str]] = []
         told = True

@@ -31,7 +31,7 @@ _Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Readable:
-    """An operation that reads what its path names.
+    """An operation that reads the object that its path names.
 
     Attributes:
         uri: The URI, or the template with a variable for each parameter of the path.

@@ -23,7 +23,7 @@ from toolweave.schema import describe
 from toolweave.tools import CallContext, File, ToolResult
 
 NEXT_PAGE_META = "io.toolweave/next-page"
-"""The member of a result's `meta` for the next page: `arguments` that differ for it, and its `url` if that was said."""
+"""The member of a result's `meta` for the next page: `arguments` that differ for it, and its `url` if there is one."""
 _MAX_ERROR = 4_000
 _STREAM_SECONDS = 600.0
 _TEXTUAL = ("text/", "application/xml", "application/yaml", "application/javascript", "application/graphql")
@@ -145,7 +145,7 @@ def _content(answer: ApiAnswer, body: bytes, kind: str, url: str) -> ToolResult:
 
 
 def _checked(operation: Operation, answer: ApiAnswer, result: ToolResult) -> ToolResult:
-    """Return the result, or an error that holds it too where it is not what the document promises."""
+    """Return the result, or an error that holds it too if it does not match the document."""
     if operation.output is None or operation.output.is_valid(result.structured_content):
         return result
     found = describe(operation.output.problems(result.structured_content))
@@ -177,7 +177,7 @@ def _failure(answer: ApiAnswer, body: bytes, kind: str) -> ToolResult:
 
 
 def _following(operation: Operation, answer: ApiAnswer, value: Any, url: str) -> dict[str, Any]:
-    """Return the URL of the next page and the arguments that it differs in, as far as the answer tells."""
+    """Return the URL of the next page and the arguments that it differs in, as far as the answer has them."""
     queries = {one.name: one.argument for one in operation.parameters if one.place == "query"}
     link = _link(answer.headers.get("link", ""))
     fields = as_object(value) or {}

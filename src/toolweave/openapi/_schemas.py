@@ -1,4 +1,4 @@
-"""Schemas of a document as JSON Schemas that stand alone: JSON Schema 2020-12, references into their own `$defs`.
+"""Schemas of a document as self-contained JSON Schemas: JSON Schema 2020-12, references into their own `$defs`.
 
 A schema that refers to itself goes on doing so. What a document calls read-only is left out of arguments, what it
 calls write-only out of answers, and both out of `required`. Pure.
@@ -43,7 +43,7 @@ class SchemaReader:
         self._known: dict[str, tuple[Any, Needed]] = {}
 
     def read(self, schema: object, pointer: str, needed: Needed) -> Any:
-        """Return a schema; what it refers to is added to `needed`, for `definitions`.
+        """Return a schema; the targets of its references are added to `needed`, for `definitions`.
 
         Raises:
             UnusablePart: It is none, or a reference leads nowhere or out of the document.

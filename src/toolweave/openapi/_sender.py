@@ -73,7 +73,7 @@ class ApiAnswer(Protocol):
 
     @property
     def encoding(self) -> str:
-        """The content encoding of what `piece` returns, or ""."""
+        """The content encoding of the bytes that `piece` returns, or ""."""
         ...
 
     async def piece(self) -> bytes:
@@ -85,7 +85,7 @@ class ApiAnswer(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the answer."""
+        """Release the answer."""
         ...
 
 

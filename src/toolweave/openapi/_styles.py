@@ -25,7 +25,7 @@ def text_of(value: Any) -> str:  # any JSON value
 
 
 def in_path(name: str, value: Any, *, style: str, explode: bool) -> str:
-    """Return the text in place of a template's expression, percent-encoded."""
+    """Return the text that replaces a template's expression, percent-encoded."""
     prefix, separator = _PATH.get(style, _PATH["simple"])
     name = _quoted(name)
     if explode and isinstance(value, (Mapping, list)):
@@ -43,7 +43,7 @@ def in_path(name: str, value: Any, *, style: str, explode: bool) -> str:
 
 
 def in_query(name: str, value: Any, *, style: str, explode: bool, reserved: bool = False) -> list[tuple[str, str]]:
-    """Return the members of the query for a value, percent-encoded; none for null and for what is empty."""
+    """Return the members of the query for a value, percent-encoded; none for null and for empty values."""
     safe = _RESERVED if reserved else ""
     name = _quoted(name)
     if value is None or value in ([], {}):

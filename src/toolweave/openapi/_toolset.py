@@ -168,7 +168,7 @@ class OpenApiToolset(BaseToolset):
 
     @property
     def problems(self) -> tuple[OperationProblem, ...]:
-        """The faults of the document, and for each what is left out; the other operations are not affected."""
+        """The faults of the document, and for each the operations left out; the others are not affected."""
         return () if self._api is None else self._api.problems
 
     @property
@@ -271,7 +271,7 @@ class OpenApiToolset(BaseToolset):
         return await self._fetched(f"{_IN_PROCESS}/openapi.json")
 
     async def _fetched(self, url: str) -> ApiDocument:
-        """Get the document; credentials go along where a person has said that the API is at its origin."""
+        """Get the document; credentials are sent if the config names an API at its origin."""
         shown = url.partition("?")[0]
         base, options = self._settings.base_url, self._settings.options
         sender = self._sender or HttpSender(base or url, trusted=(url,), connect_seconds=min(options.timeout, 15.0))

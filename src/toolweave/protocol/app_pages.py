@@ -1,4 +1,4 @@
-"""Pages of MCP Apps as a host shows them (SEP-1865): what was read of a page, and the policy of its content. Pure.
+"""Pages of MCP Apps as a host shows them (SEP-1865): the content of a page, and its policy. Pure.
 
 All of it is the word of a server. An origin that cannot be one is left out and named, so that nothing else becomes part
 of a policy.
@@ -111,7 +111,7 @@ _NONE = "'none'"
 
 
 def without_result_type(result: Mapping[str, Any]) -> _Json:
-    """Return a complete result as the revisions know it that pages speak: without the word for what kind it is.
+    """Return a complete result in the revisions that pages speak: without its `resultType`.
 
     Raises:
         ValueError: It is not complete, such as one that asks for input.
@@ -134,7 +134,7 @@ def _html(uri: str, content: Mapping[str, Any]) -> str:
 
 
 def _csp(given: Mapping[str, Any]) -> tuple[AppCsp, tuple[str, ...]]:
-    """Return the origins that a page names, and what it names that is none."""
+    """Return the origins that a page names, and the names that are no origins."""
     found: dict[str, Sequence[str]] = {}
     refused: list[str] = []
     for member, name in _MEMBERS.items():

@@ -115,7 +115,7 @@ def is_for_models(meta: Mapping[str, Any]) -> bool:
 
 
 def is_for_pages(meta: Mapping[str, Any]) -> bool:
-    """Whether a page of its server may call a tool with this `_meta`: unless it is said otherwise, it may."""
+    """Return whether a page of its server may call a tool with this `_meta`: by default it may."""
     visibility = _visibility(meta)
     return visibility is None or _APP in visibility
 

@@ -189,7 +189,7 @@ def visited_params(visit: str) -> _Json:
 
 
 def pages_data(*pages: Mapping[str, Any]) -> _Json:
-    """Return the data of the error of 2025-11-25 by which pages have to be visited before a request is made anew."""
+    """Return the data of the error of 2025-11-25 for pages that have to be visited before a request is repeated."""
     return {"elicitations": list(pages)}
 
 

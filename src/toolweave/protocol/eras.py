@@ -54,7 +54,7 @@ _OF_MODERN_RESULTS = frozenset({"resultType", "ttlMs", "cacheScope"})
 
 
 def passed_capabilities(declared: Mapping[str, Any], *, version: str, tasks: bool) -> _Json:
-    """Return the capabilities of a client as its gateway declares them to a server, of whatever era.
+    """Return the capabilities of a client as its gateway declares them to a server, of any era.
 
     Members that the client's revision does not have are left out; changed roots are not told.
 
@@ -94,7 +94,7 @@ def missing_abilities(error_data: object) -> list[str]:
 
 
 def modern_result(method: str, result: Mapping[str, Any]) -> _Json:
-    """Return the result of a server of any era for a modern client, but for what its own server adds."""
+    """Return the result of a server of any era for a modern client, but for the members that its own server adds."""
     made = _without_hops(result)
     if method == methods.TOOLS_CALL and "resultType" not in made:
         made.setdefault("content", [])
@@ -139,7 +139,7 @@ def _known_message(message: Any, version: str) -> Any:
 
 
 def _known_block(block: Any, version: str) -> Any:
-    """Return a content block, or a note in its place where it is newer than the revision."""
+    """Return a content block, or a note instead of it where it is newer than the revision."""
     members = as_object(block)
     kind = members.get("type") if members is not None else None
     if members is None or not isinstance(kind, str) or version >= _BLOCKS_SINCE.get(kind, ""):

@@ -88,7 +88,7 @@ def mirrored_arguments(schema: Mapping[str, Any]) -> Mirrored:
 
 
 def argument_headers(mirrored: Mirrored, arguments: Any) -> dict[str, str]:
-    """Return the headers for the arguments of one call; what is absent or null has none."""
+    """Return the headers for the arguments of one call; absent and null arguments have none."""
     headers: dict[str, str] = {}
     for path, name in mirrored:
         text = _rendered(_value_at(arguments, path))

@@ -169,7 +169,7 @@ def decode_plain(text: bytes) -> LenientMessage | None:
 
 
 def decode_raw_result(text: bytes) -> RawResult | None:
-    """Return the answer in a text without reading its result, where that says what it is; None for any other text.
+    """Return the answer in a text without reading its result, if the text names its type; None for any other text.
 
     The text is ASCII without escapes but those of quotes, slashes and white space, so that nothing is hidden in it, and
     one message.
@@ -251,7 +251,7 @@ def is_json(text: bytes) -> bool:
 
 
 def without_deep_entries(text: bytes, *, levels: int = MAX_DEPTH) -> bytes:
-    """Return the answer to a list request with null in place of each entry nested deeper than `levels`.
+    """Return the answer to a list request with null instead of each entry nested deeper than `levels`.
 
     One such entry would make the whole list unreadable; the nulls are reported as entries that are no object.
     A text with more than a million brackets and quotes is returned unchanged.
@@ -333,7 +333,7 @@ def answer_behind(text: bytes) -> LenientMessage | None:
 
 
 def own_id(came: object) -> RequestId | None:
-    """Return the id of our request that an answer's id stands for; None where it cannot be one.
+    """Return the id of our request that an answer's id means; None where it cannot be one.
 
     Some servers write numbers as strings, others as fractions (`4.0`); leading zeros, other digits or signs make
     another id of it.
@@ -476,7 +476,7 @@ def _has_non_finite(value: Any) -> bool:
 def encode_request(
     request_id: RequestId, method: str, params: Mapping[str, Any], *, errors: Literal["strict", "replace"] = "strict"
 ) -> bytes:
-    """Return a request as one JSON text; raises what `encode_value` raises."""
+    """Return a request as one JSON text; raises the errors of `encode_value`."""
     return encode_value({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}, errors=errors)
 
 

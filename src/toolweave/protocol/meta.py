@@ -50,7 +50,7 @@ def trace_context_in(carrier: Mapping[str, Any]) -> dict[str, str]:
 
 
 def with_trace_context(meta: Mapping[str, Any], context: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return a `_meta` with this trace context in place of the one it has; an empty one changes nothing."""
+    """Return a `_meta` with this trace context instead of the one it has; an empty one changes nothing."""
     if not context:
         return meta
     return {**{key: member for key, member in meta.items() if key not in _TRACE_CONTEXT}, **context}

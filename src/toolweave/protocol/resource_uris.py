@@ -39,7 +39,7 @@ def _with_page(made: _Json, uris: Mapping[str, str]) -> _Json:
 
 
 def _entry(entry: Any, uris: Mapping[str, str]) -> Any:
-    """Return a block, the contents of a resource, or a message, with what is in it."""
+    """Return a block, the contents of a resource, or a message, with its nested blocks."""
     members = as_object(entry)
     if members is None:
         return entry

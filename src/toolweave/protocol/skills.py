@@ -91,7 +91,7 @@ class Skill(Value, frozen=True, kw_only=True):
 
     @property
     def description(self) -> str:
-        """The description of what it is for."""
+        """The description of its purpose."""
         return str(self.frontmatter["description"])
 
     @property

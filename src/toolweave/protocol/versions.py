@@ -37,7 +37,7 @@ TASKS_VERSION = "2025-11-25"
 
 
 def versions_of(protocol: str) -> tuple[str, ...]:
-    """Return the revisions that a setting stands for, oldest first.
+    """Return the revisions that a setting means, oldest first.
 
     Args:
         protocol: `"auto"` for all of them, `"legacy"` for those with a handshake, else the name of one.

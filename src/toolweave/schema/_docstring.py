@@ -35,7 +35,7 @@ class Docstring:
 
 
 def parse_docstring(text: str | None) -> Docstring:
-    """Parse a docstring; never raises, whatever the text."""
+    """Parse a docstring; never raises, for any text."""
     lines = inspect.cleandoc(text or "").splitlines()
     kept: list[str] = []
     found: dict[str, list[str]] = {}

@@ -35,7 +35,7 @@ class FlatMember(NamedTuple):
 
     @classmethod
     def of(cls, schema: Any) -> FlatMember | None:
-        """Return the schema of a member, or None if more is said of it."""
+        """Return the schema of a member, or None if it has further keywords."""
         if not isinstance(schema, dict):
             return None
         known = cast("dict[Any, Any]", schema)
@@ -59,7 +59,7 @@ class FlatMember(NamedTuple):
 
 
 class FlatObject(NamedTuple):
-    """An object schema whose members are texts, numbers and booleans, and hardly more is said of them.
+    """An object schema whose members are texts, numbers and booleans with few other keywords.
 
     Attributes:
         members: Its members by name; there may be others, of which nothing is known.
@@ -89,7 +89,7 @@ class FlatObject(NamedTuple):
         return cls(members, tuple(wanted)) if len(members) == len(names) else None
 
     def surely_takes(self, instance: Any) -> bool:
-        """Whether a value is valid for certain; a loop without generators, since every call comes through here."""
+        """Return whether a value is valid for certain; a loop without generators, since it runs for every call."""
         if instance.__class__ is not dict:
             return False
         value: Mapping[Any, Any] = instance

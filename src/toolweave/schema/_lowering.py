@@ -30,9 +30,9 @@ from toolweave.schema._strict import check_not_recursive, check_strict, close, s
 
 _MAX_HOPS = 32
 _MAX_LEVELS = 100
-"""Levels of subschemas once references are in their places; the recursion must end before the stack does."""
+"""Levels of subschemas once references are inlined; the recursion must end before the stack does."""
 _MAX_SUBSCHEMAS = 10_000
-"""Subschemas that are lowered, those counted again that stand in several places."""
+"""Subschemas that are lowered; one that occurs several times counts each time."""
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]")
 _HINTS = frozenset(("contentEncoding", "contentMediaType", "contentSchema", "default", "format"))
 """Keywords that the model may read, and that no validator of ours enforces."""
@@ -81,9 +81,9 @@ class _Lowering:
         self._fillers = False
         self._anchors: dict[str, Any] | None = None
         self._path = [id(root)]
-        """Targets of the references in whose place the present schema stands."""
+        """Targets of the references that the present schema replaces."""
         self._entered_at = 1
-        """Length of the path at the present schema: what follows was put into that schema itself."""
+        """Length of the path at the present schema: longer paths are within that schema itself."""
         self._level = 0
         self._lowered = 0
 
@@ -248,7 +248,7 @@ class _Lowering:
             out[key] = _copy(value)
 
     def _leave(self, key: str, value: Any, where: str, lost: list[str]) -> None:
-        """Leave a keyword out: what constrains a value is said in the description."""
+        """Leave a keyword out: a constraint is added to the description."""
         if key == "additionalProperties" and isinstance(value, bool):
             if not value:
                 self._note(where, f"{key} is left out", is_loss=True)
@@ -268,7 +268,7 @@ class _Lowering:
         return self._plain(node, where, lost) if rules.plain_unions else node
 
     def _inlined(self, node: dict[str, Any], where: str, lost: list[str]) -> dict[str, Any]:
-        """Return a schema with the target of its `$ref` in the place of it."""
+        """Return a schema with its `$ref` replaced by the target."""
         for _ in range(_MAX_HOPS):
             if "$ref" not in node:
                 return node
@@ -280,7 +280,7 @@ class _Lowering:
         raise SchemaError("the schema's references form a chain that is too long", pointer=where)
 
     def _entered(self, reference: str, where: str, lost: list[str]) -> dict[str, Any]:
-        """Return the target of a `$ref` to be put in its place; of one within itself the type alone."""
+        """Return the target of a `$ref` to inline; of a recursive one the type alone."""
         self._count()
         target = self._target(reference, where)
         if not isinstance(target, Mapping):
@@ -296,7 +296,7 @@ class _Lowering:
         return schema
 
     def _plain(self, node: dict[str, Any], where: str, lost: list[str]) -> dict[str, Any]:
-        """Return a schema without `allOf`, `oneOf` and whatever else the API has other words for."""
+        """Return a schema without `allOf`, `oneOf` and other keywords that the API does not support."""
         node = self._merged(node, where, lost)
         if "oneOf" in node and "anyOf" not in node:
             node["anyOf"] = node.pop("oneOf")
@@ -320,7 +320,7 @@ class _Lowering:
         return node
 
     def _merged(self, node: dict[str, Any], where: str, lost: list[str]) -> dict[str, Any]:
-        """Return a schema with the parts of its `allOf` in it; what contradicts is lost."""
+        """Return a schema merged with the parts of its `allOf`; contradictions are lost."""
         for _ in range(_MAX_HOPS):
             if "allOf" not in node:
                 return node
@@ -333,7 +333,7 @@ class _Lowering:
         return node
 
     def _branch(self, part: Any, where: str, lost: list[str]) -> dict[str, Any]:
-        """Return one part of a combination, with its own reference in place."""
+        """Return one part of a combination, with its own reference inlined."""
         self._count()
         if part is False:
             return {"not": {}}
@@ -398,7 +398,7 @@ def _described(out: dict[str, Any], lost: list[str], *, beside_ref: bool) -> dic
 
 
 def _widen(node: dict[str, Any], lost: list[str]) -> None:
-    """Put a list of items that each have a schema of their own as one whose items have any of these, in place."""
+    """Turn a list of items that each have a schema of their own into one whose items have any of these, in place."""
     positions: list[Any] = node.pop("prefixItems")
     lost.append(f"prefixItems: {as_text(positions)}")
     rest = node.get("items")

@@ -63,7 +63,7 @@ KEYWORDS = (
         *("enum", "format", "pattern", "required", "type", "uniqueItems"),
     }
 )
-"""Keywords that say something of a value, but `$ref`; others describe, identify, or are nobody's."""
+"""Keywords that constrain a value, but `$ref`; others describe, identify, or are unknown."""
 
 
 def modern(schema: Mapping[str, Any], note: Note) -> dict[str, Any]:

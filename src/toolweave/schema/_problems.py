@@ -113,7 +113,7 @@ def _count(error: Any) -> int:
 
 
 def _explain(error: Any, schema: Any) -> list[Problem]:
-    """Return an error as problems whose messages are of bounded length, whatever stands in schema and value."""
+    """Return an error as problems whose messages are of bounded length, for any schema and value."""
     return [
         Problem(path=shortened(one.path, _LONGEST_PATH), message=shortened(one.message, _LONGEST_MESSAGE))
         for one in _explained(error, schema)

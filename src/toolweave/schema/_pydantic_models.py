@@ -1,4 +1,4 @@
-"""Conversion of a JSON Schema to a pydantic model, for callers who want types instead of dictionaries.
+"""Conversion of a JSON Schema to a pydantic model, for callers that want types instead of dictionaries.
 
 A convenience beside the schema, which stays authoritative: what pydantic cannot say
 becomes permissive and is logged, and no function raises for an odd schema.

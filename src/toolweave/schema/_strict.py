@@ -33,7 +33,7 @@ _ANY_MEMBER = "strict mode has no objects with members of any name"
 
 
 def close(out: dict[str, Any], where: str, original: Mapping[str, Any]) -> bool:
-    """Make one lowered schema strict, in place; return whether null now stands for an omitted member.
+    """Make one lowered schema strict, in place; return whether null now means an omitted member.
 
     Raises:
         SchemaError: It takes any value, or an object or array of any content, which strict mode cannot express.
@@ -153,7 +153,7 @@ def types_of_values(values: Iterable[Any]) -> tuple[str, ...]:
 
 
 def drop_fillers(value: Any, schema: Any) -> Any:
-    """Remove from a model's strict-mode output the nulls that stand for omitted members.
+    """Remove from a model's strict-mode output the nulls that mean omitted members.
 
     `schema` is the original one, before it was lowered. A null that it accepts stays.
     """

@@ -25,11 +25,11 @@ from toolweave.tools import Toolset, Unsubscribe
 _log = logging.getLogger("toolweave.serve")
 
 Leave: TypeAlias = Callable[[], None]
-"""Unsubscribes what `join` subscribed; idempotent."""
+"""Removes the subscription that `join` made; idempotent."""
 
 
 class Topic(NamedTuple):
-    """A subscription topic: a notification's method and, where there are many, the name of what it is about."""
+    """A subscription topic: a notification's method and, for a notification about one object, the object's name."""
 
     method: str
     name: str = ""
@@ -142,7 +142,7 @@ class LegacySubscriber(_Subscriber):
         self._ends.pop(uri, _nothing)()
 
     def restrict(self, method: str, view: Callable[[], object] | None) -> None:
-        """Tell of a change by this notification only if `view` returns something else than before; None: of each."""
+        """Notify of changes with this method only if the result of `view` differs from the last one; None: of each."""
         if view is None:
             self._views.pop(method, None)
         elif not self._left:
@@ -152,7 +152,7 @@ class LegacySubscriber(_Subscriber):
             self._views[method] = view, self._views[method][1] if waiting else view()
 
     def forget_views(self) -> None:
-        """Tell of every change again."""
+        """Notify of every change again."""
         self._views.clear()
 
     def leave(self) -> None:
@@ -194,8 +194,8 @@ class Changes:
 
     Attributes:
         debounce: The seconds.
-        on_left: Called with the seconds that a legacy conversation lasted, when it has ended; None for nobody.
-        passed_on: Those of the servers that this one is mounted in, whose clients hear of changes of its lists.
+        on_left: Called with the seconds that a legacy conversation lasted, when it has ended; None for no call.
+        passed_on: Those of the servers that this one is mounted in, whose clients are notified of changes of its lists.
     """
 
     def __init__(self, *, debounce: float = 0.05, most_streams: int = 1024) -> None:
@@ -249,7 +249,7 @@ class Changes:
         return toolset.subscribe(lambda change: self.tools_changed())
 
     def forget_views(self) -> None:
-        """Tell legacy conversations of every change again, until they list anew: what they may see is another."""
+        """Notify legacy conversations of every change again, until they list again: their view may have changed."""
         with self._lock:
             conversations = tuple(self._conversations)
         for conversation in conversations:
@@ -286,7 +286,7 @@ class Changes:
         return None if name is None else self._by_name.get(name)
 
     def hear(self, conversation: str | None, name: str) -> None:
-        """Tell a legacy conversation of the changes of lists that are published under this name, too."""
+        """Notify a legacy conversation of the changes of lists that are published under this name, too."""
         subscriber = self.conversation(conversation)
         if subscriber is not None:
             subscriber.topics.update(Topic(one.method, name) for one in (TOOLS, PROMPTS, RESOURCES))

@@ -1,4 +1,4 @@
-"""The endpoint: dispatches requests of every protocol revision to the features, whatever the transport.
+"""The endpoint: dispatches requests of every protocol revision to the features, on any transport.
 
 Combines the features, negotiates the revision, and adds the members that an era requires of every result. Independent
 of transports and of the SDK; each method is implemented by the feature that offers it.
@@ -30,10 +30,10 @@ class Endpoint:
         info: The server's `Implementation` object, or a function that returns it as it is now: the same object while
             nothing has changed.
         instructions: Its instructions for models, or None, or a function that returns them as they are now for a client
-            that may use what its argument says, None for everything.
+            that may use the offers its argument allows, None for everything.
         features: Its features; the first that has a method answers it.
         ttl_ms: How long clients may keep lists and resources, in milliseconds; 0 asks them not to.
-        cache_scope: `"private"`, or `"public"` when what is offered is the same for every caller.
+        cache_scope: `"private"`, or `"public"` when every caller gets the same offers.
 
     Attributes:
         versions: The revisions that it speaks, newest first.
@@ -80,7 +80,7 @@ class Endpoint:
         return self._instructions(may) if callable(self._instructions) else self._instructions
 
     def speak(self, protocol: str) -> None:
-        """Speak only some revisions from now on; in an era of which it speaks none, no method exists.
+        """Speak only some revisions from now on; in an era without any of them, no method exists.
 
         Args:
             protocol: `"auto"` for all, `"legacy"` for those with a handshake, else the one.
@@ -108,11 +108,11 @@ class Endpoint:
         return method in (self._modern if modern else self._legacy)
 
     def use(self, middleware: Iterable[Middleware], server: OfferLookup) -> None:
-        """Put middleware around every request from now on, in the place of any that is there.
+        """Put middleware around every request from now on, instead of any that is there.
 
         Args:
             middleware: The middleware, outermost first.
-            server: What middleware finds as `request.server`.
+            server: The value of `request.server` for middleware.
 
         Raises:
             TypeError: One of them is no middleware.
@@ -163,7 +163,7 @@ class Endpoint:
         return result
 
     def _whole(self, request: Request, result: Json) -> Json:
-        """Return a result of middleware with what its era and the transports ask of it.
+        """Return a result of middleware with the members that its era and the transports require.
 
         Raises:
             RequestError: The result cannot be sent.
@@ -195,7 +195,7 @@ class Endpoint:
         return self._handshakes[-1] if self._handshakes else LATEST_HANDSHAKE_VERSION
 
     def stamped(self, method: str, result: Json) -> Json:
-        """Give the result of a stateless request, which is changed, what its era asks of every result."""
+        """Add the members that the era requires of every result to that of a stateless request, in place."""
         if "resultType" not in result:
             result["resultType"] = "complete"
         if method in methods.CACHEABLE and result["resultType"] == "complete":

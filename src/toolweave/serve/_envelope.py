@@ -29,7 +29,7 @@ def client_of_envelope(
 
     Args:
         params: The request's parameters.
-        versions: The revisions that are served, newest first; a client of another is told.
+        versions: The revisions that are served, newest first; a client of another gets an error.
         principal: The authorized principal, or None.
         name: The conversation it came in, or None.
 

@@ -1,4 +1,4 @@
-"""The lifespans of what is mounted in a server, also while that runs already. Knows no server."""
+"""The lifespans of servers and toolsets mounted in a server, also while that runs already. Knows no server."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class _HasLifespan(Protocol):
 
 
 class Lifespans:
-    """Things that run as long as a server: servers, and context managers such as toolsets.
+    """Servers, and context managers such as toolsets, that run as long as the server they are mounted in.
 
-    What is added before the server runs is entered in order, before the server answers; what is added later is entered
-    at once, and what is not there yet answers as a thing that is not open.
+    Those added before the server runs are entered in order, before the server answers; those added later are entered
+    at once, and one that is not entered yet answers as if it were not open.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Lifespans:
 
     @asynccontextmanager
     async def running(self, tasks: anyio.abc.TaskGroup) -> AsyncGenerator[None, None]:
-        """Run everything during the block; `tasks` runs what is added meanwhile."""
+        """Run everything during the block; `tasks` runs those added meanwhile."""
         async with AsyncExitStack() as stack:
             for thing in tuple(self._things):
                 await stack.enter_async_context(_lifespan(thing))

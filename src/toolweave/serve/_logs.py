@@ -58,11 +58,11 @@ class Logs:
         return LEVELS[lowest] if lowest < len(LEVELS) else None
 
     def asked(self, request: Request) -> bool:
-        """Whether the client of a request said which messages it wants."""
+        """Return whether the client of a request has set a log level."""
         return LOG_LEVEL in request.meta if request.modern else self.leveled(request.client)
 
     def leveled(self, client: Client) -> bool:
-        """Whether a client in a session said which messages it wants."""
+        """Return whether a client in a session has set a log level."""
         return (client.conversation or "") in self._levels
 
     def levels(self) -> Mapping[str, LogLevel]:

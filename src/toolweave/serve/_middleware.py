@@ -1,6 +1,6 @@
-"""Middleware around an endpoint: the chain, and what becomes of one that fails.
+"""Middleware around an endpoint: the chain, and the handling of errors in it.
 
-A layer is one more coroutine for each request. Knows no method; an endpoint without middleware does not come here.
+A layer is one more coroutine for each request. Knows no method; an endpoint without middleware does not use it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def checked(middleware: Iterable[Middleware]) -> tuple[Middleware, ...]:
 
 
 def chained(middleware: Iterable[Middleware], answer: Method) -> Method:
-    """Return what answers a request through all of the middleware, the first outermost."""
+    """Return a function that answers a request through all of the middleware, the first outermost."""
     for one in reversed(tuple(middleware)):
         answer = _layer(one, answer)
     return answer
 
 
 def _layer(middleware: Middleware, call_next: Method) -> Method:
-    """Return one layer; what fails in it is a `RequestError` to those around it, like any other refusal."""
+    """Return one layer; an error in it becomes a `RequestError` for those around it, like any other refusal."""
 
     async def layer(request: Request) -> Json:
         try:

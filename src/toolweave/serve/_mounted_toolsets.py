@@ -170,7 +170,7 @@ class ToolsetResources:
         return made, names
 
     def _own(self, uri: str) -> str | None:
-        """Return the own URI of an exposed one; None for one that is another source's, and exposed otherwise here."""
+        """Return the own URI of an exposed one; None for one of another source, whose exposed URI differs."""
         inner = self._names.own_uri(uri)
         if self._known.get(uri) == uri:
             return uri

@@ -1,7 +1,7 @@
 """Servers in another server: their tools, prompts, resources and completions below a namespace, and their middleware.
 
-A mounted server is asked within this process, by requests with its own names, so that its middleware and what it hides
-hold as where it is served alone. What its handlers ask goes to the client of the server that it is mounted in.
+A mounted server gets its requests within this process, under its own names, so that its middleware and its disabled
+offers hold as where it is served alone. Questions of its handlers go to the client of the server that it is mounted in.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class MountableServer(OfferLookup, Protocol):
 
     @property
     def rounds(self) -> HandlerRunner:
-        """The runner of its handlers, and what they are given."""
+        """The runner of its handlers, with the values that it gives them."""
         ...
 
     @property
@@ -125,7 +125,7 @@ class MountedServer(Namespace):
         return await chained(self.server.endpoint.middleware, partial(_behind, work, inner))(request)
 
     async def view(self, request: Request) -> MayUse | None:
-        """Return what the server's middleware shows a client of a list; None where it shows all."""
+        """Return the filter by which the server's middleware limits a client's view of a list; None for no limit."""
         middleware = self.server.endpoint.middleware
         if not middleware:
             return None
@@ -230,7 +230,7 @@ class MountedPrompts:
         self._prompts = mount.server.prompts
 
     async def prompts(self) -> Sequence[Json]:
-        """Return the definitions of what the server shows to the client that lists."""
+        """Return the definitions that the server shows to the client that lists."""
         shows = _views.get().get(self._mount.namespace)
         found = await self._prompts.definitions()
         return [
@@ -288,7 +288,7 @@ class MountedResources:
         self._resources = mount.server.resources
 
     async def resources(self) -> Sequence[Json]:
-        """Return the definitions of what the server shows to the client that lists."""
+        """Return the definitions that the server shows to the client that lists."""
         return await self.beside("uri", await taken_by(self._earlier, "uri"))
 
     async def templates(self) -> Sequence[Json]:
@@ -330,7 +330,7 @@ class MountedResources:
         return {**found, "contents": contents}
 
     def definition(self, uri: str, version: str | None = None) -> Json | None:
-        """Return the definition of what a URI is about, or None."""
+        """Return the definition that matches a URI, or None."""
         return self._resources.definition(self._mount.own_uri(uri), version)
 
     def scopes(self, uri: str, version: str | None = None) -> tuple[str, ...]:
@@ -338,7 +338,7 @@ class MountedResources:
         return self._resources.scopes(self._mount.own_uri(uri), version)
 
     async def learn(self) -> None:
-        """Have what is mounted in the server read its lists."""
+        """Have the sources that are mounted in the server read their lists."""
         await self._resources.learn()
 
     def offered(self, uri: str, version: str | None) -> Sequence[Offered]:
@@ -380,7 +380,7 @@ class MountedCompletions:
 
 
 class MountsView:
-    """Middleware of the outer server: its lists have of each mounted server what that shows to the client.
+    """Middleware of the outer server: limits the offers of each mounted server to those it shows to the client.
 
     Args:
         mounts: The mounted servers, also those to come.
@@ -392,7 +392,7 @@ class MountsView:
         self._mounts = mounts
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
-        """Answer a request; one for a list with what the middleware of each mounted server leaves of its part."""
+        """Answer a request; limit a list to the offers that the middleware of each mounted server leaves."""
         if request.method not in _LISTS:
             return await call_next(request)
         views = {one.namespace: await one.view(request) for one in self._mounts}
@@ -431,7 +431,7 @@ class MountsView:
 
 
 class Mounts:
-    """The mounts of a server: servers, and toolsets, some of which have prompts and resources too.
+    """The mounts of a server: servers, and toolsets, some with prompts and resources too.
 
     Args:
         outer: The server.
@@ -439,7 +439,7 @@ class Mounts:
 
     Attributes:
         mounted: The mounted servers, in order.
-        lifespans: What runs as long as the server.
+        lifespans: The lifespans of the mounts.
     """
 
     def __init__(self, outer: MountableServer, use_tools: Callable[[Toolset], None]) -> None:

@@ -1,4 +1,4 @@
-"""Names and URIs of what is mounted in a server, below a namespace. Knows no server."""
+"""Names and URIs of offers that are mounted in a server, below a namespace. Knows no server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ class Namespace:
     """A namespace of a server.
 
     Args:
-        namespace: Stands before names as `namespace_`, and before the schemes of URIs that others have as `namespace+`.
+        namespace: Put before names as `namespace_`, and before the schemes of URIs that others have as `namespace+`.
     """
 
     def __init__(self, namespace: str) -> None:

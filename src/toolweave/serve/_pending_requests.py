@@ -63,7 +63,7 @@ class PendingRequests:
         return isinstance(message.id, int) and message.id in self._answers
 
     def take(self, message: StrictMessage) -> None:
-        """Hand an answer of the client to the request it belongs to; one that nobody waits for is dropped."""
+        """Pass an answer of the client to the request it belongs to; one without a pending request is dropped."""
         answer = self._answers.get(message.id) if isinstance(message.id, int) else None
         result: Any = message.result
         if answer is None or answer.done():
@@ -76,7 +76,7 @@ class PendingRequests:
             answer.set_exception(RequestError("the client's answer is no result", code=INTERNAL_ERROR))
 
     def fail(self) -> None:
-        """Fail what is pending, and all that is asked from now on: the client is gone."""
+        """Fail the pending requests, and all later ones: the client is gone."""
         self._over = True
         for answer in self._answers.values():
             if not answer.done():

@@ -1,4 +1,4 @@
-"""The port between a carrier's fast path and who sends plain calls of tools: values and protocols, no behaviour."""
+"""The port between a carrier's fast path and the sender of plain tool calls: values and protocols, no behaviour."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SentCall(Protocol):
         ...
 
     def text(self, request_id: RequestId, answer: Any) -> bytes | None:
-        """Return the whole JSON-RPC answer for the client, or None where the long way has to make it."""
+        """Return the whole JSON-RPC answer for the client, or None where the full path has to make it."""
         ...
 
     def renew(self) -> None:
@@ -44,7 +44,7 @@ class SentCall(Protocol):
         ...
 
     def end(self) -> None:
-        """Forget the call: it was answered, or nobody waits any more."""
+        """Forget the call: it was answered, or its answer is no longer awaited."""
         ...
 
     async def give_up(self) -> None:
@@ -57,11 +57,11 @@ class SendsCalls(Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether any call may come here: not while there is middleware that has to see it."""
+        """Return whether calls may take the fast path: not while there is middleware that has to see them."""
         ...
 
     def send(
         self, call: PlainToolCall, client: Client, principal: str | None, loop: asyncio.AbstractEventLoop
     ) -> SentCall | None:
-        """Send a call at once, for an authorized principal; None, and nothing was sent, where it takes the long way."""
+        """Send a call at once, for an authorized principal; None, with nothing sent, if it takes the full path."""
         ...

@@ -1,4 +1,4 @@
-"""Requests, the clients that sent them, and the reply channels to these clients, whatever the transport.
+"""Requests, the clients that sent them, and the reply channels to these clients, on any transport.
 
 The port between the endpoint with its features and the transports: stdio, HTTP and the SDK's server. Knows neither.
 """
@@ -73,7 +73,7 @@ def principal_name(principal: str) -> str:
 
 
 OfferKind: TypeAlias = Literal["tools", "resources", "prompts"]
-"""The kinds of what a server offers."""
+"""The kinds of a server's offers."""
 
 
 class MayUse(Protocol):
@@ -112,7 +112,7 @@ FindOffers: TypeAlias = Callable[[str, Mapping[str, Any]], Sequence[Offered]]
 
 
 class OfferLookup(Protocol):
-    """Finds what a server offers now."""
+    """Finds the offers of a server."""
 
     def find_tool(self, name: str, version: str | None = None) -> ToolSpec | None:
         """Return the definition of a tool by its name or an alias, or of one version of it, or None.
@@ -122,7 +122,7 @@ class OfferLookup(Protocol):
         ...
 
     async def learn_offers(self, method: str, params: Mapping[str, Any]) -> None:
-        """Read what `offers_of` needs to know for this request, of a server whose offers are those of others."""
+        """List the definitions that `offers_of` needs for this request, if the offers are those of other servers."""
         ...
 
     def offers_of(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
@@ -204,7 +204,7 @@ class Request:
         line: The reply channel to it, for notifications and questions while the request runs.
         id: The JSON-RPC id.
         headers: The HTTP headers, names in lower case; empty on other transports.
-        server: What is offered now, for middleware; None where there is no middleware.
+        server: The current offers, for middleware; None where there is no middleware.
         sent: The call that was sent for it already, on a fast path, or None.
     """
 
@@ -268,10 +268,10 @@ Raises `RequestError` for a JSON-RPC error; anything else that it raises is mask
 """
 
 CallNext: TypeAlias = Method
-"""Answers a request with what is behind a middleware: the next one, or the server itself."""
+"""Answers a request through the rest of the chain: the next middleware, or the server itself."""
 
 Middleware: TypeAlias = Callable[[Request, CallNext], Awaitable[Json]]
-"""Answers a request, in most cases with what `call_next(request)` returns: `async def middleware(request, call_next)`.
+"""Answers a request, in most cases with the result of `call_next(request)`: `async def middleware(request, call_next)`.
 
 The result holds all members that the revision asks for. `call_next` raises `RequestError` where the answer is a
 JSON-RPC error, and a middleware raises one to refuse; any other exception of a middleware is logged with its name and
@@ -295,11 +295,11 @@ class Feature(Protocol):
     """A server feature: its methods and the capabilities that it declares, by era."""
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
-        """Return the methods it answers in that era; read when the endpoint is made or told what to speak."""
+        """Return the methods it answers in that era; read when the endpoint is made or its revisions are limited."""
         ...
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
-        """Return its members of `ServerCapabilities`, truthful for what is offered now."""
+        """Return its members of `ServerCapabilities`, according to its current offers."""
         ...
 
 
@@ -316,7 +316,7 @@ class Responder(Protocol):
         ...
 
     def negotiate(self, offered: object) -> str:
-        """Return the handshake-era revision for what a client offers."""
+        """Return the handshake-era revision for the one that a client offers."""
         ...
 
     def answer(self, request: Request) -> Awaitable[Json]:

@@ -96,7 +96,7 @@ class HandlerRunner:
     ) -> CallContext:
         """Return the context of a request's handler, for callers that run it without `run`.
 
-        Its `meta` is what `forwarded_meta` finds in the request, unless another is given.
+        Its `meta` is that of `forwarded_meta` for the request, unless another is given.
         """
         kept = forwarded_meta(request) if meta is None else meta
         return CallContext(on_progress=on_progress, meta=kept, state=self.state, caller=caller)
@@ -210,7 +210,7 @@ class _LegacyCaller:
         declared, sampling = self._request.client.capabilities, self._rounds.sampling
         try:
             check_capabilities([one for one in questions if not sampling.takes(one, declared)], declared)
-        except RequestError as exc:  # its code is of the stateless era; before, a tool that cannot go on has failed
+        except RequestError as exc:  # its code is of the stateless era; in earlier ones the tool has failed
             raise ToolError(exc.message, data=exc.data) from None
         return [
             one.read(await sampling.answer(one)) if sampling.takes(one, declared) else await self._put(one)
@@ -288,7 +288,7 @@ class _ModernCaller:
         with anyio.CancelScope() as self._scope:
             try:
                 result = await work(ctx)
-            except Exception:  # boundary: what the work says of being ended, as a thread's does, is no failure
+            except Exception:  # boundary: an error that comes of ending the work, as in a thread, is no failure
                 if not self._asked:
                     raise
                 _log.debug("%s ended for a question", self._request.method, exc_info=True)

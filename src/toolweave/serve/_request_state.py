@@ -78,13 +78,13 @@ class StateSigner:
         if state is None:
             raise RequestError(
                 f"{REQUEST_STATE} was not sealed with a key of this server, or was changed since; replicas have to "
-                "share their request_state_keys; make the request anew",
+                "share their request_state_keys; repeat the request",
                 code=INVALID_PARAMS,
             )
         if state.get("v") != _VERSION or state.get("for") != request_binding(request):
-            raise RequestError(f"{REQUEST_STATE} is not of this request; make the request anew", code=INVALID_PARAMS)
+            raise RequestError(f"{REQUEST_STATE} is not of this request; repeat the request", code=INVALID_PARAMS)
         if state["until"] < self._clock():
-            raise RequestError(f"{REQUEST_STATE} has expired; make the request anew", code=INVALID_PARAMS)
+            raise RequestError(f"{REQUEST_STATE} has expired; repeat the request", code=INVALID_PARAMS)
         return state["answers"]
 
     def _verified(self, sealed: object) -> Json | None:

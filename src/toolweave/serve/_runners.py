@@ -97,7 +97,7 @@ class ServerRunners(ABC):
         """Return the offers that a request is about, with the scopes that their definitions need."""
 
     async def learn_offers(self, method: str, params: Mapping[str, Any]) -> None:  # noqa: B027  # most know theirs
-        """Read what `offers_of` needs to know; a server's own offers are known."""
+        """Read the definitions that `offers_of` needs; a server's own offers are known."""
 
     def tool_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the input schema of a tool that is offered under this name or alias, or None."""
@@ -176,7 +176,7 @@ class ServerRunners(ABC):
 
     async def _serve_stdio(self, *, engine: str, max_requests: int, owns_process: bool) -> None:
         if engine == "sdk":
-            from toolweave.serve._sdk import serve_stdio as sdk_stdio  # the SDK is for those who ask for it
+            from toolweave.serve._sdk import serve_stdio as sdk_stdio  # the SDK is imported only on request
 
             await sdk_stdio(self.sdk_server())
             return

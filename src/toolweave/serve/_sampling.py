@@ -1,6 +1,6 @@
 """Questions for a client's language model that a model of the server's answers, where the client has none.
 
-Independent of models: what answers is a port.
+Independent of models: the answering model is a port.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SamplingFallback:
         return (self.model.always or not can_answer(question.needs(), declared)) and can_answer(question.needs(), _OURS)
 
     def able(self, declared: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what can be asked for a client that declared these capabilities."""
+        """Return the capabilities that can be used for a client that declared these."""
         if self.model is None or can_answer(_OURS, declared):
             return declared
         theirs: Mapping[str, Any] = declared.get("sampling") or {}
@@ -75,6 +75,6 @@ class SamplingFallback:
             raise ToolError(
                 f"the server's model did not answer within {self._patience:g} s", kind=ErrorKind.TIMEOUT
             ) from None
-        except Exception as exc:  # boundary: a provider; what it says is not for callers
+        except Exception as exc:  # boundary: a provider; its text is not for callers
             _log.warning("the server's model could not answer a question for a client's", exc_info=exc)
             raise ToolError("the server's model could not answer", retryable=True) from None

@@ -124,7 +124,7 @@ class ServerAbout(TypedDict, total=False):
         include_tags: Offers only tools, and prompts and resources of functions, that have one of these tags.
         exclude_tags: Leaves out those that have one of these tags.
         versions: Offers only these versions, as in `"<2"` or `">=1.2,<2"`, and all that has no version.
-        sessions: The bounds of what handlers keep of a caller in `ctx.session`; a day and 64 KiB by default.
+        sessions: The bounds of the values that handlers keep of a caller in `ctx.session`; a day and 64 KiB by default.
         sampling: Answers `ctx.sample` for clients that have no model: a `SamplingModel` of `toolweave.models`.
         folder: A folder whose files are parts of it, too: its path, or the result of `folder`.
     """
@@ -201,7 +201,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         resources: Results of `@resource`, a `ResourceSource` such as `directory(PATH)`, or a sequence of these.
         prompts: Functions, results of `@prompt`, a `PromptSource`, or a sequence of these.
         include: Offers only these of `tools`, by their own names; it wins over `exclude`. Agents are
-            offered when they are in `agents`, whatever this says.
+            offered when they are in `agents`, regardless of this.
         exclude: Leaves these tools out.
         state: Dependencies for handlers, as `ctx.state`: a mapping, or any object; a parameter annotated
             `CallContext[AppState]` gives its type.
@@ -212,20 +212,20 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         cache_scope: `"public"` when every caller is offered the same.
         tasks: The tools whose calls become tasks, by name: `"optional"` makes plain calls of clients without tasks,
             `"required"` refuses them, a `TaskRule` says more.
-        store: Keeps tasks and what handlers keep of a caller; by default in this process, tasks for an hour.
+        store: Keeps tasks and the values that handlers keep of a caller; by default in this process, tasks for an hour.
         backend: Keeps tasks and gives them to workers, so that any replica answers about any task; `handlers` returns
             the code that runs them. Replicas and workers have the same name and backend.
         logging: Send the log messages of `ctx.log`, and declare the capability; MCP has deprecated it.
         request_state_keys: Secrets of at least 32 bytes that sign the state passed through clients while a handler
             waits for their input, the newest first; by default made for this process, so replicas must share some.
         auth: Authorizes requests over HTTP wherever the server is served, unless that is given another: `BearerAuth`,
-            `JwtAuth`, `IntrospectionAuth` or `OAuthServer`. Over stdio and in process nobody is asked.
+            `JwtAuth`, `IntrospectionAuth` or `OAuthServer`. Stdio and in-process clients need no token.
         middleware: Functions `async def middleware(request, call_next)` around every request on every transport, the
             first outermost; `toolweave.middleware` has some that are ready to use.
         **about: `title`, its name for people; `website_url`, where people read about it; `icons`, icon objects of the
             specification; `include_tags`, `exclude_tags` and `versions`, which tools, prompts and resources are
-            offered; `sessions`, the bounds of what handlers keep of a caller; `sampling`, a model for clients that
-            have none; `folder`, a folder whose files are parts of it (`folder`). `ServerAbout` says more.
+            offered; `sessions`, the bounds of the values that handlers keep of a caller; `sampling`, a model for
+            clients that have none; `folder`, a folder whose files are parts of it (`folder`). See `ServerAbout`.
 
     Raises:
         SchemaError: Naming the tool, the schema and the JSON pointer at fault.
@@ -324,7 +324,7 @@ def _sessions(name: str, options: Options) -> Sessions:
 
 
 def _rounds(options: Options, logs: Logs, sessions: Sessions) -> HandlerRunner:
-    """Return what runs the handlers of a server."""
+    """Return the runner of a server's handlers."""
     seal = StateSigner(options.request_state_keys)
     return HandlerRunner(state=options.state, seal=seal, logs=logs, sessions=sessions, sampling=options.sampling)
 
@@ -483,11 +483,11 @@ class McpServer(ServerContent, ServerRunners):
         return self._registry.aliases
 
     def mount(self, server: McpServer | Toolset, namespace: str) -> None:
-        """Offer what another server offers, below a namespace, also what it offers later.
+        """Offer the tools, prompts and resources of another server, below a namespace, and those it offers later.
 
-        Its tools and prompts are named `namespace_name`. Its resources keep their URIs, but for those that others here
-        have: they are `namespace+uri`. Its middleware, and what it disables, hold as where it is served alone; its
-        handlers have its own `state` and sessions; its lifespan is that of this server. What is of requests is this
+        Its tools and prompts are named `namespace_name`. Its resources keep their URIs, but for those that this server
+        has too: they are `namespace+uri`. Its middleware, and its disabled offers, hold as where it is served alone;
+        its handlers have its own `state` and sessions; its lifespan is that of this server. What is of requests is this
         server's: `auth`, `tasks` (by the new names), `sampling`, and whether errors are masked. Of another toolset
         there are the tools, and of a connection or a hub the prompts and resources, too.
 
@@ -509,7 +509,7 @@ class McpServer(ServerContent, ServerRunners):
 
     @property
     def rounds(self) -> HandlerRunner:
-        """The runner of its handlers, and what they are given."""
+        """The runner of its handlers, with the values that it gives them."""
         return self._rounds
 
     @property
@@ -518,11 +518,11 @@ class McpServer(ServerContent, ServerRunners):
         return bool(self._tasks.rules)
 
     def enable(self, *names: str, tags: Iterable[str] = ()) -> None:
-        """Offer tools, prompts and resources that were disabled again, to everybody, and tell all clients.
+        """Offer tools, prompts and resources that were disabled again, to all callers, and notify all clients.
 
         Args:
             names: Names, URIs and templates, or the beginning of some with a `*` at its end.
-            tags: Tags; what has one of them is meant, too.
+            tags: Tags; offers with one of them are meant, too.
 
         Raises:
             ValueError: Nothing is named.
@@ -530,10 +530,10 @@ class McpServer(ServerContent, ServerRunners):
         self._show(True, names, tags)
 
     def disable(self, *names: str, tags: Iterable[str] = ()) -> None:
-        """Offer tools, prompts and resources no more, and tell all clients; what is asked for of them is unknown.
+        """Stop offering tools, prompts and resources, and notify all clients; requests for them fail as unknown.
 
-        A handler enables them for the session of its caller with `ctx.enable`. Of all that was said about something the
-        last holds, and what was said for a session comes after what was said for everybody. See `enable`.
+        A handler enables them for the session of its caller with `ctx.enable`. Of all rules about an offer the
+        last one holds, and rules of a session come after those for all callers. See `enable`.
         """
         self._show(False, names, tags)
 
@@ -563,7 +563,7 @@ class McpServer(ServerContent, ServerRunners):
             yield tasks
 
     def handlers(self) -> Mapping[str, JobWorker[Any]]:
-        """Return what does this server's tasks in a worker: `await work_jobs(server.handlers(), backend)`.
+        """Return the jobs that run this server's tasks in a worker: `await work_jobs(server.handlers(), backend)`.
 
         Each enters what the server needs, as `running` does; enter that around the worker to do so once. Empty when
         the server has no backend, or no tool that becomes a task.

@@ -20,7 +20,7 @@ from toolweave.state._store import to_json
 from toolweave.tools._session import CallerSession
 
 _ATTEMPTS = 20
-"""Times that a change is tried again because somebody else changed the same session meanwhile."""
+"""Attempts to write a change of a session that another request changes at the same time."""
 _VALUES, _RULES, _USED = "values", "rules", "used"
 
 
@@ -45,7 +45,7 @@ class SessionRules:
 
 
 class ChangesVisibility(Protocol):
-    """Changes what a session sees: the part of the visibility that sessions use."""
+    """Changes the offers that a session sees: the part of the visibility that sessions use."""
 
     def changed(self, rules: list[Any], enabled: bool, names: Iterable[str], tags: Iterable[str]) -> list[Any]:
         """Return a session's rules with another one.
@@ -56,7 +56,7 @@ class ChangesVisibility(Protocol):
         ...
 
     def tell(self, client: Client) -> None:
-        """Tell the client, and no other, that its lists changed."""
+        """Notify the client, and no other, that its lists changed."""
         ...
 
 
@@ -100,11 +100,11 @@ class Sessions:
             return {}
         held: Json = found.value
         if self._clock() - held[_USED] > self.rules.ttl_seconds / 2:
-            await self._write(key, held, found)  # if somebody else did, it is kept on as well
+            await self._write(key, held, found)  # if another request did, it is extended as well
         return held
 
     async def change(self, key: str, change: Callable[[Json], None]) -> None:
-        """Change a session, read anew for each attempt.
+        """Change a session, which is read again for each attempt.
 
         Raises:
             ToolError: It would become too large, or too many change it at once.
@@ -127,9 +127,9 @@ class Sessions:
 
 
 def session_key(client: Client) -> str | None:
-    """Return what a client's session is kept under; None where it has none.
+    """Return the key of a client's session; None where it has none.
 
-    A request of 2026-07-28 stands for itself: it has nothing from the connection that it came on (SEP-2575).
+    A request of 2026-07-28 is independent: it has nothing from the connection that it came on (SEP-2575).
     """
     if not client.modern:
         return client.key
@@ -155,7 +155,7 @@ class ClientSessions:
         return StoredSession(self._sessions, _named(f"{self._client.principal or ''}|key:{key}"))
 
     async def change(self, enabled: bool, names: Iterable[str], tags: Iterable[str]) -> None:
-        """Enable or disable offers for the client's session, and tell it.
+        """Enable or disable offers for the client's session, and notify it.
 
         Raises:
             ToolError: The client has no session, or the server enables and disables nothing.
@@ -222,8 +222,8 @@ def _kept(sessions: Sessions | None, key: str | None) -> tuple[Sessions, str]:
         raise ToolError("this server keeps no sessions")
     if key is None:
         raise ToolError(
-            "this caller has no session: a request of 2026-07-28, or to a stateless server, stands for itself, and "
-            "nobody authorized this one; give the server auth=, or keep values under a key that the caller passes on, "
+            "this caller has no session: a request of 2026-07-28, or to a stateless server, is independent, and "
+            "this one carries no authorization; give the server auth=, or keep values under a key from the caller, "
             "ctx.session_under(key)"
         )
     return sessions, key

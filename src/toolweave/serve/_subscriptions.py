@@ -80,7 +80,7 @@ class ResourceFollower(Protocol):
     """Subscribes to resources where they are, for a server in front of others."""
 
     async def follow(self, request: Request, uri: str, updated: Callable[[str], object]) -> Unsubscribe:
-        """Subscribe to a resource; return the end of that.
+        """Subscribe to a resource; return a function that unsubscribes.
 
         Args:
             request: The client's request.
@@ -88,7 +88,7 @@ class ResourceFollower(Protocol):
             updated: To be called with the URI after each update of the resource or a part of it, from any thread.
 
         Raises:
-            RequestError: Nobody announces its updates to this client.
+            RequestError: Its updates are not announced to this client.
         """
         ...
 
@@ -100,10 +100,10 @@ class Listen:
         declared: Returns the capabilities that the server declares now, in either era.
         filters: Filters of extensions, by their key.
         follower: Subscribes to the resources where they are; None where all changes are published here.
-        view: Returns what a client sees of a list, by the notification of its changes; a client that does not see all
-            is told only when that differs. None tells of every change.
+        view: Returns a client's view of a list, by the notification of its changes; a client that does not see all
+            is notified only when that differs. None notifies of every change.
         own: Returns the name under which changes of a client's own lists are published, or None; those without a name
-            are everybody's.
+            are for all clients.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Listen:
         asked = {key: _names(wanted, key) for key in self._filters if key in wanted}
         for key, names in asked.items():
             topics += [Topic(self._filters[key].method, name) for name in names]
-        stream = self._changes.open(topics)  # before it is looked up what there is: nothing falls between
+        stream = self._changes.open(topics)  # before the lists are read, so that no change is missed
         ends: list[Unsubscribe] = []
         try:
             await self._follow(request, stream, honoured, ends)
@@ -163,7 +163,7 @@ class Listen:
         return {"_meta": {SUBSCRIPTION_ID: request.id}}
 
     async def _follow(self, request: Request, stream: ListenStream, honoured: Json, ends: list[Unsubscribe]) -> None:
-        """Limit the stream to the resources whose updates are announced; what ends that is added to `ends`."""
+        """Limit the stream to the resources whose updates are announced; their unsubscribers are added to `ends`."""
         uris: list[str] = honoured.pop(RESOURCE_SUBSCRIPTIONS, [])
         follower, accepted = self._follower, set[str](uris if self._follower is None else ())
         limiter = anyio.CapacityLimiter(FOLLOWED_AT_ONCE)
@@ -245,14 +245,14 @@ class Listen:
                     await request.line.notify(change.method, {**change.params, "_meta": stamp})
 
     def _views(self, request: Request, honoured: Json) -> dict[str, object]:
-        """Return what a client that does not see all sees of the lists that it listens to, by notification."""
+        """Return the views of the lists that a client with limited rights listens to, by notification."""
         if self._view is None or request.client.may is None:
             return {}
         listened = [topic.method for key, (_, topic) in LISTS.items() if key in honoured]
         return {method: self._view(request, method) for method in listened}
 
     def _is_seen(self, request: Request, seen: dict[str, object], method: str) -> bool:
-        """Whether a client is told of a change: another view of the list than before, which is kept."""
+        """Return whether to notify a client of a change: its view differs from the stored one, which it replaces."""
         if self._view is None or method not in seen:
             return True
         before, seen[method] = seen[method], self._view(request, method)

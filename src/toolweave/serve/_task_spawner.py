@@ -59,7 +59,7 @@ class ServingGroups:
     """The task groups in which a server is served, of every transport and event loop; for work that outlives a request.
 
     Args:
-        what: What runs in them, for the error where there is none, such as `"tasks run"`.
+        what: The subject of the error where there is no group, such as `"tasks run"`.
     """
 
     def __init__(self, what: str) -> None:

@@ -127,9 +127,9 @@ class Tools:
                 return known
         snapshot = self._snapshot()
         newest = snapshot.find(name)
-        if newest is None or newest.name not in snapshot.by_name:  # else it is a name of one version, within here
+        if newest is None or newest.name not in snapshot.by_name:  # else it names one version
             return None
-        # a server knows the older versions of its tools, and is told which one is asked for
+        # a server knows the older versions of its tools, and is given the requested version
         spec = newest if version is None or newest.server is not None else snapshot.find_version(name, version)
         checks = None if spec is None else self._checks(spec)
         if spec is None or checks is None:

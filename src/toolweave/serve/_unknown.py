@@ -1,4 +1,4 @@
-"""Refusals of requests for what is not offered; the same for what a caller may not see, so that neither can be told."""
+"""Refusals of requests for unknown offers; the same for offers that a caller may not see, which thus stay secret."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Offers that are enabled and disabled while a server runs, for everybody or for the session of one caller.
+"""Offers that are enabled and disabled while a server runs, for all callers or for the session of one.
 
-The innermost middleware of a server, there only when something was ever enabled or disabled: what a caller does not see
-is in none of its lists, and a request for it is answered as for something that there never was.
+The innermost middleware of a server, there only when something was ever enabled or disabled: an offer that a caller
+does not is in none of its lists, and a request for it is answered as for something that there never was.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class VisibleOffers(Protocol):
 
 
 class VisibilityRule(NamedTuple):
-    """One rule: it enables or disables what has one of its names or one of its tags.
+    """One rule: it enables or disables offers that have one of its names or one of its tags.
 
     Attributes:
         enabled: Whether it enables.
@@ -96,14 +96,14 @@ def _rule(enabled: bool, names: Iterable[str], tags: Iterable[str]) -> Visibilit
 
 
 class Visibility:
-    """Middleware that hides what is disabled; of the rules that are about an offer the last one holds.
+    """Middleware that hides disabled offers; the last matching rule wins.
 
-    The rules of a session come after those of the server, so that a session may be given what others have not.
+    The rules of a session come after those of the server, so that a session may see offers that others do not.
 
     Args:
         facts: Finds the facts about offers.
         sessions: The sessions of callers.
-        changes: Tells clients that their lists changed.
+        changes: Notifies clients that their lists changed.
     """
 
     reads_results = False
@@ -115,7 +115,7 @@ class Visibility:
         self.rules: tuple[VisibilityRule, ...] = ()
 
     def add(self, enabled: bool, names: Iterable[str], tags: Iterable[str]) -> None:
-        """Enable or disable for everybody, and tell all clients.
+        """Enable or disable for all callers, and notify all clients.
 
         Raises:
             ValueError: The rule names nothing.
@@ -125,7 +125,7 @@ class Visibility:
             self._changes.tell(topic)
 
     def changed(self, rules: list[Any], enabled: bool, names: Iterable[str], tags: Iterable[str]) -> list[Any]:
-        """Return a session's rules with another one; what it repeats is dropped.
+        """Return a session's rules with another one; rules that it repeats are dropped.
 
         Raises:
             ValueError: The rule names nothing.
@@ -135,7 +135,7 @@ class Visibility:
         return [*kept[-_MOST_RULES + 1 :], list(added)]
 
     def tell(self, client: Client) -> None:
-        """Tell a client, and no other, that its lists changed: its conversation, or the streams of its principal."""
+        """Notify a client, and no other, that its lists changed: its conversation, or the streams of its principal."""
         for topic in _TOPICS:
             if client.modern:
                 self._changes.tell(Topic(topic.method, session_key(client) or ""))
@@ -143,7 +143,7 @@ class Visibility:
                 self._changes.tell_one(client.conversation or "", topic, {})
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
-        """Answer a request as if there were nothing else than what its caller sees."""
+        """Answer a request as if the offers that its caller does not see did not exist."""
         if request.method not in _ABOUT_OFFERS:
             return await call_next(request)
         try:
@@ -166,7 +166,7 @@ class Visibility:
         """Refuse a request about something hidden.
 
         Raises:
-            RequestError: The answer for what there is not.
+            RequestError: The answer for an unknown offer.
         """
         method, params, version = request.method, request.params, asked_version(request.params)
         if method == methods.COMPLETION_COMPLETE:

@@ -38,7 +38,7 @@ class CallFacts(Value, frozen=True, kw_only=True):
 
 
 Facts: TypeAlias = "CallFacts | CallContext[Any]"
-"""The context of a call, or what of it rules may send."""
+"""The context of a call, or the parts of it that rules may send."""
 
 
 class ShapedCalls:
@@ -146,7 +146,7 @@ def _sent(tool: str, rule: AppliedRule, given: Mapping[str, Any], facts: Facts) 
 
 
 def _value(tool: str, change: ArgumentRule, facts: Facts) -> Any:
-    """Return what is sent for an argument that the model did not give; `UNSET` for nothing.
+    """Return the value to send for an argument that the model did not give; `UNSET` for none.
 
     Raises:
         ToolError: The call does not have it, and there is no default.

@@ -103,7 +103,7 @@ def _same(before: ToolSpec, now: ToolSpec) -> bool:
 
 
 class _RuleRun:
-    """One application of the rules to a list: what they did, and what they did not find."""
+    """One application of the rules to a list: their changes, and the names that they did not find."""
 
     def __init__(self, rules: Sequence[tuple[str, ShapeRule]], prefix: str) -> None:
         self.hidden: dict[str, str] = {}
@@ -223,7 +223,7 @@ class _RuleRun:
 
 
 def _called(where: str, rule: ShapeRule) -> str:
-    """Return a rule as people find it: its place and its condition."""
+    """Return a rule as people find it: its position and its condition."""
     words = [*map(repr, rule.tools), *([f"regex {rule.regex!r}"] if rule.regex is not None else [])]
     words += [f"tag {tag!r}" for tag in rule.tags]
     words += [f"{name} {str(value).lower()}" for name, value in rule.annotations.items()]

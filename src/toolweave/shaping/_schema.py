@@ -19,7 +19,7 @@ from toolweave.schema._normalize import DEFINITIONS
 
 _Json: TypeAlias = dict[str, Any]
 _MOST_SUBSCHEMAS = 10_000
-"""Subschemas of the same object that are rewritten, those counted again that stand in several places."""
+"""Subschemas of the same object that are rewritten; one that occurs several times counts each time."""
 _MOST_REFS = 32
 """References that are followed one after the other on the way to the arguments."""
 _LISTS = ("allOf", "anyOf", "oneOf")
@@ -147,7 +147,7 @@ class _Rewriting:
         return True
 
     def _takes(self, argument: Any, change: ArgumentChange) -> bool:
-        """Whether the constant of a change fits the argument's schema; what is not known before a call does."""
+        """Return whether the constant of a change fits the argument's schema; a value unknown before a call does."""
         if change.value is msgspec.UNSET or argument is True:
             return True
         definitions = {key: self._root[key] for key in DEFINITIONS if key in self._root}
@@ -190,7 +190,7 @@ class _Rewriting:
                 out[key] = max(0, out[key] - fewer)
 
     def _dependencies(self, out: _Json, refs: int) -> list[Any]:
-        """Rewrite what depends on single arguments; return what depends on those that are always sent."""
+        """Rewrite the schemas that depend on single arguments; return those that depend on always sent ones."""
         always: list[Any] = []
         kept: dict[str, _Json] = {"dependencies": {}, "dependentSchemas": {}}
         for key in ("dependentRequired", "dependentSchemas", "dependencies"):
@@ -206,7 +206,7 @@ class _Rewriting:
         return always
 
     def _demand(self, wanted: Any, refs: int) -> Any:
-        """Return what depends on an argument, a list of names or a schema, as a schema."""
+        """Return the dependency of an argument, a list of names or a schema, as a schema."""
         if not isinstance(wanted, list):
             return self.rewritten(wanted, refs=refs)
         names = self._wanted(cast("list[Any]", wanted))

@@ -1,4 +1,4 @@
-"""The rules around any toolset: functions, a connection, a hub, what a gateway offers."""
+"""The rules around any toolset: functions, a connection, a hub, the tools of a gateway."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def savepoint(connection: sqlite3.Connection) -> Generator[None, None, None]:
 
 
 def _make_file(path: Path) -> None:
-    """Make a file with nothing but the schema, complete from the moment it has its name."""
+    """Make a file with nothing but the schema, complete from the time it has its name."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:

@@ -27,7 +27,7 @@ from toolweave.state._store import Change, Delete, Document, Put, to_json
 _SWEEP_EACH = 8
 """One of so many writes also drops expired documents."""
 _SURE_SECONDS = 3600.0
-"""A document that expires later than in so many seconds has not expired on the server either, whatever its clock."""
+"""A document that expires later than in so many seconds has not expired on the server either, for any clock of it."""
 
 
 class RedisStore:
@@ -176,7 +176,7 @@ class RedisStore:
             await link.close()
 
     async def __aenter__(self) -> Self:
-        """Connect, so that an error is raised here.
+        """Connect, so that an error is raised on entry.
 
         Raises:
             StoreError: The server cannot be reached or refuses.

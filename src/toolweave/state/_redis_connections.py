@@ -41,7 +41,7 @@ _TOLD: tuple[tuple[str, str], ...] = (
     ("READONLY|ReadOnly", "is a replica, which takes no writes: give the address of the primary"),
     ("NOREPLICAS", "takes no writes, because too few of its replicas are there"),
     ("LOADING|BusyLoading", "is still loading what it holds: try again in a moment"),
-    ("BUSY ", "is busy with a script of somebody else: try again in a moment"),
+    ("BUSY ", "is busy with another client's script: try again shortly"),
     ("CLUSTERDOWN|ClusterDown|MASTERDOWN|MasterDown|TRYAGAIN|TryAgain", "is not ready: try again in a moment"),
     ("MOVED|Moved", "is a node of a cluster that does not hold this prefix: give the address of the one that does"),
     ("max number of clients", "has as many clients as it takes: raise its maxclients"),

@@ -187,7 +187,7 @@ class SqliteStore:
         return await self._run(read)
 
     async def close(self) -> None:
-        """Close the file; closing what is closed does nothing."""
+        """Close the file; closing a closed one does nothing."""
         with self._lock:
             worker, self._worker = self._worker, None
         if worker is not None:
@@ -203,7 +203,7 @@ class SqliteStore:
         return self._ears.listening(name, sure=False)
 
     async def __aenter__(self) -> Self:
-        """Open the file, so that an error is raised here.
+        """Open the file, so that an error is raised on entry.
 
         Raises:
             StoreError: It is damaged, not ours, of a newer version, or cannot be written.
@@ -403,7 +403,7 @@ def _code(exc: sqlite3.Error) -> int:
 
 
 def _change(connection: sqlite3.Connection, one: Change, text: str, now: float) -> int:
-    """Make one change; return the revision, 0 for what was deleted."""
+    """Make one change; return the revision, 0 for a deletion."""
     if not isinstance(one, Put):
         connection.execute("DELETE FROM documents WHERE collection = ? AND key = ?", (one.collection, one.key))
         return 0

@@ -130,7 +130,7 @@ class Agent:
     stream_text = forwarded(compose.Agent.stream_text, PORTAL.iterate)
 
     def close(self) -> None:
-        """Cancel running work and close what the agent opened; it may be used again."""
+        """Cancel running work and close the agent's resources; it may be used again."""
         PORTAL.run(self.wrapped.close)
         PORTAL.release(self.wrapped)
 

@@ -140,7 +140,7 @@ class MemoryServer:
     def resource(
         self, uri: str, content: str | bytes | None = None, *, name: str | None = None, mime_type: str | None = None
     ) -> Callable[[FunctionT], FunctionT]:
-        """Offer a resource: a text or bytes, or as a decorator what a function returns when it is read.
+        """Offer a resource: a text or bytes, or, as a decorator, a function that returns the content when it is read.
 
         Doing it again replaces the content. As with `toolweave.serve.resource`, a template of URIs takes a function.
 
@@ -162,7 +162,7 @@ class MemoryServer:
         return put
 
     def prompt(self, function: FunctionT) -> FunctionT:
-        """Offer a prompt, in the place of one that has its name; a decorator.
+        """Offer a prompt, replacing one that has its name; a decorator.
 
         The function takes and returns what one of `toolweave.serve.prompt` does, such as a text, or a list of messages
         as MCP has them.
@@ -176,7 +176,7 @@ class MemoryServer:
     # how it behaves
 
     def answer(self, method: str, result: Answer, *, tool: str | None = None, times: int | None = None) -> None:
-        """Answer requests of a method with this result, or with what a function makes of their params.
+        """Answer requests of a method with this result, or with that of a function of their params.
 
         `tool` limits it to calls of one tool, `times` to the next so many requests. Limited answers come first, in
         the order of these calls; then the newest unlimited one. The members that every result of an era has are
@@ -213,7 +213,7 @@ class MemoryServer:
         self._hang_up(None)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """Send a notification to every client; what can be subscribed to only to subscribers, as their era has it."""
+        """Send a notification to every client; one that needs a subscription only to subscribers, in their form."""
         told = params or {}
         if method in FILTERS:
             self._server.changes.tell(Topic(method, str(told.get("uri", ""))), told)
@@ -326,7 +326,7 @@ class MemoryServer:
 
 
 class _WatchedChannel:
-    """The client's end of a conversation; what the client sends is noted before it is sent."""
+    """The client's end of a conversation; its messages are noted before they are sent."""
 
     def __init__(self, client: ClientEnd, note: Callable[[bytes], None]) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Recording of sessions with a server: a wrapper around the wire of a connection, whatever the transport.
+"""Recording of sessions with a server: a wrapper around the wire of a connection, for any transport.
 
 Records every request, notification and outcome in a cassette. The config is passed on unchanged, except for callables
 that return credentials: these are wrapped to learn the secrets to mask.

@@ -49,7 +49,7 @@ class Received:
 
 @dataclass(slots=True, kw_only=True)
 class Reaction:
-    """A reaction to requests of a method, in place of the real answer.
+    """A reaction to requests of a method, instead of the real answer.
 
     Attributes:
         tool: Only calls of this tool; None is all of them.
@@ -69,7 +69,7 @@ class Reaction:
             raise ValueError(f"times must be at least 1, or None for always, not {self.left!r}")
 
     def fits(self, request: Request) -> bool:
-        """Tell whether this is about the request."""
+        """Return whether this is for the request."""
         return request.method == self.method and self.tool in (None, _tool(request.method, request.params))
 
 
@@ -97,7 +97,7 @@ class ReactionScript:
 
 
 class ScriptedResponder:
-    """A `Responder` that does what the script says, and has the endpoint answer the rest.
+    """A `Responder` that follows the script, and has the endpoint answer the rest.
 
     Args:
         endpoint: The product's own.
@@ -164,7 +164,7 @@ async def _made(answer: Answer, params: Mapping[str, Any]) -> Json:
 
 
 def _as_written(result: Json) -> Json:
-    """Return a result whose members are text already: what no server of ours would write goes out as it is given."""
+    """Return a result whose members are text already, so that an invalid result is sent unchanged."""
     try:
         return {name: value if _is_plain(value) else _text(value) for name, value in result.items()}
     except (TypeError, ValueError) as exc:

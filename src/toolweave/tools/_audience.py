@@ -1,4 +1,4 @@
-"""The blocks of a result by reader: a model, a person. Pure; the one place that decides what each of them reads.
+"""The blocks of a result by reader: a model, a person. Pure; the only module that decides this.
 
 A block names its readers (`annotations.audience` of the MCP specification); one that names none is for both. Texts that
 only repeat the structured content count once.
@@ -64,7 +64,7 @@ def _without_repeats(content: Sequence[ContentBlock], structured_content: Any) -
 
 
 def is_json_of(text: str, value: Any) -> bool:
-    """Whether a text is this value as JSON, in whatever layout; false for one that is too long to be looked at."""
+    """Return whether a text is this value as JSON, in any layout; false for one that is too long to parse."""
     if len(text) > _LONGEST:
         return False
     try:

@@ -131,7 +131,7 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
         return self._sessions().under(key)
 
     async def enable(self, *names: str, tags: Iterable[str] = ()) -> None:
-        """Offer tools, prompts and resources to this caller's session, whatever the server says to others.
+        """Offer tools, prompts and resources to this caller's session, regardless of the server's own rules.
 
         Args:
             names: Names, URIs and templates, or the beginning of some with a `*` at its end.

@@ -1,4 +1,4 @@
-"""Questions of a server in the middle of a call, answered by whoever makes the call: the port, and the forms' values.
+"""Questions of a server in the middle of a call, answered by the caller: the port, and the values of forms.
 
 A connection that leaves questions to its callers (`toolweave.connect.ask_caller`) puts those of a call to the
 `CallContext.questions` of that call. Knows no wire and nobody who answers.
@@ -20,23 +20,23 @@ _log = logging.getLogger("toolweave.tools")
 
 
 class CallQuestions(Protocol):
-    """Answers what a server asks its user in one call."""
+    """Answers the questions of a server to its user in one call."""
 
     def begin(self) -> Mapping[str, Any] | None:
-        """Return the result that asked, for a call that goes on with the answers; None for one made from its start.
+        """Return the result that asked, for a call resumed with the answers; None for one made from its start.
 
         Called before each attempt at the call.
         """
         ...
 
     def restart(self) -> bool:
-        """Whether a call that cannot go on where it asked may be made again from its start, which begins then."""
+        """Return whether a call that cannot be resumed may be restarted, and prepare the restart."""
         ...
 
     async def answer(
         self, request: ElicitationRequest, *, running: bool, asked_by: Mapping[str, Any] | None
     ) -> ElicitationResult:
-        """Return the user's decision; the call may be cancelled in place of it.
+        """Return the user's decision; the call may be cancelled instead.
 
         Args:
             request: The question. Its texts and its schema are the server's.
@@ -48,7 +48,7 @@ class CallQuestions(Protocol):
 
 
 def filled_form(schema: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return the values of a server's form with its defaults filled in (SEP-1034), and what is wrong with them.
+    """Return the values of a server's form with its defaults filled in (SEP-1034), and the errors in them.
 
     The text is empty when they fit, or when the form's schema is none that could be checked against.
     """

@@ -1,4 +1,4 @@
-"""Questions that a handler may put to its client, whatever the era; their JSON is `protocol/client_requests.py`.
+"""Questions that a handler may put to its client, in any era; their JSON is `protocol/client_requests.py`.
 
 How a question travels is the `Caller`'s business.
 """
@@ -281,7 +281,7 @@ class Caller(Protocol):
 
     @property
     def principal(self) -> str | None:
-        """Identifies whoever authorized the request, whatever the client; None where nothing does."""
+        """The principal who authorized the request, for any client; None without authorization."""
         ...
 
     @property

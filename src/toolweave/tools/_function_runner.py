@@ -44,7 +44,7 @@ class Runner:
         self._turns: WeakKeyDictionary[WorkerThreads, CallLimiter] = WeakKeyDictionary()
 
     async def run(self, function: Callable[..., Any], arguments: Mapping[str, Any], *, abandon: bool) -> Any:
-        """Call the function with keyword arguments and return what it returns.
+        """Call the function with keyword arguments and return its result.
 
         Args:
             function: The function.

@@ -146,7 +146,7 @@ def call_result(result: ToolResult, *, modern: bool, typed: bool = False) -> _Js
 
 
 def _foreign(raw: _Json) -> _Json:
-    """Return a server's result without what only that hop may say."""
+    """Return a server's result without the members of that hop."""
     made = {name: value for name, value in raw.items() if name != "resultType"}
     meta = made.get("_meta")
     if isinstance(meta, dict) and SERVER_INFO in meta:

@@ -89,7 +89,7 @@ class Portal:
         self._open.pop(id(closed), None)
 
     def close(self) -> None:
-        """Close what is open, within a bound, and end the thread; the next use begins another."""
+        """Close the open resources, within a bound, and end the thread; the next use begins another."""
         with self._lock:
             portal, thread = self._portal, self._thread
             if portal is None or thread is None:

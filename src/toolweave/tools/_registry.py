@@ -83,7 +83,7 @@ class ToolRegistry(RoutingToolset):
         return self._insert(item, on_conflict or self._on_conflict)
 
     def remove(self, name: str) -> Tool:
-        """Remove a tool in all its versions, and the aliases that stand for it, and return the newest.
+        """Remove a tool in all its versions, and its aliases, and return the newest.
 
         A name as `add@1.2` removes that version alone, if it is not the newest.
 
@@ -203,7 +203,7 @@ class ToolRegistry(RoutingToolset):
         return self._tool(spec)
 
     def _is_another_version(self, spec: ToolSpec) -> bool:
-        """Whether a definition is a version of a tool of which others are there."""
+        """Whether a definition is another version of a registered tool."""
         there = self._tools.get(spec.name)
         if there is None or spec.version is None or there[0].version is None:
             return False

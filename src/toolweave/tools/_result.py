@@ -128,7 +128,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, value: Any, *, fallback: Callable[[Any], Any] = str) -> ToolResult:
-        """Make a result from what a function returned.
+        """Make a result from a function's return value.
 
         A `ToolResult` passes through, a string is one text block, None is `"null"`. Blocks, bytes, images, a `File`
         and the `Path` of a file become blocks by their type, and so do the items of a list that has one of these

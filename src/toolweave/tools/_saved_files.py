@@ -1,4 +1,4 @@
-"""The binary blocks of a result as files: images, sounds and embedded resources, with links in their place.
+"""Save the binary blocks of a result (images, sounds, embedded resources) as files, and replace them by links.
 
 File names are generated; no text of a server becomes part of a path but the letters and digits of its tool's name.
 """
@@ -52,7 +52,7 @@ _SUFFIXES = {
 
 
 def files_saved(toolset: Toolset, folder: str | os.PathLike[str], *, max_bytes: int = LARGEST) -> BaseToolset:
-    """Return the toolset with the binary blocks of its results saved as new files, and links in their place.
+    """Return the toolset with the binary blocks of its results saved as new files, and replaced by links.
 
     A block stays as it is, with its bytes, if its base64 is broken, it is larger than `max_bytes` or the folder cannot
     be written to; the last is logged, since the call itself succeeded.
@@ -81,7 +81,7 @@ def files_saved(toolset: Toolset, folder: str | os.PathLike[str], *, max_bytes: 
 def save_files(
     result: ToolResult, folder: str | os.PathLike[str], *, stem: str = "result", max_bytes: int = LARGEST
 ) -> ToolResult:
-    """Write the binary blocks of a result to new files and return it with `file:` links in their place.
+    """Write the binary blocks of a result to new files and return it with `file:` links instead of them.
 
     A file appears whole or not at all, and none that exists is touched. A block with broken base64 or of more than
     `max_bytes` stays as it is.

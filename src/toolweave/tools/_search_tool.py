@@ -91,7 +91,7 @@ def _validator() -> Validator:
 
 
 def search_problems(arguments: Mapping[str, Any]) -> Sequence[Problem]:
-    """Return what is wrong with the arguments of a search."""
+    """Return the problems of a search's arguments."""
     return _validator().problems(arguments)
 
 

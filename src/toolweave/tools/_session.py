@@ -1,4 +1,4 @@
-"""The session of a caller as handlers use it: values that are kept between calls, and what is offered to it.
+"""The session of a caller as handlers use it: values that are kept between calls, and its visible offers.
 
 How it is kept, and under which key, is the server's business.
 """
@@ -52,7 +52,7 @@ class SessionPort(Protocol):
         ...
 
     async def change(self, enabled: bool, names: Iterable[str], tags: Iterable[str]) -> None:
-        """Enable or disable offers for the caller's session, and tell it that its lists changed.
+        """Enable or disable offers for the caller's session, and notify it that its lists changed.
 
         Raises:
             ToolError: The caller has no session, or the server enables and disables nothing.

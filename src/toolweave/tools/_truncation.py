@@ -121,7 +121,7 @@ def _light(block: ContentBlock, policy: ResultPolicy) -> ContentBlock:
 
 
 def _for_user(block: ContentBlock, policy: ResultPolicy) -> ContentBlock:
-    """Return a block that no model reads, if its size is that of one; else what is left of it."""
+    """Return a block that no model reads, if it is no larger than one for a model; else its shortened text."""
     light = _light(block, policy) if _is_binary(block) else block
     text = light.render()
     cut = text if len(text) <= policy.max_chars else _cut(text, policy, None)
@@ -271,7 +271,7 @@ class ResultCache(BaseToolset):
 
 
 def _places(text: str, words: str, start: int, most: int) -> Iterator[str]:
-    """Yield a line for each place of the words, and how far was looked; plain words, so that it takes linear time."""
+    """Yield a line for each match of the words, and how far was searched; plain words, so that it takes linear time."""
     end = min(len(text), start + _SEARCHED)
     shown = length = 0
     at = None
@@ -355,7 +355,7 @@ class BudgetedToolset(WrapperToolset, RoutingToolset):
         return self._cache.cut(result, ctx)
 
     async def read(self, ctx: CallContext, id: str, offset: int = 0, length: int = 20_000) -> str:  # noqa: A002
-        """Return a part of a kept result, for those who offer them otherwise than as a tool.
+        """Return a part of a kept result, for callers that offer parts otherwise than as a tool.
 
         Raises:
             ToolError: No result of the caller's is kept under this id (`NOT_FOUND`).

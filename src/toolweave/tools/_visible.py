@@ -29,7 +29,7 @@ def is_plain_json(data: bytes) -> bool:
 
 
 def shown_text(text: str) -> str:
-    """Return a text as a model may be given it: of what cannot be seen, tabs and the ends of lines alone stay."""
+    """Return a text that is safe to give to a model: of hidden characters, only tabs and line ends stay."""
     return visible(text, keep="\t\n\r")
 
 

@@ -182,7 +182,7 @@ class WorkerThreads:
         return threads
 
     async def run(self, call: Callable[[], Any], turns: CallLimiter, *, abandon: bool) -> Any:
-        """Run a call in a thread and return what it returns.
+        """Run a call in a thread and return its result.
 
         Args:
             call: The function to call.
@@ -271,7 +271,7 @@ class WorkerThreads:
             job.end()
 
     def _wait_for_short_calls(self) -> bool:
-        """Block the event loop for a moment until all short calls have ended: cheaper than a wake-up from the thread.
+        """Block the event loop briefly until all short calls have ended: cheaper than a wake-up from the thread.
 
         The thread has the interpreter to itself meanwhile. The moment is so short that nothing else is delayed.
         """

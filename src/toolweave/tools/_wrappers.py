@@ -134,7 +134,7 @@ class RoutingToolset(BaseToolset):
 
 
 def route_of(toolset: Toolset, name: str) -> tuple[Toolset, str] | None:
-    """Return where a call to this toolset ends, as `RoutingToolset.route`; any other toolset runs what it is called."""
+    """Return the toolset and name that a call ends at, as `RoutingToolset.route`; others run their own calls."""
     return toolset.route(name) if isinstance(toolset, RoutingToolset) else (toolset, name)
 
 
@@ -212,7 +212,7 @@ def filtered(
     exclude: Collection[str] = (),
     predicate: Callable[[ToolSpec], bool] | None = None,
 ) -> BaseToolset:
-    """Return the toolset with some tools only; what is filtered out cannot be called either.
+    """Return the toolset with some tools only; the tools that are filtered out cannot be called either.
 
     Args:
         toolset: The toolset.
@@ -409,7 +409,7 @@ class _ForwardingToolset(WrapperToolset, RoutingToolset):
         return part
 
     def _add_versions(self, index: int, part: _OfferedPart, versions: list[ToolSpec]) -> None:
-        """Offer what is not hidden of a tool's versions; the newest of these has its name."""
+        """Offer the visible versions of a tool; the newest of these has its name."""
         kept: list[tuple[str, ToolSpec]] = []
         named = ""
         for inner in versions:
@@ -544,7 +544,7 @@ class GrowingToolset(_Combined):
         self._added = Listeners()
 
     def add(self, toolset: Toolset) -> None:
-        """Add a toolset behind the others, and tell who subscribed; its owner opens it."""
+        """Add a toolset behind the others, and notify subscribers; its owner opens it."""
         self._toolsets = (*self._toolsets, toolset)
         self._keys = (*self._keys, len(self._keys))
         self._parts.append(_OfferedPart(ToolSnapshot()))

@@ -1,4 +1,4 @@
-"""Pins of tool definitions, and scans of what servers say: what was trusted does not change without being seen.
+"""Pins of tool definitions, and scans of servers' texts: a trusted definition does not change unseen.
 
 Knows definitions and results; no connection, no terminal, nobody to ask.
 """

@@ -1,4 +1,4 @@
-"""A tool's definition as MCP names its members, without those that nobody is told."""
+"""A tool's definition as MCP names its members, without private ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from toolweave.tools._spec import ToolSpec
 
 
 def definition_of(spec: ToolSpec) -> dict[str, Any]:
-    """Return what a model or a person is told of a tool, and what is promised: name, texts, schemas, annotations.
+    """Return the visible members of a tool's definition, and its promises: name, texts, schemas, annotations.
 
     That is as its producer gave it: rules of the user that shape it are not in there.
     """

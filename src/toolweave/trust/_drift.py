@@ -19,7 +19,7 @@ _MISSING = object()
 
 
 class PinChange(Value, frozen=True, kw_only=True):
-    """One difference from what was pinned.
+    """One difference from the pins.
 
     Attributes:
         kind: `added`, `removed`, `changed` or `renamed` for a tool; `server` if the server is another one, `version` if

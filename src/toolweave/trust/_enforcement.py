@@ -1,4 +1,4 @@
-"""Pins while a program runs: what is new or changed is reported, or withheld until it is allowed.
+"""Pins while a program runs: new or changed definitions are reported, or withheld until they are allowed.
 
 The lock file is read again when it changed, so that an allowed tool appears with the next listing.
 """
@@ -21,7 +21,7 @@ from toolweave.trust._pins import LOCK, Pins, ServerIdentity, lock_path
 from toolweave.trust._scan import Finding, scan_tool
 
 PinMode: TypeAlias = Literal["off", "warn", "block"]
-"""Nothing is compared; differences are reported; what differs is withheld too."""
+"""Nothing is compared; differences are reported; differing definitions are withheld too."""
 
 _MOST_PROBLEMS = 200
 _DIFF_LINES = 8
@@ -98,7 +98,7 @@ def enforce(
 
 
 class ServerGuard:
-    """The judge of what one server says: its definitions are scanned, and compared with the pins.
+    """Checks the definitions of one server: scans them, and compares them with the pins.
 
     Attributes:
         identity: What is known of the server; set after each handshake.
@@ -125,12 +125,12 @@ class ServerGuard:
         return tuple(map(str, self._in_results.values()))
 
     def identify(self, server_info: Mapping[str, Any]) -> None:
-        """Note what the server says about itself."""
+        """Note the server's own name and version."""
         if self._config.pins != "off":
             self.identity = ServerIdentity.of(self._config, server_info)
 
     def judge(self, specs: tuple[ToolSpec, ...]) -> tuple[tuple[ToolSpec, ...], tuple[str, ...]]:
-        """Return the definitions that may be offered, and what is to be said about them and the others."""
+        """Return the definitions that may be offered, and the problems of all."""
         problems = [str(one) for one in self._scan(specs)][:_MOST_PROBLEMS]
         self.verdict = self._compared(specs)
         problems += self.verdict.problems
@@ -139,7 +139,7 @@ class ServerGuard:
         return offered, tuple(problems)
 
     def note_result(self, findings: Iterable[Finding]) -> list[Finding]:
-        """Keep what was found in a result, once for each tool and kind; return what is new."""
+        """Keep the findings of a result, once for each tool and kind; return the new ones."""
         new = [one for one in findings if (one.tool, one.kind) not in self._in_results]
         room = _MOST_PROBLEMS - len(self._in_results)
         self._in_results |= {(one.tool, one.kind): one for one in new[: max(0, room)]}

@@ -1,4 +1,4 @@
-"""Names that look like others: letters of other scripts, full-width forms, digits in place of letters. Pure."""
+"""Names that look like others: letters of other scripts, full-width forms, digits instead of letters. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DIGITS = str.maketrans("01", "ol")
 
 
 def skeleton(name: str) -> str:
-    """Return what a name looks like: lower case, in Latin letters where others have their shape, 0 as o and 1 as l."""
+    """Return the visual form of a name: lower case, look-alikes as Latin letters, 0 as o and 1 as l."""
     if not name.isascii():
         import unicodedata  # hardly any name needs it
 

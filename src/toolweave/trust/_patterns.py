@@ -153,12 +153,12 @@ _CATCHERS = (
     *("webhook.site", "requestbin.com", "requestbin.net", "pipedream.net", "ngrok.io", "ngrok-free.app", "ngrok.app"),
     *("burpcollaborator.net", "oastify.com", "oast.fun", "oast.pro", "interact.sh", "beeceptor.com", "hookbin.com"),
 )
-"""Services that show whoever asks what was sent to an address."""
+"""Services that show the requests that an address has received."""
 _DIALECT = b"http://json-schema.org"
 
 
 def words_of(data: bytes) -> frozenset[bytes]:
-    """Return the words of a definition, given as JSON, that are of any interest here: mostly none or `user`."""
+    """Return the words of a definition, given as JSON, that can matter to a scan: mostly none or `user`."""
     return _WORDS.intersection(data.translate(_CUT).split())
 
 
@@ -194,7 +194,7 @@ def may_link(words: Collection[bytes], data: bytes) -> bool:
 
 
 def odd_urls_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the addresses that nobody has a good reason to put into a definition, each with the reason."""
+    """Yield the addresses that have no good use in a definition, each with the reason."""
     lower = text.lower()
     if "script:" in lower or "data:text/html" in lower:
         for found in re.finditer(_SCRIPT, text):

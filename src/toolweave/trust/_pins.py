@@ -30,7 +30,7 @@ _RESTORE = "restore it from your version control, or write it anew with `toolwea
 
 
 class ServerIdentity(Value, frozen=True, kw_only=True):
-    """A server as it can be told from another one.
+    """A server, as it is distinguished from another one.
 
     Attributes:
         name: What it calls itself (`serverInfo.name`); `""` before the handshake.
@@ -46,7 +46,7 @@ class ServerIdentity(Value, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, config: ServerConfig, server_info: Mapping[str, Any] | None = None) -> ServerIdentity:
-        """Return the identity of a configured server, with what it says about itself in the handshake."""
+        """Return the identity of a configured server, with its name and version from the handshake."""
         said = server_info or {}
         package, version = package_of(config.command, config.args) if config.command else ("", "")
         return cls(
@@ -87,7 +87,7 @@ class PinnedServer(Value, frozen=True, kw_only=True):
         return cls(identity=identity, tools={spec.original_name: PinnedTool.of(spec) for spec in specs})
 
     def with_tools(self, specs: Iterable[ToolSpec], *, without: Sequence[str] = ()) -> PinnedServer:
-        """Return the server with some definitions pinned anew, and others no more."""
+        """Return the server with some definitions pinned again, and others no more."""
         kept = {name: tool for name, tool in self.tools.items() if name not in without}
         return self.replace(tools={**kept, **{spec.original_name: PinnedTool.of(spec) for spec in specs}})
 
@@ -133,7 +133,7 @@ class Pins(Value, frozen=True, kw_only=True):
         return cls(servers={name: _server(name, entry, path) for name, entry in servers.items()})
 
     def dump(self) -> bytes:
-        """Return the bytes of the lock file: sorted, so that a diff shows what changed and nothing else."""
+        """Return the bytes of the lock file: sorted, so that a diff shows the changes and nothing else."""
         servers = {name: _server_json(server) for name, server in self.servers.items()}
         text = json.dumps({"version": _FORMAT, "servers": servers}, ensure_ascii=False, indent=1, sort_keys=True)
         return _escaped(text).encode() + b"\n"
@@ -192,7 +192,7 @@ def _origin(config: ServerConfig, package: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return JSON in which what cannot be seen is an escape, so that a review of the file shows it."""
+    """Return JSON in which hidden characters are escaped, so that a review of the file shows them."""
     from toolweave._text import replace_hidden  # writing alone needs it
 
     return replace_hidden(text, lambda char: json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f")

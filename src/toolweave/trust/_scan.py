@@ -40,7 +40,7 @@ _NAMES: dict[FindingKind, str] = {
 
 
 class Finding(Value, frozen=True, kw_only=True):
-    """One suspicious thing that a server said; nothing proves bad intent.
+    """One suspicious part of a server's text; nothing proves bad intent.
 
     Attributes:
         kind: The kind of it.
@@ -61,7 +61,7 @@ class Finding(Value, frozen=True, kw_only=True):
 
 
 def scan_tool(spec: ToolSpec) -> tuple[Finding, ...]:
-    """Return what is suspicious in one definition: nearly always nothing, after a few microseconds."""
+    """Return the findings in one definition: nearly always none, after a few microseconds."""
     definition = spec.raw or definition_of(spec)
     try:
         data = encode(definition)
@@ -108,7 +108,7 @@ def _suspected(data: bytes) -> tuple[Sequence[Instruction], bool]:
 def _judged(
     text: str, *, hidden: bool, instructions: Sequence[Instruction], links: bool
 ) -> Iterator[tuple[FindingKind, str]]:
-    """Yield what is suspicious in one text, of what may be in its definition."""
+    """Yield the findings in one text, for the rules that can apply to its definition."""
     if hidden:
         yield from _hidden(text)
     if instructions and (said := instructions_in(text, instructions)):
@@ -119,7 +119,7 @@ def _judged(
 
 
 def scan_tools(specs: Iterable[ToolSpec]) -> tuple[Finding, ...]:
-    """Return what is suspicious in definitions of one or many servers, shadowing between these included."""
+    """Return the findings in definitions of one or many servers, shadowing between these included."""
     index = ShadowIndex()
     found: list[Finding] = []
     by_server: dict[str | None, list[ToolSpec]] = {}

@@ -31,7 +31,7 @@ class ShadowIndex:
         self._words: dict[str, set[tuple[str, str]]] = {}
 
     def update(self, server: str, specs: Iterable[ToolSpec]) -> None:
-        """Replace what is known of a server; no definitions remove it."""
+        """Replace the definitions of a server; an empty list removes it."""
         for index, key, tool in self._by_server.pop(server, ()):
             holders = index.get(key)
             if holders is not None:

@@ -1,4 +1,4 @@
-"""The pins around any toolset: a hub, the tools of an agent, what a server offers."""
+"""The pins around any toolset: a hub, the tools of an agent, the tools of a server."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class PinnedToolset(WrapperToolset):
 def pinned(
     toolset: Toolset, pins: Pins | Path | str = LOCK, *, mode: PinMode = "block", local: str = "local"
 ) -> PinnedToolset:
-    """Return the toolset with what is new or changed since it was pinned withheld until it is allowed.
+    """Return the toolset with definitions that are new or changed since they were pinned withheld until allowed.
 
     A tool that is withheld is not listed, and a call of it is a `denied` error result that says what to do. Put this
     around the toolset before its definitions are changed by others (`enhanced`); other names make no difference.

@@ -36,12 +36,12 @@ class AgentOptions(Target):
     """The options of the terminal's agent: those of its servers and of its model."""
 
     model: Annotated[
-        str | None, Option("--model", metavar="NAME", help="The model; by default what TOOLWEAVE_MODEL says.")
+        str | None, Option("--model", metavar="NAME", help="The model; by default that of TOOLWEAVE_MODEL.")
     ] = None
-    system: Annotated[str | None, Option("--system", metavar="TEXT", help="What it is told first.")] = None
+    system: Annotated[str | None, Option("--system", metavar="TEXT", help="The system prompt.")] = None
     confirm: Annotated[
         Confirm,
-        Option("--confirm", help="Which calls you are asked about; where nobody can be asked, they are refused."),
+        Option("--confirm", help="Which calls you are asked about; where no one can be asked, they are refused."),
     ] = Confirm.DESTRUCTIVE
 
 
@@ -50,6 +50,6 @@ class ChatOptions(AgentOptions):
     """The options of a conversation."""
 
     resume: Annotated[
-        str | None, Option("--resume", metavar="NAME", help="Go on with a conversation, or begin one of this name.")
+        str | None, Option("--resume", metavar="NAME", help="Continue a conversation, or begin one of this name.")
     ] = None
     store: StoreOption = None

@@ -36,7 +36,7 @@ _LABEL = 100
 _ERROR = 300
 _MESSAGE = 60
 _FOR_USER = 4000
-"""Characters that are shown of what a result has for the user alone."""
+"""Maximum characters shown of the blocks of a result that are for the user alone."""
 
 
 class RunView:

@@ -22,7 +22,7 @@ from toolweave.tools import CallContext, ToolCall, ToolResult
 from toolweave.tools._names import unknown_tool
 
 _HELP = """/tools          what can be called
-/servers        the servers, and what became of them
+/servers        the servers, and their states
 /call TOOL {JSON}  run a tool yourself; its answer is shown, and the model does not see it
 /save NAME      keep this conversation under a name
 /resume [NAME]  go on with a conversation; without a name, those that there are

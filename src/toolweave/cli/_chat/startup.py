@@ -99,7 +99,7 @@ async def servers_of(options: ChatOptions) -> LoadedConfig | None:
 def _refusing(confirm: Confirm) -> Callable[[ToolCallPart, ToolSpec], Approval]:
     def decide(_: ToolCallPart, tool: ToolSpec) -> Approval:
         asked = confirm is Confirm.ALWAYS or (confirm is Confirm.DESTRUCTIVE and is_destructive(tool))
-        return Approval(approved=not asked, reason="there is nobody here who could be asked" if asked else None)
+        return Approval(approved=not asked, reason="there is no one who could be asked" if asked else None)
 
     return decide
 

@@ -35,7 +35,7 @@ def backend_named(option: str | None) -> str | None:
         return None if found.startswith(_MEMORY) or not found else found
     if option.startswith(_MEMORY):
         raise CommandError(
-            "--backend memory:// is the memory of one process: nobody else can give work to it, or do its work",
+            "--backend memory:// is the memory of one process: no other process can give work to it, or do its work",
             hint="--backend redis://HOST:6379/0, and the same for workers and for those who submit",
         )
     if not is_url(option):

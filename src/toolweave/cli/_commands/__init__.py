@@ -16,12 +16,12 @@ __all__ = ["COMMANDS", "OPTIONS", "load_command"]
 
 COMMANDS: Mapping[str, str] = {
     "tools": "List the tools of every server.",
-    "explain": "Say why a tool is offered or not, and what models see of it.",
+    "explain": "Explain why a tool is offered or not, and how models see it.",
     "call": "Call one tool and print its answer.",
     "resources": "List the resources of every server, or read one.",
     "prompts": "List the prompts of every server, or fill one in.",
     "status": "Show which servers answer, and how fast.",
-    "doctor": "Find out why a server does not answer, or what it does wrong.",
+    "doctor": "Diagnose why a server does not answer, or misbehaves.",
     "chat": "Talk to a model that uses the servers' tools.",
     "serve": "Serve functions, agents, a folder or a config as one server.",
     "gateway": "Serve a config as one gateway that follows it while it runs.",
@@ -31,10 +31,10 @@ COMMANDS: Mapping[str, str] = {
     "install": "Write a published server into a config; nothing is started.",
     "add": "Copy a component's source code into this project.",
     "demo": "Show everything once, offline.",
-    "auth": "Sign in to servers, see who is signed in, and sign out.",
-    "components": "See, update and remove what `toolweave add` copied.",
-    "config": "See what the config files say.",
-    "pin": "Pin what servers say about their tools, and see what differs.",
+    "auth": "Sign in to servers, list the sign-ins, and sign out.",
+    "components": "See, update and remove components that `toolweave add` copied.",
+    "config": "Show the config files as they are read.",
+    "pin": "Pin the tool definitions of servers, and see the differences.",
     "runs": "List, show, begin, stop and answer runs of agents.",
 }
 """Each command with the first line of its help, so that the list is shown without importing any."""
@@ -44,7 +44,7 @@ OPTIONS: Sequence[tuple[str, str]] = (
     ("--install-completion", "Install completion for the current shell."),
     ("--show-completion", "Show completion for the current shell, to copy it or customize the installation."),
 )
-"""The options that stand in place of a command, beside that for help."""
+"""The options that can be given instead of a command, beside that for help."""
 
 
 def load_command(name: str) -> Command | CommandGroup:

@@ -1,4 +1,4 @@
-"""`toolweave auth`: sign in to servers, see who is signed in, and sign out."""
+"""`toolweave auth`: sign in to servers, list the sign-ins, and sign out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolweave.cli._screen import answer, answer_json, note, show
 if TYPE_CHECKING:
     from toolweave.oauth import OAuth, SignedOut
 
-_HELP = "Sign in to servers, see who is signed in, and sign out."
+_HELP = "Sign in to servers, list the sign-ins, and sign out."
 _EXAMPLES = {
     "login": """
 toolweave auth login github
@@ -127,7 +127,7 @@ def _details(row: dict[str, Any]) -> str:
 def list_sign_ins(
     principal: PrincipalOption = None, config: ConfigOption = (), as_json: JsonOption = False
 ) -> ExitCode:
-    """List the servers that somebody is signed in to, as whom and until when.
+    """List the stored sign-ins: server, principal and expiry.
 
     No token is shown, and none is renewed.
     """
@@ -145,7 +145,7 @@ def list_sign_ins(
         if as_json:
             answer_json({"sign_ins": rows})
         elif not rows:
-            answer("nobody is signed in to any server")
+            answer("there are no sign-ins at any server")
         else:
             cells = [
                 (
@@ -173,7 +173,7 @@ def logout(
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Sign out of a server: its tokens are revoked where the server's issuer takes that, and deleted here always."""
+    """Sign out of a server: revoke its tokens if the issuer supports that, and delete them in any case."""
 
     async def body() -> ExitCode:
         if (server is None) != everything:
@@ -187,7 +187,7 @@ def logout(
         if as_json:
             answer_json({"signed_out": [_signed_out_json(one) for one in done]})
         else:
-            answer("\n".join(map(_signed_out_text, done)) or "nobody was signed in")
+            answer("\n".join(map(_signed_out_text, done)) or "there were no sign-ins")
         return ExitCode.OK
 
     return run(body)

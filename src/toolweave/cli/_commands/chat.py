@@ -42,7 +42,7 @@ def chat(
     Without --model, it is that of TOOLWEAVE_MODEL, or of the provider whose API key is set. The model "command" needs
     neither key nor network: it takes /call TOOL {JSON} and searches for other words. What is piped in is one message,
     like -m; that exits with 1 when the last calls were all refused or failed. You are asked before a tool runs that may
-    destroy something; where nobody can be asked, it does not run.
+    destroy something; where no one can be asked, it does not run.
     """
     if run_id is not None:
         return run(lambda: _spawned(options, run_id))

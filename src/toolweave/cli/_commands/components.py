@@ -66,7 +66,7 @@ class ConflictPolicy(StrEnum):
 
 
 def list_components(as_json: JsonOption = False) -> ExitCode:
-    """List what there is, and what this project has."""
+    """List the components of the catalog, and those of this project."""
     from toolweave.components import Project, component, component_names  # imports are late: --help imports this module
 
     project = Project.at(Path.cwd())
@@ -87,7 +87,7 @@ def list_components(as_json: JsonOption = False) -> ExitCode:
 
 
 def diff(names: _Names = (), as_json: JsonOption = False) -> ExitCode:
-    """Show your edits, and what is new in the catalog."""
+    """Show your edits, and the changes in the catalog."""
     project, chosen = _chosen(names)
     found = {name: project.files(name) for name in chosen}
     if as_json:
@@ -117,7 +117,7 @@ def update(
     ] = ConflictPolicy.REFUSE,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Bring in what is new, beside your edits.
+    """Merge the changes of the catalog with your edits.
 
     A three-way merge by lines: what was copied, what you made of it, what the catalog has now. No edit of yours is
     lost. Exits with 1 when you and the catalog changed the same lines; nothing is changed then, in any file, unless
@@ -169,7 +169,7 @@ def remove(
     return code
 
 
-_HELP = "See, update and remove what `toolweave add` copied."
+_HELP = "See, update and remove components that `toolweave add` copied."
 
 
 def show_jobs(jobs: Iterable[ComponentChange]) -> None:

@@ -15,7 +15,7 @@ from toolweave.cli._screen import answer, answer_json, show
 if TYPE_CHECKING:
     from toolweave.config import ConfigEntry, LoadedConfig
 
-_HELP = "See what the config files say."
+_HELP = "Show the config files as they are read."
 _EXAMPLES = {
     "show": """
 toolweave config show
@@ -32,7 +32,7 @@ def show_config(
     server: ServerOption = (),
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Show what was read, and what each server would do; nothing is started.
+    """Show the config as it was read, server by server; nothing is started.
 
     For each file: whose it is, by whose rules it is read, and whether it is trusted. For each server: its transport,
     its command or URL with secrets masked, the names of its variables and headers, and what of its entry was ignored.

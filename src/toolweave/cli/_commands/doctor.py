@@ -36,13 +36,13 @@ def doctor(
         bool, Option("--call", help="With --conformance: call tools that are not marked read-only, too.")
     ] = False,
     through: Annotated[
-        bool, Option("--through", help="Compare each server with what clients have of it through a gateway.")
+        bool, Option("--through", help="Compare each server with clients' view of it through a gateway.")
     ] = False,
     gateway: Annotated[
         str | None, Option("--gateway", metavar="URL", help="With --through: this gateway, which has the servers.")
     ] = None,
 ) -> ExitCode:
-    """Find out why a server does not answer, or what it does wrong.
+    """Diagnose why a server does not answer, or misbehaves.
 
     For each server: where it is configured, each step that was tried and how long it took, until when you are signed
     in, what was left out of its tools, withheld or looks suspicious, and why, the last lines of its standard error, and

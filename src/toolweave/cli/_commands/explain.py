@@ -1,4 +1,4 @@
-"""`toolweave explain`: one tool, where it comes from, what became of it on the way, and what models get of it."""
+"""`toolweave explain`: one tool, its server, the changes made to it, and its definition for models."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def explain(
     ] = (),
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Say why a tool is offered or not, and what models see of it.
+    """Explain why a tool is offered or not, and how models see it.
 
     Where it comes from; the filter, rule or pin that leaves it out; the changes of each rule of `shape`; what the
     virtual servers of a gateway's config make of it; and for each API its name there and what its schema loses.
@@ -131,7 +131,7 @@ def _definition(spec: ToolSpec) -> Mapping[str, Any]:
 
 
 def _views(fleet: OpenServers, spec: ToolSpec, selection: LoadedConfig) -> dict[str, Any]:
-    """Return what the virtual servers of a gateway's config make of a tool."""
+    """Return a tool as the virtual servers of a gateway's config show it."""
     if not selection.paths:
         return {}
     from toolweave.gateway import load_gateway_config  # late, as above

@@ -108,7 +108,7 @@ def _install(options: GatewayRunOptions, editor: EditorSource) -> ExitCode:
 
 
 def _replicas(options: GatewayRunOptions, keys: tuple[str, ...] | None, worker: WorkerSettings | None) -> Any:
-    """Return what this process shares with others; None where that is nothing, or what the config names."""
+    """Return the state that this process shares with others; None for none, or for that of the config."""
     if keys is None or (worker is None and options.redis_env is None):
         return None
     from toolweave.cli._serve.gateway_workers import replicas_of  # late, as above
@@ -202,7 +202,7 @@ def _http_settings(manager: GatewayManager, options: GatewayRunOptions, host: st
             raise CommandError("the config has 'gateway.auth', which says who may call; leave --token-env out")
         settings["auth"] = token_auth(options.token_env)
     elif host not in LOOPBACK and manager.auth is None:
-        note("warning: whoever reaches this port can call the tools; --token-env VAR or 'gateway.auth' sees to that")
+        note("warning: anyone who reaches this port can call the tools; --token-env VAR or 'gateway.auth' sees to that")
     return settings
 
 
@@ -216,7 +216,7 @@ def _admin_token(options: GatewayRunOptions, host: str) -> str | None:
 
 
 def _facts(manager: GatewayManager, base: str) -> dict[str, Any]:
-    """Return what is told of a gateway that has started."""
+    """Return the facts to print about a gateway that has started."""
     paths = {one.name: base + one.path for one in manager.status().virtual}
     tools = len(manager.hub.snapshot())
     facts = {"url": f"{base}/mcp", "base": base, "name": manager.name, "tools": tools, "virtual": paths}
@@ -239,7 +239,7 @@ def _tell(facts: Mapping[str, Any], *, as_json: bool, workers: int = 1) -> None:
 
 
 def _tell_console(manager: GatewayManager, base: str, *, as_json: bool) -> None:
-    """Tell where the console is; a link only where it does not end in a log, which others may read."""
+    """Print the address of the console; a link only where it does not end in a log, which others may read."""
     from toolweave.cli._streams import is_terminal  # late, as above
 
     if as_json or not manager.has_console:
@@ -319,7 +319,7 @@ def add(
 ) -> ExitCode:
     """Add a server to a gateway that runs; its tools are there at once.
 
-    It stays until it is removed or the gateway ends: what is to last belongs into the config.
+    It stays until it is removed or the gateway ends: a lasting server belongs into the config.
     """
     config = _entry(server_url, entry, command)
 
@@ -387,7 +387,7 @@ def list_servers(target: AdminTarget) -> ExitCode:
 
 
 def status(target: AdminTarget) -> ExitCode:
-    """Show whether a gateway is ready, its servers, its virtual servers and what is wrong with its config.
+    """Show whether a gateway is ready, its servers, its virtual servers and the problems of its config.
 
     Exits with 3 while it is not ready.
     """
@@ -439,7 +439,7 @@ def reload(target: AdminTarget) -> ExitCode:
 def console(target: AdminTarget) -> ExitCode:
     """Make a link that signs in to the console of a gateway that runs, once and within an hour.
 
-    Whoever opens it can call every tool and start programs on that machine.
+    A person who opens it can call every tool and start programs on that machine.
     """
 
     async def body(admin: GatewayAdmin) -> ExitCode:

@@ -98,7 +98,7 @@ class InstallOptions:
     registry: RegistryOption = None
     force: Annotated[bool, Option("--force", help="Replace an entry that is there.")] = False
     yes: Annotated[
-        bool, Option("--yes", "-y", help="Write it without asking, with the defaults of what is not needed.")
+        bool, Option("--yes", "-y", help="Write it without asking, with the defaults of optional values.")
     ] = False
     dry_run: Annotated[bool, Option("--dry-run", help="Show what would be written, and write nothing.")] = False
     as_json: JsonOption = False
@@ -174,7 +174,7 @@ async def _confirm() -> None:
     from toolweave.cli._stdin import can_ask
 
     if not can_ask():
-        raise CommandError("nobody can be asked whether to write this", hint="--yes writes it, --dry-run shows it")
+        raise CommandError("no one can be asked whether to write this", hint="--yes writes it, --dry-run shows it")
     typed = (await ask_line("write this? [y]es, [n]o: ") or "").strip().lower()
     if typed not in ("y", "yes"):
         raise CommandError("nothing was written", code=ExitCode.TOOL_ERROR)

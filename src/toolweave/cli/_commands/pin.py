@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND", "allow", "check", "write_pins"]
 
-_HELP = """Pin what servers say about their tools, and see what differs.
+_HELP = """Pin the tool definitions of servers, and see the differences.
 
 A server can change what a tool is said to do after you have looked at it. toolweave.lock, beside the config file, holds
 the definitions that you trust: commit it. With "pins": "block" in the config, what is new or differs is withheld until
@@ -58,11 +58,11 @@ _LockOption = Annotated[
 def write_pins(
     target: Target,
     names: _Names = (),
-    update: Annotated[bool, Option("--update", help="Pin what differs from its pins, too.")] = False,
+    update: Annotated[bool, Option("--update", help="Also pin definitions that differ from their pins.")] = False,
     lock: _LockOption = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Write what servers say about their tools into toolweave.lock.
+    """Write the tool definitions of servers into toolweave.lock.
 
     A server that is pinned already and differs is shown with the difference, and left as it is, unless --update is
     given. Exits with 1 if any was left.
@@ -98,7 +98,7 @@ def write_pins(
 
 
 def check(target: Target, names: _Names = (), lock: _LockOption = None, as_json: JsonOption = False) -> ExitCode:
-    """Compare what servers say about their tools with toolweave.lock.
+    """Compare the tool definitions of servers with toolweave.lock.
 
     Exits with 1 if anything differs, with 3 if a server does not answer.
     """
@@ -189,7 +189,7 @@ class _LockFiles:
         self._pins[path] = self._read(path).with_server(name, server)
 
     def allow(self, fleet: OpenServers, name: str, tool: str) -> str:
-        """Pin one tool as it is; return what was done."""
+        """Pin one tool as it is; return a description of that."""
         from toolweave.trust import ServerIdentity, allow
 
         connection, path = fleet.hub.clients[name], self.path(fleet, name)

@@ -84,7 +84,7 @@ class Remember(StrEnum):
 
 def spawn(
     options: ChatOptions,
-    message: Annotated[str, Positional("MESSAGE", help="What the model is to do.")],
+    message: Annotated[str, Positional("MESSAGE", help="The task for the model.")],
     backend: Annotated[
         str | None,
         Option("--backend", metavar="URL", help="Give it to the workers there; else to those of TOOLWEAVE_BACKEND."),
@@ -98,9 +98,9 @@ def spawn(
     ] = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Begin a run that goes on without this terminal.
+    """Begin a run that continues without this terminal.
 
-    Prints its id; `toolweave runs show` tells what came of it. It runs in a process of its own, where nobody can be
+    Prints its id; `toolweave runs show` shows its result. It runs in a process of its own, where nobody can be
     asked about its tool calls: those of tools that may destroy something are not made, unless --confirm says never.
     With --backend or TOOLWEAVE_BACKEND it runs in one of the workers there, with that worker's model and servers, and
     waits for `toolweave runs approve` where a call needs a yes.
@@ -113,7 +113,7 @@ def spawn(
     elif agent is not None or key is not None:
         raise CommandError(f"{'--agent' if agent else '--key'} goes with --backend: workers have agents by name")
     elif options.store is not None and options.store.startswith("memory:"):
-        raise CommandError("--store memory:// is gone with its process: nobody would find the run")
+        raise CommandError("--store memory:// is gone with its process: the run could not be found again")
 
     async def body() -> ExitCode:
         from toolweave.cli._chat.spawn import spawn as begin
@@ -133,7 +133,7 @@ def spawn(
             answer_json({"run_id": run_id})
         else:
             answer(run_id)
-            note(f"toolweave runs show {run_id[:_SHORT]} tells what came of it")
+            note(f"toolweave runs show {run_id[:_SHORT]} shows its result")
         return ExitCode.OK
 
     return run(body, verbose=options.verbose)
@@ -187,7 +187,7 @@ def list_runs(
 
 
 def show_run(run_id: RunId, store: StoreOption = None, as_json: JsonOption = False) -> ExitCode:
-    """Show one run: where it is, what it was asked, what came of it, and the runs that it started."""
+    """Show one run: its state, its message, its result, and the runs that it started."""
 
     async def body(kept: Store, statuses: RunStatuses) -> ExitCode:
         from toolweave.agent._tree import run_tree  # late, as above
@@ -268,7 +268,7 @@ def deny(
     backend: BackendOption = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Refuse a tool call that a run waits with; the model reads the reason, and goes on.
+    """Refuse a tool call that a run waits with; the model reads the reason, and continues.
 
     Exits with 1 when no such call waits.
     """
@@ -307,7 +307,7 @@ def answer_question(
     backend: BackendOption = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Answer what a server asks in a tool call that a run waits with; `toolweave runs show RUN` shows the question.
+    """Answer a server's question in a tool call that a run waits with; `toolweave runs show RUN` shows the question.
 
     Words take the type that the form asks for. Values alone accept, too. Never send a secret in a form: the answer is
     kept in the store and goes to the server. Exits with 1 when no such question waits, or the values do not fit.
@@ -362,7 +362,8 @@ def _answered(
         elif not goes_on:
             note(f"{one.run_id} waits for answers to other calls")
         else:
-            note(f"{one.run_id} goes on{'' if url is not None else ' when its program resumes it: it has no workers'}")
+            later = "" if url is not None else " when its program resumes it: it has no workers"
+            note(f"{one.run_id} continues{later}")
         return ExitCode.OK
 
     return _with_store(store, body) if url is None else _with_backend(url, body)
@@ -410,7 +411,7 @@ def _run_json(one: RunInfo) -> dict[str, Any]:
 
 
 def _waiting_lines(call: WaitingCall, run_id: str) -> list[str]:
-    """Return what a person is told of a call that waits, and how it is answered."""
+    """Return the lines that show a call that waits, and how it is answered."""
     if call.question is None:
         return [
             f"waits for a yes: {_call_text(call)}",

@@ -31,7 +31,7 @@ def search(
     words: Annotated[tuple[str, ...], Positional("WORDS", help="All of them are in the name or the description.")] = (),
     registry: RegistryOption = None,
     limit: Annotated[int, Option("--limit", metavar="COUNT", minimum=1, help="How many are looked for.")] = 30,
-    cursor: Annotated[str, Option("--cursor", metavar="TEXT", help="Go on where a search ended.")] = "",
+    cursor: Annotated[str, Option("--cursor", metavar="TEXT", help="Continue where a search ended.")] = "",
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Find servers in the registry of MCP servers.

@@ -87,7 +87,7 @@ class ServeOptions:
         Option("--allow-host", metavar="HOST", help="A name the server is reached by; may be repeated."),
     ] = ()
     name: Annotated[str | None, Option("--name", metavar="NAME", help="The server's name.")] = None
-    reload: Annotated[bool, Option("--reload", help="Start anew when the source changes.")] = False
+    reload: Annotated[bool, Option("--reload", help="Restart when the source changes.")] = False
     install: Annotated[
         EditorSource | None, Option("--install", help="Let this editor start the server, instead of serving now.")
     ] = None
@@ -205,7 +205,7 @@ def _run_http(server: ServerRunners, options: ServeOptions, where: str) -> None:
     if options.token_env is not None:
         settings["auth"] = token_auth(options.token_env)
     elif server.auth is None and host not in LOOPBACK:
-        note("warning: whoever reaches this port can call the tools; --token-env VAR asks for a token")
+        note("warning: anyone who reaches this port can call the tools; --token-env VAR asks for a token")
 
     if options.stateless and options.state_keys_env is None:
         note(

@@ -48,11 +48,11 @@ class WorkerOptions(AgentOptions):
     ] = 10
     on_unknown: Annotated[
         Unknown | None,
-        Option("--on-unknown", help="What is done about calls in which a worker died; else what the agent says."),
+        Option("--on-unknown", help="Policy for calls in which a worker died; by default the agent's."),
     ] = None
     most_deaths: Annotated[int, Option("--most-deaths", minimum=1, help="How many workers may die of a run.")] = 3
-    quiet: Annotated[bool, Option("--quiet", "-q", help="Tell only what went wrong.")] = False
-    as_json: Annotated[bool, Option("--json", help="Tell what happens as JSON, one object a line.")] = False
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Report only errors.")] = False
+    as_json: Annotated[bool, Option("--json", help="Report events as JSON, one object a line.")] = False
 
 
 def worker(
@@ -67,7 +67,7 @@ def worker(
     goes on elsewhere when its worker dies. Where a tool call needs a person's yes, the run waits for `toolweave runs
     approve`, and the worker does something else.
 
-    The first SIGTERM or Ctrl-C hands over what runs and exits with 0; a second one ends at once.
+    The first SIGTERM or Ctrl-C hands over running jobs and exits with 0; a second one ends at once.
     """
     url = backend_named(options.backend)
     if url is None:

@@ -15,7 +15,7 @@ class Outcome(StrEnum):
 
     PASS = "pass"  # noqa: S105  # no password
     WARN = "warn"
-    """Allowed, but not what the specification recommends."""
+    """Allowed, but against the recommendation of the specification."""
     FAIL = "fail"
     NOT_APPLICABLE = "not applicable"
     """The server does not have the feature, or no answer shows it."""

@@ -1,4 +1,4 @@
-"""The parts of `toolweave install`: what is asked, which file is changed and how, what is shown."""
+"""The parts of `toolweave install`: the questions, the changed file, and the output."""
 
 from __future__ import annotations
 

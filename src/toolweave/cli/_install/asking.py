@@ -83,7 +83,7 @@ async def answered(
                 answers[question.name] = await _ask(question)
     elif any(one.required and not one.defaults for one in open_ones):
         missing = [one.name for one in open_ones if one.required and not one.defaults]
-        raise CommandError(f"a value is needed for {', '.join(missing)}, and nobody can be asked here", hint=_HINT)
+        raise CommandError(f"a value is needed for {', '.join(missing)}, and no one can be asked", hint=_HINT)
     try:
         return LaunchAnswers(questions, answers, deferred=deferred)
     except ConfigError as error:

@@ -119,7 +119,7 @@ def open_config(form: ClientFormat, path: Path | None, name: str) -> EditedConfi
 def edited(
     config: EditedConfig, name: str, entry: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]] = ()
 ) -> EditedConfig:
-    """Return the file with an entry, and with the definitions of what its client asks for.
+    """Return the file with an entry, and with the definitions of the values that its client asks for.
 
     Raises:
         CommandError: Its text cannot be edited safely.

@@ -43,7 +43,7 @@ class InstallPlan:
     backup: Path | None = None
 
     def carry_out(self) -> None:
-        """Write everything; the config last, so that it never refers to what is not there.
+        """Write everything; the config last, so that it never refers to a missing file.
 
         Raises:
             CommandError: The config was changed meanwhile or cannot be written.

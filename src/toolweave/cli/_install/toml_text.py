@@ -28,7 +28,7 @@ def read_toml(text: str, source: str) -> dict[str, Any]:
 
 
 def with_table(text: str, path: Sequence[str], value: Mapping[str, Any], source: str) -> str:
-    """Return the text with the table at `path` set to `value`: in its place if it is there, else at the end.
+    """Return the text with the table at `path` set to `value`: replaced if it is there, else at the end.
 
     Raises:
         CommandError: The file is invalid, or writes the table in a way that is not edited here.
@@ -79,7 +79,7 @@ def _without(lines: list[str], path: Sequence[str]) -> tuple[list[str], int]:
 
 
 def _tail(lines: list[str]) -> list[str]:
-    """Return the comments and empty lines at the end of a table: they are about what follows."""
+    """Return the comments and empty lines at the end of a table: they belong to the next one."""
     at = len(lines)
     while at and (not lines[at - 1].strip() or lines[at - 1].lstrip().startswith("#")):
         at -= 1

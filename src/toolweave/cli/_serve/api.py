@@ -1,4 +1,4 @@
-"""An API as a server: what `--openapi` of `toolweave serve` names. Serves nothing itself."""
+"""An API as a server: the toolset for `--openapi` of `toolweave serve`. Serves nothing itself."""
 
 from __future__ import annotations
 

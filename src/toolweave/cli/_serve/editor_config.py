@@ -73,7 +73,7 @@ def with_member(text: str, path: Sequence[str], value: Any, source: str) -> str:
 
 
 def with_item(text: str, key: str, item: Mapping[str, Any], source: str) -> str:
-    """Return the text with an item added to the list at a key, in place of one with its `id`.
+    """Return the text with an item added to the list at a key, replacing one with its `id`.
 
     Raises:
         CommandError: As `with_member`.

@@ -1,4 +1,4 @@
-"""A gateway served by several processes: what they share, and the parent that keeps them running."""
+"""A gateway served by several processes: their shared state, and the parent that keeps them running."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from toolweave.state import SqliteStore
 def replicas_of(
     keys: Sequence[str], *, redis: str | None, worker: WorkerSettings | None, config: Sequence[Path]
 ) -> Replicas | None:
-    """Return what a process shares with others; None where that is what the config names.
+    """Return the state that a process shares with others; None if the config names it.
 
     Args:
         keys: The secrets that all of them have.

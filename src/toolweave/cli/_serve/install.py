@@ -1,4 +1,4 @@
-"""`--install` of the commands that serve: the entry in an editor's file, or only shown, and what is said of it."""
+"""`--install` of the commands that serve: the entry in an editor's file, or only shown, and the messages about it."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _end_with_parent(folder: str) -> None:
 
 
 def say_ready(facts: Mapping[str, Any]) -> None:
-    """Tell the parent that requests are accepted, and what it may say of that."""
+    """Report to the parent that requests are accepted, with the facts that it may print."""
     sys.stdout.write(msgspec.json.encode(facts).decode() + "\n")
     sys.stdout.flush()
 
@@ -96,7 +96,7 @@ def say_ready(facts: Mapping[str, Any]) -> None:
 
 @contextmanager
 def shared_folder() -> Generator[Path]:
-    """Make a folder that only this user can read, in memory where the system has such a place, for the block."""
+    """Make a folder that only this user can read, on a memory file system if there is one, for the block."""
     places = [os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm"]  # noqa: S108  # the folder itself has a random name
     place = next((one for one in places if one and os.access(one, os.W_OK)), None)
     with TemporaryDirectory(prefix="toolweave-", dir=place, ignore_cleanup_errors=True) as name:
@@ -179,7 +179,7 @@ class WorkerPool:
     # lives
 
     async def _keep(self, number: int) -> None:
-        """Run one worker after another in one place."""
+        """Keep the worker of one number running: start another when it ends."""
         pause = 0.0
         while not self._stopping.is_set():
             since = anyio.current_time()

@@ -1,4 +1,4 @@
-"""Serves a server over HTTP beside what uses it: in a thread of its own, for a block."""
+"""Serve a server over HTTP beside its client: in a thread of its own, for a block."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ NO_CALLBACKS = Callbacks()
 
 
 async def ask_caller(request: ElicitationRequest) -> ElicitationResult:
-    """Leave what is asked in a call of a tool to its caller: `Callbacks(elicitation=ask_caller)`.
+    """Leave a question asked during a tool call to the caller of the tool: `Callbacks(elicitation=ask_caller)`.
 
     A call whose `CallContext.questions` is set is asked there, in every era; calls of a legacy server are made one
     after another then, since its questions do not say which call they are of. All other questions are cancelled.
@@ -118,7 +118,7 @@ async def ask_caller(request: ElicitationRequest) -> ElicitationResult:
 
 
 class ClientStandIn(Value, frozen=True, kw_only=True):
-    """Another client, on whose behalf a connection is made: what a gateway passes on.
+    """Another client, on whose behalf a connection is made: the part that a gateway passes on.
 
     Attributes:
         capabilities: Its capabilities, which are declared as they are.

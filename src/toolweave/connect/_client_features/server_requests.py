@@ -151,7 +151,7 @@ class ServerRequestHandler:
         try:
             outcome = callback(*args)
             return await outcome if inspect.isawaitable(outcome) else outcome
-        except Exception:  # boundary: user code; the server is not told what went wrong here
+        except Exception:  # boundary: user code; the server does not get its error text
             _log.exception("server %r: the %s callback raised", self._server, what)
         raise self.refusal(INTERNAL_ERROR, f"the client's {what} callback failed")
 
@@ -161,7 +161,7 @@ class ServerRequestHandler:
 
     @property
     def leaves_questions(self) -> bool:
-        """Whether the callers of tools answer what is asked in their calls."""
+        """Whether the callers of tools answer the questions asked in their calls."""
         return self._callbacks.elicitation is ask_caller
 
     def of_call(

@@ -136,7 +136,7 @@ class ClientTask:
             await anyio.sleep(seconds)
 
     async def _cancel(self) -> None:
-        """Cancel the task at the server; bounded, so that a slow server blocks nobody."""
+        """Cancel the task at the server; bounded, so that a slow server blocks no caller."""
         with anyio.move_on_after(_COURTESY_SECONDS, shield=True):
             try:
                 await self._request(methods.TASKS_CANCEL, {TASK_ID: self._id})

@@ -83,7 +83,7 @@ class ListFacts(Value, Generic[ItemT], frozen=True, kw_only=True):
 
 
 def in_old_order(old: Iterable[ItemT], new: Iterable[ItemT], identity: Callable[[ItemT], str]) -> tuple[ItemT, ...]:
-    """Return `new` in a stable order, in which old items do not change places.
+    """Return `new` in a stable order: old items keep their order.
 
     That is the server's own order while that is stable; else the remaining items are in the old order,
     followed by the new ones. An item that equals an old one is the very same object.
@@ -119,7 +119,7 @@ class LiveList(Generic[ItemT]):
     """One list: an immutable tuple that is replaced as a whole.
 
     `judge` parses the entries, given the wire's check for tools that must not be offered; `tell` is called
-    once after every change of the items, whichever caller asked for the reading, and after the first one.
+    once after every change of the items, for any caller that requested the reading, and after the first one.
 
     Attributes:
         kind: The list: the member of the result that holds the entries.
@@ -186,7 +186,7 @@ class LiveList(Generic[ItemT]):
 
     @property
     def outdated(self) -> bool:
-        """Whether the list was read from this server, which has said since that it changed."""
+        """Whether the list was read from this server, which has announced a change since."""
         return self.listed and self._read_epoch != self._epoch
 
     @property
@@ -208,8 +208,8 @@ class LiveList(Generic[ItemT]):
         """Return the list as it is known now.
 
         Args:
-            notified: Whether the server announces changes; the list is then current until it does, whatever its
-                lifetime, which begins anew for each caller. Without, a reading of this very second is current too.
+            notified: Whether the server announces changes; the list is then current until it does, for any
+                lifetime, which begins again for each caller. Without, a reading of this very second is current too.
         """
         unchanged = self._read_epoch == self._epoch
         age = anyio.current_time() - self._read_at
@@ -240,7 +240,7 @@ class LiveList(Generic[ItemT]):
         When the caller that reads is cancelled, one of the others takes over.
 
         Raises:
-            ServerError: The list could not be read; the old items stay. All who share the reading get it.
+            ServerError: The list could not be read; the old items stay. All callers who share the reading get it.
         """
         before, wanted = self.items, self._epoch
         while (reading := self._reading) is not None:

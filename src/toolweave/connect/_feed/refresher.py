@@ -124,7 +124,7 @@ class ChangeStream:
             self._opening, self._held = None, opening
             opening.since = anyio.current_time()
             if held is not None:
-                held.scope.cancel()  # only now: what came meanwhile came on both
+                held.scope.cancel()  # only now: both received the notifications meanwhile
             else:
                 self._on_missed()
             self._settle(opening, after_gap=held is None)
@@ -135,7 +135,7 @@ class ChangeStream:
             lost, self._held = self._held, None
             self._failed(lost)
         if self._held is not None:
-            self._settle(self._held, after_gap=False)  # somebody may have come anew for what is held
+            self._settle(self._held, after_gap=False)  # a new subscriber may have arrived meanwhile
 
     def _begin(self, tasks: anyio.abc.TaskGroup) -> float | None:
         """Open or close a stream when the wanted filters changed; return the seconds until that is allowed, or None."""
@@ -319,7 +319,7 @@ class ListRefresher:
         return await self._subscriptions.subscribe(uri, listener)
 
     def listen_to_task(self, task: str, listener: Callable[[Mapping[str, Any]], object]) -> Callable[[], None]:
-        """Call `listener` with what the server says of a task; see `TaskListeners.listen`."""
+        """Call `listener` with the server's notifications of a task; see `TaskListeners.listen`."""
         return self._tasks.listen(task, listener)
 
     def begin(self) -> None:
@@ -368,7 +368,7 @@ class ListRefresher:
             await anyio.sleep(pause)
             pause = min(2 * pause, _LONGEST_DEBOUNCE_SECONDS)  # a server that never rests costs less and less
             if self._due(one) > anyio.current_time():
-                continue  # somebody has read it meanwhile
+                continue  # another caller has read it meanwhile
             try:
                 await one.refresh(line)
             except ServerError as exc:

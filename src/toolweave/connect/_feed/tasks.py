@@ -1,6 +1,6 @@
-"""The tasks of a connection's server whose changes its stream tells of (extension `io.modelcontextprotocol/tasks`).
+"""Task status notifications of a connection (extension `io.modelcontextprotocol/tasks`).
 
-A server need not honour this, and what it says may be lost between two sessions: whoever has to know asks, too.
+A server need not send them, and they may be lost between two sessions: a caller that has to know polls, too.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class TaskListeners:
         self._refused = False
 
     def refuse(self) -> None:
-        """Note that the server tells nothing of tasks in this session."""
+        """Note that the server sends no task notifications in this session."""
         self._refused = True
 
     def listen(self, task: str, listener: Callable[[Mapping[str, Any]], object]) -> Callable[[], None]:
-        """Call `listener` with what the server says of a task; return the end of that."""
+        """Call `listener` with the server's notifications of a task; return a function that unsubscribes."""
         token = object()
         self._by_id.setdefault(task, {})[token] = listener
         if len(self._by_id[task]) == 1:

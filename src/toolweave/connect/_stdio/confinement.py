@@ -2,7 +2,7 @@
 
 Nothing runs in a fork of this process (`preexec_fn` is slow and unsafe with threads), and nothing is limited from
 outside after the start, when the server may have started others already: a few lines of our own interpreter set the
-limits on themselves and execute the rest of the command line in their place, so that the process id and the group stay.
+limits on themselves and then replace themselves by the rest of the command line, so that the process id and group stay.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _network(allowed: bool) -> tuple[str, ...]:
 
 @cache
 def _tried(program: str, network: bool) -> str:
-    """Return why the sandbox cannot be made here, or `""`."""
+    """Return the reason why the sandbox cannot be made on this machine, or `""`."""
     words = [program, *_NAMESPACES, *_network(network), "--", "/bin/sh", "-c", "exit 0"]
     try:
         done = subprocess.run(words, capture_output=True, timeout=_PROBE_SECONDS, check=False)

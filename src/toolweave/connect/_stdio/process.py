@@ -90,7 +90,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         assert self._transport is not None
         self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
         # a message waits with its caller, where it provably was not sent, not in a buffer
-        with suppress(RuntimeError):  # uvloop's, of a process that has ended already, as whoever sends is told
+        with suppress(RuntimeError):  # uvloop's, of a process that has ended, which the sender learns anyway
             self._stdin.set_write_buffer_limits(high=0)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
@@ -134,7 +134,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             asyncio.get_running_loop().call_later(0.2, self._end, "it closed its standard input")
 
     def process_exited(self) -> None:
-        """Note the exit; what the pipes still hold is read first."""
+        """Note the exit; bytes that are still in the pipes are read first."""
         self._exited.set()
         self._gone = True
         self._writable.set()
@@ -210,7 +210,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._with_stdout(lambda pipe: pipe.resume_reading())
         return message
 
-    # what can be told about the process
+    # descriptions of the process
 
     @property
     def pid(self) -> int:
@@ -346,7 +346,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return b"" if self._eof is not None else whole
 
     def _taken(self, last: bytes = b"") -> bytes:
-        """Return the line of which pieces have arrived, joined once, with its last one."""
+        """Return the line of the pieces that have arrived, joined once, with its last one."""
         line = b"".join((*self._pieces, last))
         self._pieces.clear()
         self._pieces_bytes = 0

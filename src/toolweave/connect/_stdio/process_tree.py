@@ -28,7 +28,7 @@ class Escapee(Value, frozen=True):
     """A descendant of a server process in a process group of its own.
 
     Attributes:
-        started: Its start time in clock ticks, which tells it from a later process with the same id.
+        started: Its start time in clock ticks, which distinguishes it from a later process with the same id.
     """
 
     pid: int
@@ -137,7 +137,7 @@ def signal_escapees(strays: Iterable[Escapee], number: int) -> None:
     """Send a signal to each of them; never to another process that reuses an id."""
     for stray in strays:
         with suppress(OSError):
-            descriptor = os.pidfd_open(stray.pid)  # from here on it means one process, checked to be the right one
+            descriptor = os.pidfd_open(stray.pid)  # pins one process, which is checked below
             try:
                 if escapee_lives(stray):
                     signal.pidfd_send_signal(descriptor, number)

@@ -43,7 +43,7 @@ class Reaper:
     def watch(self, group: int) -> None:
         """End this process group when our process dies."""
         with self._lock:
-            if self._owner_pid != os.getpid():  # after a fork: what the parent started is the parent's to end
+            if self._owner_pid != os.getpid():  # after a fork: the parent ends the processes it started
                 self._owner_pid, self._process, self._groups = os.getpid(), None, set()
             self._groups.add(group)
             self._tell(f"+{group}\n")
@@ -68,7 +68,7 @@ class Reaper:
         try:
             process.stdin.write(line.encode())
             process.stdin.flush()
-        except OSError:  # it was killed by somebody: servers still end by EOF on their stdin
+        except OSError:  # it was killed: servers still end by EOF on their stdin
             self._process = None
 
     def _start(self) -> None:

@@ -40,7 +40,7 @@ from toolweave.protocol.jsonrpc import (
 )
 
 PostedRequest: TypeAlias = tuple[int, asyncio.Future[Any]]
-"""A request that was sent at once: its id, and what its answer comes to, a `RawResult`, a dict or an error."""
+"""A request that was sent at once: its id, and its outcome: a `RawResult`, a dict or an error."""
 
 _log = logging.getLogger("toolweave.connect")
 _COURTESY_SECONDS = 1.0
@@ -129,13 +129,13 @@ class ChannelWire:
             if is_list:
                 self._lists.discard(key)
             if not sent and answer.done():
-                answer.exception()  # taken here, so that asyncio does not report it as lost
+                answer.exception()  # retrieved, so that asyncio does not report it as lost
 
     def post(self, members: bytes) -> PostedRequest | None:
         """Send a request at once; None, and nothing is sent, where it would have to wait or the server is gone.
 
-        Its result is left as it came where it says plainly what it is (`RawResult`), and is a dict otherwise. Whoever
-        posts waits for the answer, then calls `forget`, or `give_up`.
+        Its result is left undecoded where its type is plain (`RawResult`), and is a dict otherwise. The
+        sender waits for the answer, then calls `forget`, or `give_up`.
 
         Args:
             members: The members of the message behind its id, from the comma on to the last bracket.
@@ -162,7 +162,7 @@ class ChannelWire:
         self._posted.discard(key)
 
     def renew(self, key: int) -> asyncio.Future[Any]:
-        """Return what waits for the answer to a posted request from now on."""
+        """Return the future that replaces the one for the answer to a posted request."""
         answer: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
         self._pending[key] = answer
         return answer
@@ -339,7 +339,7 @@ class ChannelWire:
                     answer.set_exception(self._loss(False))
 
     async def _give_up(self, key: int | str, method: str) -> None:
-        """Cancel the request at the server; bounded, so that a full pipe blocks nobody."""
+        """Cancel the request at the server; bounded, so that a full pipe blocks no caller."""
         if len(self._given_up) < _MOST_GIVEN_UP:
             self._given_up.add(key)
         if method in UNCANCELLABLE:
@@ -373,7 +373,7 @@ class ChannelWire:
         if self._doubted is answer:
             return
         self._doubted = answer
-        # the value of a result is not taken: whose it is, nobody can say
+        # the value of a result is not taken: its request is unknown
         why = f"its id is {str(message.id)[:40]!r}, which no request had" if message.id else "it has no id"
         error: Exception = invalid(self._server, why)
         if message.error is not msgspec.UNSET:

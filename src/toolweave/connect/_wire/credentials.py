@@ -110,7 +110,7 @@ def hook_of(config: ServerConfig) -> AuthHook | None:
             server=config.name,
         )
     if config.auth is not None and config.auth.oauth is not None:
-        from toolweave.oauth import token_source  # for those who sign in
+        from toolweave.oauth import token_source  # only to sign in
 
         return token_source(config.auth.oauth, config.url, server=config.name, revision=config.protocol)
     return config.auth.provider if config.auth is not None and _is_hook(config.auth.provider) else None
@@ -122,7 +122,7 @@ def resends_of(hook: AuthHook) -> int:
 
 
 def operation_of(body: bytes) -> str:
-    """Return the method of a message with the name of what it is about; empty for what is no message."""
+    """Return the method of a message with the name that it addresses; empty for text that is no message."""
     try:
         message = as_object(msgspec.json.decode(body)) or {}
     except (msgspec.DecodeError, RecursionError):

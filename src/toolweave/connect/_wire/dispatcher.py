@@ -76,7 +76,7 @@ class IncomingDispatcher:
 
     def _serve_next(self) -> None:
         """Start to answer the waiting requests, in order of arrival."""
-        # counted from here on: many may come in one piece, before the first task has run
+        # counted before the task starts: many may come in one piece
         while self._waiting and self._running < _AT_ONCE and not self._tasks.cancel_scope.cancel_called:
             request = self._waiting.popleft()
             if request[0] in self._unwanted:

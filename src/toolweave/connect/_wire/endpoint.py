@@ -84,7 +84,7 @@ class Cookies:
             key = (name, cookie.path)
             before = self._kept.pop(key, None)
             if cookie.ends > now:
-                # one that is renewed keeps its place (RFC 6265, 5.3, 11.3), which does not matter to anybody
+                # a renewed one keeps its position (RFC 6265, 5.3, 11.3), which does not matter to the server
                 self._kept[key] = cookie
             elif before is None:
                 continue
@@ -135,7 +135,7 @@ def _end(named: dict[str, str], now: float) -> float:
         return now + int(seconds)
     if "expires" not in named:
         return float("inf")
-    from email.utils import parsedate_to_datetime  # 20 ms, for an attribute that is rare here
+    from email.utils import parsedate_to_datetime  # 20 ms, for an attribute that is rare
 
     try:
         return parsedate_to_datetime(named["expires"].replace("-", " ")).timestamp()
@@ -274,7 +274,7 @@ class HttpEndpoint:
         merged = await self._merged(headers, body)
         hook, flow = self._settings.hook, self._settings.flow
         if flow is not None:
-            from toolweave.connect._wire.httpx_auth import HttpxAuth  # for those who have one
+            from toolweave.connect._wire.httpx_auth import HttpxAuth  # only if it is used
 
             auth = HttpxAuth(flow, self._settings, server=self._server)
             try:
@@ -333,7 +333,7 @@ class HttpEndpoint:
             made = _sendable(await making or {})
         except ServerError:  # in the hook's own words
             raise
-        except Exception as exc:  # boundary: what a user's hook raises fails the request that asked
+        except Exception as exc:  # boundary: an error of the user's hook fails the request that asked
             raise http_error(refused_credentials(exc), server=self._server) from exc
         self._settings.remember(made)
         return made
@@ -365,7 +365,7 @@ class HttpEndpoint:
                 and method == "POST"
                 and isinstance(alike, SharedHeaders)
             ):
-                alike.head, alike.credentials = head, credentials  # nothing in it is made anew for each
+                alike.head, alike.credentials = head, credentials  # nothing in it changes per request
             response = await client.ask(head, body if method == "POST" else None, **how)
         except NoAnswer as exc:
             raise self.error(exc, client, url) from None
@@ -414,7 +414,7 @@ class HttpEndpoint:
             return http_error(fault, server=self._server)
         client = client or self._client
         proxy = None if client.proxy is None else str(client.proxy)
-        sent = exc.sent and client is self._client  # what authorizes a message is asked for before it is taken
+        sent = exc.sent and client is self._client  # authorization is asked for before the message is taken
         return http_error(no_answer(url or self._settings.url, str(exc), sent=sent, proxy=proxy), server=self._server)
 
     def check_encoding(self, response: Response) -> None:

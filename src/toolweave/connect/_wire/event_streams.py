@@ -65,7 +65,7 @@ class EventStreams:
 
         Raises:
             ConnectionLostError: It does not come.
-            ProtocolError: It is an error, or what comes is no message.
+            ProtocolError: It is an error, or the data is no message.
         """
         parser = EventParser(self._settings.max_bytes)
         result, cause = await self._read(response, parser, key, method)

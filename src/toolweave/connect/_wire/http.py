@@ -160,7 +160,7 @@ class HttpWire:
             raise self._loss(False)
         key = next(self._ids) if request_id is None else request_id
         text = self._texts.of(key, method, params)
-        if method == methods.INITIALIZE:  # what the probe said counts no more
+        if method == methods.INITIALIZE:  # the probe's headers no longer apply
             self._enter(None, None)
         headers = self._headers(method, params, schema)
         self._listeners[key] = on_notification
@@ -182,7 +182,7 @@ class HttpWire:
                 self._tasks.start_soon(self._cancel, key)
             raise  # to a modern server the closed stream says it
         except ProtocolError as exc:
-            exc.mask(self._settings.redact)  # tokens that callables made are known here only
+            exc.mask(self._settings.redact)  # only this module knows the tokens that callables made
             raise
         finally:
             del self._listeners[key]

@@ -1,6 +1,6 @@
 """Our own `Wire` over HTTP+SSE, the transport of revision 2024-11-05: an event stream comes in, POSTs go out.
 
-The stream's first event names the URL of the POSTs; what answers a message comes as an event too.
+The stream's first event names the URL of the POSTs; the answer to a message comes as an event too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class EventChannel:
 
     Attributes:
         failure: The reason why the stream ended; empty while it is open.
-        forgotten: Whether the server has said that it does not know the session.
+        forgotten: Whether the server has reported that it does not know the session.
     """
 
     def __init__(self, settings: HttpSettings, endpoint: HttpEndpoint, stream: Response, *, server: str) -> None:
@@ -155,7 +155,7 @@ class SseWire(ChannelWire):
                 method, params, schema=schema, request_id=request_id, on_notification=on_notification
             )
         except ProtocolError as exc:
-            exc.mask(self._settings.redact)  # tokens that callables made are known here only
+            exc.mask(self._settings.redact)  # only this module knows the tokens that callables made
             raise
 
     def _write(self, key: int | str, text: bytes) -> bool:

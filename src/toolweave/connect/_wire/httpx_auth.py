@@ -87,7 +87,7 @@ class HttpxAuth:
             return None
         except (ServerError, NoAnswer):  # of an answer whose body the flow has read
             raise
-        except Exception as exc:  # boundary: what a user's object raises fails the request that asked
+        except Exception as exc:  # boundary: an error of the user's object fails the request that asked
             raise http_error(refused_credentials(exc), server=self._server) from exc
 
     def _converted(self, library: Any, request: Any, response: Response) -> Any:
@@ -136,7 +136,7 @@ async def _library_of(flow: AuthFlow) -> Any:
 
 
 def _challenges(value: str) -> list[str]:
-    """Return the challenges of a `WWW-Authenticate` header, whose commas stand within each too (RFC 9110, 11.6.1)."""
+    """Return the challenges of a `WWW-Authenticate` header, which also contain commas (RFC 9110, 11.6.1)."""
     found: list[str] = []
     for part in _PART.findall(value):
         if found and not _SCHEME.match(part):

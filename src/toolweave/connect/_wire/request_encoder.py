@@ -34,7 +34,7 @@ class RequestEncoder:
         self._known: dict[str, _CallTemplate] = {}
 
     def of(self, request_id: int | str, method: str, params: Mapping[str, Any]) -> bytes:
-        """Return a request as one JSON text; raises what `request_text` raises."""
+        """Return a request as one JSON text; raises the errors of `request_text`."""
         name = params.get("name") if method == _CALL else None
         if type(name) is not str or "arguments" not in params or type(request_id) is not int:
             return request_text(request_id, method, params)

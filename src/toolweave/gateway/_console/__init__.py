@@ -1,1 +1,1 @@
-"""The console of a gateway: pages for the person who runs it. The only place that imports jinja2, an extra."""
+"""The console of a gateway: pages for its operator. The only module that imports jinja2, an extra."""

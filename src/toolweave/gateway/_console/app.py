@@ -1,7 +1,7 @@
-"""The console as an ASGI app: who may see it, which page answers, and the checks before a form changes anything.
+"""The console as an ASGI app: authentication, routing of pages, and the checks before a form changes anything.
 
-Whoever is signed in can call tools and start programs. A request stands behind the guard of the endpoint (`Host`,
-`Origin`, sizes) as well; on top, the pages of other ports of this machine are strangers here, and each form brings the
+A signed-in user can call tools and start programs. A request passes the guard of the endpoint (`Host`,
+`Origin`, sizes) as well; in addition, pages of other ports of this machine count as foreign, and each form carries the
 token of its session.
 """
 
@@ -55,11 +55,11 @@ class ConsoleApp:
         }
 
     def link(self) -> str:
-        """Return the path of a new link that signs in whoever opens it first, within an hour."""
+        """Return the path of a new link, which signs in the first browser that opens it within an hour."""
         return f"{self._path}/?token={self._sessions.new_link()}"
 
     async def run(self) -> None:
-        """Serve what the console needs beside its own address, until cancelled."""
+        """Serve the sandbox at its own address, until cancelled."""
         await self._apps.sandbox.run()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -138,7 +138,7 @@ class ConsoleApp:
         The page leads on by itself: browsers bring a strict cookie where our own page leads, but not on a redirect that
         follows a link of another site, such as a terminal in the browser.
         """
-        _log.warning("somebody signed in to the console by its link")
+        _log.warning("a browser signed in to the console by its link")
         page = self._pages.page(asked, "welcome.html", onward=asked.url("/"))
         return page._replace(headers=[*page.headers, self._sessions.begin(asked.headers, asked.base)])
 
@@ -147,10 +147,10 @@ class ConsoleApp:
             case None:
                 text, status = "There were too many attempts. Wait a minute.", 429
             case False:
-                _log.warning("somebody tried a wrong token to sign in to the console")
+                _log.warning("a browser tried a wrong token to sign in to the console")
                 text, status = "This is not the admin token.", 401
             case True:
-                _log.warning("somebody signed in to the console with the admin token")
+                _log.warning("a browser signed in to the console with the admin token")
                 see = ConsoleReply.see(asked.url("/", signed="in"))
                 return see._replace(headers=[*see.headers, self._sessions.begin(asked.headers, asked.base)])
         return self._pages.page(asked, "sign-in.html", status=status, problem=text, said="")

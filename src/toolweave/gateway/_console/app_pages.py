@@ -1,7 +1,7 @@
-"""Pages of tools (MCP Apps, SEP-1865) on the console: read, framed in the sandbox, and answered what they ask.
+"""Pages of tools (MCP Apps, SEP-1865) on the console: read, framed in the sandbox, and their requests answered.
 
-Everything here goes through the gateway's own endpoint as the console does: its rules, limits and audit log hold. A
-page knows its own server and nothing else: it names tools and resources as that server does, and is told of no other.
+Every request goes through the gateway's own endpoint as the console does: its rules, limits and audit log hold. A
+page knows its own server and nothing else: it names tools and resources as that server does, and learns of no other.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ShownApp(NamedTuple):
         frame: The address of its frame.
         border: Whether it is drawn with a border.
         uses: The origins that it may use, as texts.
-        refused: What it asks for and is not given, as texts.
+        refused: The permissions and origins it asks for and is not given, as texts.
     """
 
     uri: str
@@ -69,13 +69,13 @@ class ShownApp(NamedTuple):
 
 
 class _OpenPage:
-    """A page that was framed: what it is about, and what it may ask for.
+    """A page that was framed: its tool, and the requests that it may make.
 
     Attributes:
         session: The session of the browser that shows it.
         server: Its server.
         document: The document.
-        told: What its host tells it: the tool, the arguments and the result.
+        told: The values its host passes to it: the tool, the arguments and the result.
     """
 
     def __init__(self, session: ConsoleSession, server: str, document: AppDocument, told: Json) -> None:
@@ -126,7 +126,7 @@ class AppHost:
             spec: The tool.
             arguments: The arguments of the call.
             result: Its result.
-            receive: ASGI's, which tells when the browser is gone.
+            receive: ASGI's, which reports when the browser is gone.
         """
         own = app_uri(spec)
         if own is None or spec.server is None or result is None:
@@ -161,7 +161,7 @@ class AppHost:
         )
 
     async def document(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
-        """Return a page that was framed, as JSON: its document, the policy, and what its host tells it."""
+        """Return a page that was framed, as JSON: its document, the policy, and the values its host passes to it."""
         page = self._page(asked)
         found = {"html": page.document.html, "csp": page.document.csp.json(), **page.told}
         return _json_reply(found)

@@ -1,7 +1,7 @@
 """The sandbox around pages of tools: frames of another origin than the console's, on a port of this machine alone.
 
 A page that a server wrote runs in a frame of this origin, under the policy that came with it. Nothing else is served
-here: each frame has an address that nobody can guess, which answers once. The name of the host differs from the
+from it: each frame has an unguessable address, which answers once. The name of the host differs from the
 console's too (`localhost` or `127.0.0.1`), so that no cookie is shared, as cookies know no ports.
 """
 
@@ -65,7 +65,7 @@ class FrameOrigin(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """A frame that nobody has opened yet.
+    """A frame that was not opened yet.
 
     Attributes:
         authority: The name and the port at which it is asked for.
@@ -129,7 +129,7 @@ class AppSandbox:
 
         Args:
             origin: The origin.
-            policy: The Content-Security-Policy of what it shows.
+            policy: The Content-Security-Policy of the document.
             host: The origin of the page that may show it, and exchanges messages with it.
         """
         while len(self._frames) >= _MOST_FRAMES:
@@ -187,7 +187,7 @@ async def _listen() -> tuple[anyio.abc.Listener[Any], int]:
             other = await anyio.create_tcp_listener(local_host=_ADDRESS_6, local_port=port)
         except OSError:
             if await _has_six():
-                await listener.aclose()  # somebody else has it there
+                await listener.aclose()  # another process listens there
                 continue
             return listener, port
         return MultiListener([listener, other]), port
@@ -195,7 +195,7 @@ async def _listen() -> tuple[anyio.abc.Listener[Any], int]:
 
 
 async def _has_six() -> bool:
-    """Whether this machine has the address of IPv6; without it nobody can listen there."""
+    """Return whether this machine has the IPv6 loopback address; without it no process can listen there."""
     try:
         async with await anyio.create_tcp_listener(local_host=_ADDRESS_6):
             return True

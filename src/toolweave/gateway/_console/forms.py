@@ -1,6 +1,6 @@
 """Forms made from JSON Schema: the fields of a tool's arguments, and the arguments that a sent form means. Pure.
 
-What has no field of its own, such as objects and arrays, is JSON in a text area; and a whole form can be given as JSON.
+A value without a field of its own, such as an object or array, is JSON in a text area; a whole form can also be JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class FormField(NamedTuple):
         title: Its name for people; "" for none.
         description: Its description; "" for none.
         required: Whether it has to be given.
-        value: The text that stands in it: its default; for a choice the index.
+        value: The text in it: its default; for a choice the index.
         choices: The values to choose from.
         hint: The kind of value that is expected, in words.
         least: The least number, or None.
@@ -76,7 +76,7 @@ def fields_of(schema: Mapping[str, Any]) -> tuple[FormField, ...] | None:
 
 
 def read_fields(fields: Sequence[FormField], sent: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the arguments that a sent form means, and what is wrong with fields, by their keys."""
+    """Return the arguments that a sent form means, and the errors of fields, by their keys."""
     arguments: dict[str, Any] = {}
     wrong: dict[str, str] = {}
     for field in fields:
@@ -94,7 +94,7 @@ def read_json(text: str) -> dict[str, Any]:
     """Return the object of arguments in a JSON text; nothing is none.
 
     Raises:
-        ValueError: It is something else; the text says what.
+        ValueError: It is something else, which the text names.
     """
     value: Any = _json(text) if text.strip() else {}
     if not isinstance(value, dict):
@@ -121,7 +121,7 @@ def _field(key: str, name: str, part: Any, root: Mapping[str, Any], required: bo
 
 
 def _plain(part: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema with what it refers to, and without the null that an optional value may be."""
+    """Return a schema with its reference resolved, and without the null of an optional value."""
     node = _object(part)
     for _ in range(_MOST_STEPS):
         reference, own = node.get("$ref"), {name: value for name, value in node.items() if name != "$ref"}
@@ -153,7 +153,7 @@ def _joined(node: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Map
 
 
 def _at(root: Mapping[str, Any], reference: str) -> Any:
-    """Return what a reference within the schema leads to; None for any other."""
+    """Return the target of a reference within the schema; None for any other."""
     if not reference.startswith("#/"):
         return None
     found: Any = root

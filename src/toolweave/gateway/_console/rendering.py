@@ -48,7 +48,7 @@ class ConsolePages:
         self._env.globals.update(values)
 
     def page(self, asked: ConsoleRequest, template: str, *, status: int = 200, **values: Any) -> ConsoleReply:
-        """Return a page; the notices of its session stand on it, once."""
+        """Return a page, with the pending notices of its session, which are shown once."""
         session = asked.session
         notices = [] if session is None else list(session.notices)
         if session is not None:

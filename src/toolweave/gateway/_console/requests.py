@@ -117,12 +117,12 @@ class ConsoleReply(NamedTuple):
 
 
 def policy(*, frames: str) -> tuple[bytes, bytes]:
-    """Return the header with the policy of a page that may frame what is below an address, and nothing else."""
+    """Return the header with the policy of a page that may frame pages below an address, and nothing else."""
     return b"content-security-policy", b"%s; frame-src %s" % (_POLICY, frames.encode())
 
 
 ConsolePage: TypeAlias = Callable[[ConsoleRequest, Receive], Awaitable[ConsoleReply]]
-"""Answers the requests of one path; `receive` tells when the browser is gone."""
+"""Answers the requests of one path; `receive` reports when the browser is gone."""
 
 
 async def read_request(scope: Scope, receive: Receive, path: str) -> ConsoleRequest:

@@ -29,11 +29,11 @@ class WaitingView(NamedTuple):
 
     Attributes:
         call: The call.
-        number: Its place on the page, from 1.
+        number: Its position on the page, from 1.
         fields: The fields of a question's form; None where it can be given as JSON only.
-        values: The text that stands in each field.
-        as_json: The text that stands in the field for the whole form.
-        wrong: What is wrong with what was sent, by field.
+        values: The text in each field.
+        as_json: The text in the field for the whole form.
+        wrong: The errors of the sent form, by field.
         page: The address to visit, or "".
     """
 
@@ -134,7 +134,7 @@ class RunPages:
     def _next(self, *, goes_on: bool) -> str:
         if not goes_on:
             return "The run waits for answers to other calls."
-        return "The run goes on." if self._runs.has_workers else "The run goes on when its program resumes it."
+        return "The run continues." if self._runs.has_workers else "The run continues when its program resumes it."
 
     async def _waiting(self, one: RunInfo) -> Sequence[WaitingCall]:
         return await self._runs.statuses.waiting(one.run_id) if one.status == "waiting" else ()
@@ -142,7 +142,7 @@ class RunPages:
     async def _run_page(
         self, asked: ConsoleRequest, run_id: str, of: str = "", wrong: Mapping[str, str] | None = None
     ) -> ConsoleReply:
-        """Return the page of a run; `wrong` is what was wrong with the form that was sent for the call `of`."""
+        """Return the page of a run; `wrong` are the errors of the form that was sent for the call `of`."""
         one = await self._runs.statuses.get(run_id)
         if one is None:
             raise ConsoleRefusal(404, f"There is no run {run_id!r}.")
@@ -166,7 +166,7 @@ def _call_of(asked: ConsoleRequest) -> tuple[str, str]:
 
 
 def _read(schema: Mapping[str, Any], sent: Mapping[str, str]) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-    """Return the values that a sent form means, and what is wrong with fields, by their keys."""
+    """Return the values that a sent form means, and the errors of fields, by their keys."""
     fields = fields_of(schema)
     if fields is not None and "json" not in sent:
         return read_fields(fields, sent)

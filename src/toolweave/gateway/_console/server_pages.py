@@ -1,4 +1,4 @@
-"""The pages about servers: their states, each one's details, the config, and what changes them."""
+"""The pages about servers: their states, the details of each, the config, and forms that change them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class ServerPages:
         )
 
     async def config(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
-        """Show the config: what is wrong with it, and each server with its secrets masked."""
+        """Show the config: its problems, and each server with its secrets masked."""
         config = self._gateway.config.servers
         return self._pages.page(
             asked,
@@ -103,8 +103,8 @@ class ServerPages:
         return ConsoleReply.see(asked.url("/"))
 
     async def restart(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
-        """Connect a server anew."""
-        return await self._done(asked, self._gateway.restart, "was connected anew")
+        """Reconnect a server."""
+        return await self._done(asked, self._gateway.restart, "was reconnected")
 
     async def remove(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Remove a server."""
@@ -166,7 +166,7 @@ def _summary(status: GatewayStatus) -> str:
 
 
 def _details(client: McpConnection | None) -> dict[str, str]:
-    """Return the texts of a server, by what they are."""
+    """Return the details of a server, by their labels."""
     if client is None:
         return {}
     found = {

@@ -1,6 +1,6 @@
 """The page about the tasks that callers got: how each is now, and a button to cancel it.
 
-What servers say about their tasks is untrusted.
+The messages of servers about their tasks are untrusted.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TaskPages:
         number = asked.form.get("task", "")
         one = self._tasks.find(int(number)) if number.isascii() and number.isdecimal() else None
         if one is None:
-            said, problem = "The task is no longer kept here.", True
+            said, problem = "The task is no longer kept.", True
         else:
             said, problem = await _cancelled(one)
         asked.signed_in.say(said, problem=problem)
@@ -59,7 +59,7 @@ class TaskPages:
 
 
 async def _cancelled(one: RecentTask) -> tuple[str, bool]:
-    """Cancel a task; return what came of it, and whether that is a problem."""
+    """Cancel a task; return the outcome as text, and whether that is a problem."""
     try:
         await one.cancel()
     except RequestError as error:

@@ -1,4 +1,4 @@
-"""The pages about what is offered and called: tools to search and to try, prompts and resources, the last calls."""
+"""The pages about offers and calls: tools to search and to try, prompts and resources, the last calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HINTS = {
 
 
 class OfferPages:
-    """The pages about what is offered and called.
+    """The pages about offers and calls.
 
     Args:
         gateway: The gateway.
@@ -66,7 +66,7 @@ class OfferPages:
         return await self._tool_page(asked, self._spec(asked), {}, {}, None)
 
     async def call(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
-        """Call a tool with what a form says."""
+        """Call a tool with the arguments of a form."""
         spec = self._spec(asked)
         if asked.form.get("seen") != tool_hash(spec.input_schema):
             wrong = {"": "The definition of this tool has changed. Look at its form again."}
@@ -158,7 +158,7 @@ class OfferPages:
 
 
 def _values(fields: Sequence[FormField], sent: Mapping[str, str]) -> dict[str, str]:
-    """Return the text that stands in each field: what was sent, or the defaults."""
+    """Return the text in each field: the sent value, or the default."""
     by_fields = bool(sent) and "json" not in sent
     return {one.key: sent.get(one.key, "") if by_fields else one.value for one in fields}
 

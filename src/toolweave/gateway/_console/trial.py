@@ -106,7 +106,7 @@ async def try_tool(gateway: ManagedGateway, name: str, arguments: Json, receive:
         gateway: The gateway.
         name: The tool's name in it.
         arguments: The arguments.
-        receive: ASGI's, after the body of the request: it tells when the browser is gone.
+        receive: ASGI's, after the body of the request: it reports when the browser is gone.
     """
     line, begun = TrialLine(), time.perf_counter()
     params: Json = {"name": name, "arguments": arguments}
@@ -188,7 +188,7 @@ def _shown(result: Json) -> TrialOutcome:
 def _block(block: ContentBlock) -> ShownBlock:
     if isinstance(block, ImageContent) and block.mime_type in _IMAGES and len(block.data) <= _MOST_IMAGE:
         try:
-            data = base64.b64encode(block.decode()).decode()  # ours again: nothing else stands in the address
+            data = base64.b64encode(block.decode()).decode()  # re-encoded: the address holds nothing else
             return ShownBlock(block.render(), f"data:{block.mime_type};base64,{data}")
         except (ValueError, binascii.Error):
             return ShownBlock("[image: its base64 is broken]")

@@ -1,4 +1,4 @@
-"""The pages about trust: what differs from the pins, with a way to allow it, and who is signed in where."""
+"""The pages about trust: differences from the pins, with a way to allow them, and sign-ins at servers."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class PinnedView(NamedTuple):
     Attributes:
         name: The server.
         lock: Its lock file.
-        changes: The differences, each with a digest of what is shown of it.
+        changes: The differences, each with a digest of its shown text.
         withheld: The number of its tools that may not be used.
-        findings: What the scan of its definitions and results found.
-        problem: Why its pins say nothing; "" where they do.
+        findings: The findings of the scan of its definitions and results.
+        problem: The reason why its pins cannot be compared; "" where they can.
     """
 
     name: str
@@ -61,7 +61,7 @@ class TrustPages:
         self.changing: Mapping[str, ConsolePage] = {"/pins": self.allow}
 
     async def pins(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
-        """Show what differs from the pins, and what the scan of definitions found."""
+        """Show the differences from the pins, and the findings of the scan of definitions."""
         found = [_pinned(client) for client in self._gateway.hub.clients.values()]
         shown = [one for one in found if one.changes or one.problem or one.findings]
         return self._pages.page(asked, "pins.html", servers=shown, total=sum(len(one.changes) for one in found))
@@ -80,7 +80,7 @@ class TrustPages:
         try:
             async with self._writing:  # a file that is read and written is not shared by two forms
                 await anyio.to_thread.run_sync(_write, client, change, identity)
-            await client.refresh()  # what was withheld is offered from now on
+            await client.refresh()  # withheld tools are offered from now on
             asked.signed_in.say(f"Server {name!r}: {change.text}; this is pinned now.")
         except (ConfigError, OSError, ServerError) as error:
             asked.signed_in.say(f"Server {name!r}: {error}", problem=True)
@@ -140,7 +140,7 @@ def _as_callers(config: ServerConfig) -> tuple[str, str]:
 
 
 def _digest(change: PinChange) -> str:
-    """Return a digest of a difference, so that what is allowed is what was shown."""
+    """Return a digest of a difference, so that a user allows exactly the difference that was shown."""
     return tool_hash(
         {"kind": change.kind, "tool": change.tool, "before": change.before or {}, "after": change.after or {}}
     )

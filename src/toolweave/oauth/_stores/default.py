@@ -26,7 +26,7 @@ class MachineTokenStore:
         return await (await self._store()).load(key)
 
     async def save(self, record: TokenRecord) -> None:
-        """Keep a record in place of the one with its key."""
+        """Store a record, replacing the one with its key."""
         await (await self._store()).save(record)
 
     async def delete(self, key: TokenKey) -> bool:

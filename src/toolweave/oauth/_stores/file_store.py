@@ -1,4 +1,4 @@
-"""Tokens in one file of the user's, which nobody else can read; encrypted if there is a key."""
+"""Tokens in one file that only its user can read; encrypted if there is a key."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class FileTokenStore:
         return (await _in_thread(self._read)).get(name_of(key))
 
     async def save(self, record: TokenRecord) -> None:
-        """Keep a record in place of the one with its key.
+        """Store a record, replacing the one with its key.
 
         Raises:
             StoreError: The file cannot be read or written; it is unchanged then.

@@ -87,7 +87,7 @@ class KeyringTokenStore:
         return await self._in_thread(lambda: self._read(key))
 
     async def save(self, record: TokenRecord) -> None:
-        """Keep a record in place of the one with its key.
+        """Store a record, replacing the one with its key.
 
         Raises:
             StoreError: The keyring is locked or cannot be written.
@@ -132,7 +132,7 @@ class KeyringTokenStore:
         return f"<KeyringTokenStore in {_name(self._keyring)}>"
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Run work in a thread, which ends its work also when nobody waits for it any more."""
+        """Run work in a thread, which completes its work even after its caller was cancelled."""
         try:
             with anyio.fail_after(ANSWER_SECONDS):
                 return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
@@ -229,7 +229,7 @@ def _parts_of(name: str, value: str | None) -> list[str]:
 
 
 def _priority(backend: KeyringBackend) -> float:
-    """Return the priority of a backend, -1 if it cannot be used here."""
+    """Return the priority of a backend, -1 if it cannot be used."""
     try:
         return float(cast("Any", type(backend)).priority)
     except Exception:  # boundary: a backend says by any exception that it cannot be used

@@ -22,7 +22,7 @@ _LONGEST_PAUSE = 0.1
 
 
 class FileLock:
-    """One attempt to hold a lock file (`flock`), by whatever thread.
+    """One attempt to hold a lock file (`flock`), by any thread.
 
     The file is deleted on release, so that locks of many names leave none behind: who then gets the lock of a file
     that has no name any more tries again.
@@ -35,7 +35,7 @@ class FileLock:
         self._released = False
 
     def take(self) -> bool:
-        """Take it if nobody holds it; return whether it is held.
+        """Try to take the lock; return whether it is held.
 
         Raises:
             OSError: The file cannot be made.

@@ -1,4 +1,4 @@
-"""Encryption of what is kept, with a key that is kept elsewhere; a text is bound to its name.
+"""Encryption of stored values, with a key that is kept elsewhere; a text is bound to its name.
 
 Knows bytes and names, nothing of tokens.
 """

@@ -57,7 +57,7 @@ class SharedTokenStore:
         return None if found is None else self._opened(found)
 
     async def save(self, record: TokenRecord) -> None:
-        """Keep a record in place of the one with its key.
+        """Store a record, replacing the one with its key.
 
         Raises:
             StoreError: The store cannot be reached.

@@ -1,7 +1,7 @@
 """API keys: long random texts, each with the name and the rights of the program that has it.
 
-What is kept is the SHA-256 of each key. That is enough for a random key, of which no list of likely ones can be made,
-and a key is found by its digest: how long that takes tells nothing about the key.
+Only the SHA-256 of each key is kept. That is enough for a random key, of which no list of likely ones can be made,
+and a key is found by its digest: the time taken reveals nothing about the key.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """JSON documents of an issuer that the operator named: its keys, its metadata, its answers about tokens.
 
-The addresses are the operator's own, so those of a private network are accepted where the named URL is in one; what
+The addresses are the operator's own, so those of a private network are accepted where the named URL is in one; the URLs
 an issuer's documents name in turn is judged by that. No redirect is followed, though `toolweave.oauth` follows some.
 """
 

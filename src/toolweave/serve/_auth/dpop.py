@@ -1,6 +1,6 @@
 """Proofs of possession of the key that a token is bound to (RFC 9449): `Authorization: DPoP` and the header `DPoP`.
 
-A proof is a JWT, signed anew for each request with the key in its own header. That key proves nothing by itself: it
+A proof is a JWT, signed for each request with the key in its own header. That key proves nothing by itself: it
 counts because its thumbprint is in the token (`cnf.jkt`), which the issuer signed. The checks are those of section 4.3,
 in an order in which the replay check comes last, so that only a valid proof takes room in the store.
 """

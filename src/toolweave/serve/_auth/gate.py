@@ -1,7 +1,7 @@
 """The gate in front of single operations: a token that is not enough for one is answered with 403 (step-up).
 
-It stands before the request is run, in every revision and on every way through HTTP, because a challenge is an HTTP
-header: once a stream has begun there is no place for it.
+It runs before the request, in every revision and on every way through HTTP, because a challenge is an HTTP
+header: once a stream has begun it can no longer be sent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from toolweave.serve._request import FindOffers
 
 _log = logging.getLogger("toolweave.serve._auth")
 
-_NO_AUTH = "This needs scopes, and the server was started without authorization (auth=), so nobody has them"
+_NO_AUTH = "This needs scopes, and the server was started without authorization (auth=), so no caller has them"
 
 
 class OperationGate:
@@ -25,7 +25,7 @@ class OperationGate:
 
     Args:
         offers: Returns the offers that a request is about.
-        auth: The authorization; without one, whatever needs scopes is refused.
+        auth: The authorization; without one, any operation that needs scopes is refused.
 
     Attributes:
         authorizes: Whether requests have an identity.

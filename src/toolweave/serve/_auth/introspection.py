@@ -162,7 +162,7 @@ class _Introspector:
         return identity
 
     def _judged(self, claims: Mapping[str, Any]) -> Identity | None:
-        """Return the identity of an answer, None when the token is not good here."""
+        """Return the identity of an answer; None when the token is not valid for this endpoint."""
         reason = None
         audience: Any = claims.get("aud")
         expires, begins = claims.get("exp"), claims.get("nbf")

@@ -42,7 +42,7 @@ class VerificationKeys(Protocol):
 
 
 class GivenKey:
-    """One key, whatever id a token names."""
+    """One key, used for any id that a token names."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -88,7 +88,7 @@ class PublishedKeys:
         now = time.monotonic()
         known = self._known(key_id)
         if known is not None and now - self._fetched <= self.FRESH_SECONDS:
-            return known  # so that a token with a made-up key lets nobody else wait
+            return known  # so that a token with a made-up key makes no other request wait
         if self._work.runs(None) or now - self._asked > self.PAUSE_SECONDS:
             await self._work.run(None, self._renew)
         if time.monotonic() - self._fetched > self.STALE_SECONDS:
@@ -170,7 +170,7 @@ def _read_keys(document: Mapping[str, Any], algorithms: frozenset[str]) -> dict[
             continue
         try:
             key = jwt.PyJWK(entry)
-        except jwt.PyJWTError:  # of a kind that is not known here
+        except jwt.PyJWTError:  # of an unsupported kind
             continue
         keys[key.key_id] = key.key
     return keys

@@ -146,7 +146,7 @@ def is_other_kind(claims: Mapping[str, Any]) -> bool:
 
 
 def identity_of_claims(claims: Mapping[str, Any], *, expires_at: int | None = None) -> Identity | None:
-    """Return the identity of verified claims; None where they name nobody, or a binding that cannot be checked."""
+    """Return the identity of verified claims; None without a client or subject, or with an uncheckable binding."""
     subject = claims.get("sub")
     client = claims.get("client_id") or claims.get("azp") or subject
     if not isinstance(client, str):
@@ -154,7 +154,7 @@ def identity_of_claims(claims: Mapping[str, Any], *, expires_at: int | None = No
     confirmation: Any = claims.get("cnf")
     thumbprint: Any = None
     if confirmation is not None:
-        # bound to what is not checked here (a certificate, RFC 8705): nobody could prove that it is theirs
+        # bound to what is not checked here (a certificate, RFC 8705): possession could not be proven
         thumbprint = cast("dict[str, Any]", confirmation).get("jkt") if isinstance(confirmation, dict) else None
         if not isinstance(thumbprint, str):
             return None

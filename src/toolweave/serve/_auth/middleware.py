@@ -1,6 +1,6 @@
 """The ASGI app in front of a protected endpoint: reads the credentials, and puts the identity into the scope.
 
-What is behind it sees an `Identity`, never the token. There is one way to send a token, the header `Authorization`; it
+The app behind it sees an `Identity`, never the token. There is one way to send a token, the header `Authorization`; it
 is never read from a URL or a form (RFC 6750, 5.3).
 """
 
@@ -41,7 +41,7 @@ class KeptTokens:
 
 
 class AuthorizesTokens(Protocol):
-    """The part of a `TokenAuth` that is used here."""
+    """The part of a `TokenAuth` that the middleware uses."""
 
     required_scopes: tuple[str, ...]
     resource: str | None
@@ -97,7 +97,7 @@ class Authorization:
         except IssuerUnavailable as exc:
             await auth.challenges.unavailable(exc.retry_after).send(send)
             return
-        if identity.issuer is not None and auth.kept.wanted():  # an API key is nobody's token, and goes nowhere
+        if identity.issuer is not None and auth.kept.wanted():  # an API key is no issuer's token, and is not exchanged
             identity = replace(identity, token=Secret(_credentials(scope)[1] or ""))
         known = {**scope, _IDENTITY: identity, _SCHEME: scheme}
         if auth.access.rules.hide:
@@ -114,7 +114,7 @@ class Authorization:
         if identity is None:
             raise Refused(auth.challenges.invalid_token())
         if scheme == "Bearer":
-            # RFC 9449, 7.2: without the proof anybody who saw it could use it
+            # RFC 9449, 7.2: without the proof, any observer could use it
             if identity.key_thumbprint is not None or auth.proofs.rules.required:
                 raise self._refused("invalid_token", "The token must be sent with a proof of its key, as DPoP")
             return identity, scheme, None

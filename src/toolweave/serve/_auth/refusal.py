@@ -1,4 +1,4 @@
-"""Refusals of requests: the challenges of RFC 6750 and RFC 9449, each with all that a client needs to go on.
+"""Refusals of requests: the challenges of RFC 6750 and RFC 9449, each with all that a client needs to continue.
 
 A challenge names no error where no token was sent (RFC 6750, 3.1): there is none to speak of.
 """
@@ -82,7 +82,7 @@ class Challenges(msgspec.Struct, frozen=True, kw_only=True):
         return Refusal(status=401, headers=self._headers(self._said(scopes=self.scopes)))
 
     def invalid_token(self, description: str = "The token is not valid here") -> Refusal:
-        """Return the refusal of a token that is invalid, expired or for somebody else: 401."""
+        """Return the refusal of a token that is invalid, expired or issued for another audience: 401."""
         said = self._said("invalid_token", description, scopes=self.scopes)
         return Refusal(status=401, error="invalid_token", description=description, headers=self._headers(said))
 
@@ -106,7 +106,7 @@ class Challenges(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def unavailable(self, retry_after: float) -> Refusal:
-        """Return the refusal of a token that nobody can judge now: 503.
+        """Return the refusal of a token that cannot be verified now: 503.
 
         Not 401: that says that the token is worth nothing, and a client would throw it away and ask its user to sign
         in again at an issuer that is down.

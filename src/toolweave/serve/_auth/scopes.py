@@ -1,4 +1,4 @@
-"""Scopes of single operations: which ones a call needs beyond those of the endpoint, and what a token amounts to.
+"""Scopes of single operations: those that a call needs beyond the endpoint's, and those that a token grants.
 
 Pure decisions; knows neither tokens nor HTTP.
 """
@@ -35,8 +35,8 @@ class ScopeRules:
         resources: Scopes by URIs, and by the templates of functions.
         prompts: Scopes by the names of prompts.
         includes: Returns the scopes that a scope includes: `admin` may include `write`, and that `read`.
-        hide: Leave out of lists what a caller's token is not enough for; by default it is listed, so that a client
-            learns of it and can ask its user for more.
+        hide: Leave out of lists the offers that a caller's token has no scopes for; by default it is listed, so that a
+            client learns of it and can ask its user for more.
 
     Raises:
         ConfigError: A scope has a character that no scope has.
@@ -75,7 +75,7 @@ def fits(key: str, name: str) -> bool:
 
 
 def fits_uri(key: str, uri: str, *, odd: bool = True) -> bool:
-    """Whether a key names a URI, in whatever spelling: a source may read what two spellings name as one.
+    """Return whether a key matches a URI in any spelling: a source may read two spellings as one.
 
     A URI with dot segments might name anything: `odd` is the answer for it.
     """
@@ -84,7 +84,7 @@ def fits_uri(key: str, uri: str, *, odd: bool = True) -> bool:
 
 
 class Access:
-    """The scopes that tokens amount to, and what they are enough for.
+    """The scopes that tokens grant, and the operations they suffice for.
 
     Args:
         rules: The rules of the endpoint.

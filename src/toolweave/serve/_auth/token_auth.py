@@ -36,7 +36,7 @@ class ProtectionOptions(TypedDict, total=False):
 
     Attributes:
         required_scopes: The scopes that every token must have; 403 without.
-        scopes: The scopes of single tools, resources and prompts, and what scopes include.
+        scopes: The scopes of single tools, resources and prompts, and the scopes that a scope includes.
         resource: The endpoint's own URL (`https://api.example/mcp`).
         authorization_servers: The issuers of its tokens. With both, clients discover where to sign in (RFC 9728). Of a
             mounted app, the metadata has to be reachable at the root of the host.
@@ -56,7 +56,7 @@ class ProtectionOptions(TypedDict, total=False):
 
 @runtime_checkable
 class JudgesAudience(Protocol):
-    """A verifier that accepts tokens by whom they are for."""
+    """A verifier that checks the audience of a token."""
 
     def also(self, audience: str) -> Verify:
         """Return a verifier that accepts those for one more audience."""
@@ -119,7 +119,7 @@ class TokenAuth:
                 found = await found
         except IssuerUnavailable:
             raise
-        except Exception as exc:  # boundary: a verifier's failure lets nobody in, and its text may hold the token
+        except Exception as exc:  # boundary: a verifier's failure refuses the token, and its text may hold the token
             _log.error("verifying a token failed: %s", type(exc).__name__)
             return None
         if found is None or isinstance(found, str):
@@ -128,7 +128,7 @@ class TokenAuth:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Hold what the authorization needs open while it is served."""
+        """Hold the resources of the authorization open while it is served."""
         async with self.proofs.store:
             yield
 
@@ -152,7 +152,7 @@ class TokenAuth:
         return Authorization(app, self)
 
     def documents(self) -> dict[str, App]:
-        """Return the metadata of the endpoint by path (RFC 9728); none where nobody is told where to sign in."""
+        """Return the metadata of the endpoint by path (RFC 9728); empty without a `resource`."""
         if self.resource is None:
             return {}
         document = resource_document(
@@ -174,7 +174,7 @@ class BearerAuth(TokenAuth):
 
     Args:
         verify: `verify(token)` returns an `Identity`, a client id, or None; may be async.
-        tokens: Instead of it, client ids by token (or only tokens, when clients need not be told apart).
+        tokens: Instead of it, client ids by token (or only tokens, when clients need not be distinguished).
         **options: See `ProtectionOptions`.
 
     Raises:

@@ -60,10 +60,10 @@ class Conversation:
     """Handles the messages of one client; also the reply channel to it.
 
     Args:
-        responder: What answers.
+        responder: Answers the requests.
         outlet: Where answers go.
-        tasks: Where requests run; whoever made it cancels it after `end`.
-        conversations: Told when a handshake-era conversation begins; None pushes nothing.
+        tasks: Where requests run; its owner cancels it after `end`.
+        conversations: Notified when a handshake-era conversation begins; None pushes nothing.
 
     Attributes:
         name: A globally unique name of the conversation.
@@ -171,7 +171,7 @@ class Conversation:
                 return
             request = Request(method=message.method, params=params, client=client, line=self, id=message.id)
             if message.method == methods.INITIALIZE:
-                await self._initialize(request, reply)  # in line: what comes behind it finds the handshake made
+                await self._initialize(request, reply)  # in line: later messages find the handshake made
                 return
             scope = self._running[message.id] = anyio.CancelScope()
             self._tasks.start_soon(self._answer, request, scope, reply)
@@ -195,7 +195,7 @@ class Conversation:
             reply(encode_error(broken.id, broken.code, broken.message))
         else:
             reply(None)
-            _log.debug("conversation %s: a message that nobody waits for is dropped: %s", self.name, broken.message)
+            _log.debug("conversation %s: a message without a pending request is dropped: %s", self.name, broken.message)
 
     def _take_notification(self, method: str, params: Mapping[str, Any]) -> None:
         if method == methods.NOTIFICATIONS_CANCELLED:
@@ -267,7 +267,7 @@ class Conversation:
         finally:
             del self._running[request.id]
             self._idle.set()
-            reply(None if scope.cancel_called else text)  # of what the client cancelled nothing is said
+            reply(None if scope.cancel_called else text)  # a cancelled request gets no answer
 
     async def _result(self, request: Request) -> bytes:
         try:

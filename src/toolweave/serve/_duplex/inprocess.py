@@ -77,7 +77,7 @@ class Visit:
         self._serving = anyio.CancelScope()
 
     def write(self, message: bytes) -> None:
-        """Send the client one message, whatever is in it; what nobody reads any more is dropped."""
+        """Send the client one message with any content; it is dropped when the client no longer reads."""
         with suppress(*_GONE):
             self._outgoing.send_nowait(message)
 
@@ -101,7 +101,7 @@ class Visit:
                         await self.conversation.take(text)
 
     def hang_up(self) -> None:
-        """End the conversation at once, whatever runs; the client finds the end behind what it was sent before."""
+        """End the conversation at once, also while requests run; the client reads the earlier messages first."""
         self.over = True
         self._outgoing.close()
         self._incoming.close()
@@ -113,7 +113,7 @@ class Visit:
 async def in_process(
     responder: Responder, *, conversations: ChangeSubscriptions | None = None
 ) -> AsyncGenerator[Visit, None]:
-    """Serve one conversation for the block. What still runs at the end is cancelled."""
+    """Serve one conversation for the block. Requests that still run at the end are cancelled."""
     visit = Visit()
     async with anyio.create_task_group() as tasks:
         await tasks.start(visit.serve, responder, conversations)

@@ -39,7 +39,7 @@ def standard_streams() -> Generator[tuple[int, int], None, None]:
                 yield source, sink
             finally:
                 with suppress(OSError, ValueError):
-                    sys.stdout.flush()  # what was printed belongs to standard error, not behind the last message
+                    sys.stdout.flush()  # printed text belongs to standard error, not after the last message
     finally:
         _taken.release()
 
@@ -57,7 +57,7 @@ def _moved(fd: int, other: int) -> Generator[int, None, None]:
         yield private
     finally:
         if sys.platform != "win32":
-            os.set_blocking(private, blocking)  # event loops turn it off, for all who have the same pipe
+            os.set_blocking(private, blocking)  # event loops turn it off for every process that shares the pipe
         os.dup2(private, fd)
         os.close(private)
 
@@ -134,7 +134,7 @@ class LineReader:
         return await self._arrived
 
     def _take(self) -> None:
-        if self._arrived is None or self._arrived.done():  # what came before is not worked off: let it wait in the pipe
+        if self._arrived is None or self._arrived.done():  # earlier input is not processed: leave this in the pipe
             self.close()
             return
         try:
@@ -164,7 +164,7 @@ class LineWriter:
         self._loop = asyncio.get_running_loop()
         self._lines: list[bytes] = []
         self._rest = memoryview(b"")
-        self._size = 0  # of what is not written yet
+        self._size = 0  # of the unwritten bytes
         self._scheduled = False
         self._full = False
         self._drained = anyio.Event()
@@ -173,7 +173,7 @@ class LineWriter:
         if sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
             os.set_blocking(fd, False)
         if sys.platform != "win32" and stat.S_ISFIFO(mode):
-            self._loop.add_reader(fd, self._end)  # all that can be read of a writing end is that nobody reads it
+            self._loop.add_reader(fd, self._end)  # a writing end becomes readable only when its reader is gone
             self._watched = True
 
     def write(self, message: bytes) -> None:

@@ -47,7 +47,7 @@ async def serve_stdio(
 
     Args:
         endpoint: Answers the requests.
-        lifespan: Entered while serving; what it prints goes to standard error.
+        lifespan: Entered while serving; its prints go to standard error.
         conversations: Notified of a legacy conversation.
         closing: Called when the shutdown begins, so that change streams can end gracefully.
         max_message_bytes: A longer line is refused.
@@ -63,7 +63,7 @@ async def serve_stdio(
         writer = LineWriter(sink)
         stopping = _StdioShutdown()
         try:
-            # a signal during the start of the lifespan cancels it, and closes what it has opened
+            # a signal during the start of the lifespan cancels it, and closes the resources it has opened
             with stop_signals(stopping.stop), stopping.current:
                 async with lifespan(), anyio.create_task_group() as tasks:
                     conversation = Conversation(

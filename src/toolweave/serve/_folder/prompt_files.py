@@ -39,7 +39,7 @@ class PromptFile(Value, frozen=True, kw_only=True):
     Attributes:
         prompt: Its definition.
         text: Its text, with placeholders.
-        defaults: The values of arguments that are not given; `""` for an argument that is not here.
+        defaults: The values of arguments that are not given; `""` for an argument that is not among them.
     """
 
     prompt: Prompt
@@ -68,7 +68,7 @@ def read_prompt_file(text: str, *, name: str) -> PromptFile:
         name: The name of a prompt whose frontmatter has none.
 
     Raises:
-        ValueError: It has no frontmatter, or something in it is not as it should be; says what.
+        ValueError: It has no frontmatter, or something in it is wrong; the text names it.
     """
     fields, body = split_frontmatter(text)
     _check_fields(fields, _FIELDS, "its frontmatter")
@@ -204,7 +204,7 @@ class PromptFolder:
     # the files on disk
 
     def found(self) -> Mapping[str, PromptFile]:
-        """Return the prompts that are offered now, by name; what is wrong with other files is in `problems`."""
+        """Return the prompts that are offered now, by name; the faults of other files are in `problems`."""
         prompts, problems = dict[str, PromptFile](), list[str]()
         files: dict[Path, tuple[FileStamp, PromptFile | str]] = {}
         for path, stamp in self._paths():

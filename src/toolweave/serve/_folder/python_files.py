@@ -1,4 +1,4 @@
-"""Python files of a folder: they are imported as one package, and what they define is offered.
+"""Import the Python files of a folder as one package, and offer their functions and objects.
 
 Offered are the functions of a file under `@tool`, `@prompt`, `@resource` and `@skill`. A file that cannot be imported
 costs itself alone.
@@ -58,7 +58,7 @@ class PythonParts:
 
 
 def python_parts(root: Path) -> PythonParts:
-    """Import the Python files of a folder and return what they define.
+    """Import the Python files of a folder and return their parts.
 
     The folder is one package, so its files import one another by `from .other import name`.
 
@@ -105,7 +105,7 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def _package(root: Path) -> str:
-    """Make a package of a folder, in the place of one that it was made before, and return its name."""
+    """Make a package of a folder, replacing an earlier one of the same folder, and return its name."""
     digest = hashlib.sha256(str(root).encode(errors="surrogateescape")).hexdigest()[:8]
     name = f"toolweave_folder_{re.sub(r'[^A-Za-z0-9_]', '_', root.name)}_{digest}"
     for loaded in list(sys.modules):
@@ -143,7 +143,7 @@ def _module(package: str, place: Path) -> ModuleType:
 
 
 def _functions(module: ModuleType) -> list[PythonPart]:
-    """Return the functions that a module defines to be offered, in their order; what it imports is another's.
+    """Return the functions that a module offers, in their order; those it imports belong to other modules.
 
     Raises:
         ValueError: It makes a server of its own.
@@ -202,11 +202,11 @@ class _Collector:
             parts.resources.append(function)
 
 
-# what is said of code that cannot be loaded
+# errors of code that cannot be loaded
 
 
 def _reason(error: BaseException, root: Path) -> str:
-    """Return what went wrong, and in which line of the folder."""
+    """Return the error, with its line in the folder."""
     if isinstance(error, SystemExit):
         return f"it ended the program (exit {error.code!r}) while it was loaded; that belongs below a check of __name__"
     said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

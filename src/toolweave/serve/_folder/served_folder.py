@@ -105,8 +105,8 @@ def folder(path: str | os.PathLike[str], *, uri: str = _RESOURCES_URI) -> Served
     - `resources/**`: every other file, as text or bytes by its media type, up to 32 MiB.
     - `skills/**/SKILL.md`: skills, as `skills` has them.
 
-    Python is imported now, other files are read when they are asked for. Nothing outside the folder is read, whatever
-    a URI or a symbolic link says, and nothing whose name begins with a dot. A file with a fault is left out: the log
+    Python is imported now, other files are read when they are requested. Nothing outside the folder is read, through
+    any URI or symbolic link, and nothing whose name begins with a dot. A file with a fault is left out: the log
     and `problems` say why.
 
     Args:
@@ -161,5 +161,5 @@ def joined_resources(given: ResourceLike | None, parts: ServedFolder | None) -> 
 
 
 def _is_code(name: str) -> bool:
-    """Whether a name is that of Python, or of what Python has made of it."""
+    """Return whether a name is that of a Python file, or of a compiled one."""
     return name == "__pycache__" or name.lower().endswith((".py", ".pyc", ".pyo"))

@@ -105,8 +105,8 @@ class HttpOptions(TypedDict, total=False):
         limits: Resource limits for untrusted clients.
         stateless: Legacy clients get no session: any replica answers any request, and no client can be asked.
         json_response: Never answer with an event stream; notifications before the result are dropped.
-        auth: A `BearerAuth`, `JwtAuth`, `IntrospectionAuth` or `OAuthServer`; None allows everyone, but for what needs
-            scopes.
+        auth: A `BearerAuth`, `JwtAuth`, `IntrospectionAuth` or `OAuthServer`; None allows everyone, but for operations
+            that need scopes.
         health_path: Answers `ok`; `/healthz`, None for none.
         event_store: Keeps the events of legacy streams for clients that resume them (SSE polling): a
             `MemoryEventStore`, or one of your own.
@@ -155,7 +155,7 @@ class _HttpSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedEndpoint:
-    """An endpoint, and what its requests over HTTP need beside it.
+    """An endpoint, with the objects that serve its requests over HTTP.
 
     Attributes:
         endpoint: Answers the requests.
@@ -183,7 +183,7 @@ class ServedEndpoint:
 class HttpApp:
     """The ASGI app of one endpoint, of those that are mounted beside it, and of other apps on the same port.
 
-    All stand behind one guard, one authorization and one set of limits.
+    All are behind one guard, one authorization and one set of limits.
 
     Attributes:
         limits: Its resource limits; `serve_http` applies them, too.
@@ -231,7 +231,7 @@ class HttpApp:
         forms: bool = False,
         instead: bool = False,
     ) -> Callable[[], None]:
-        """Serve another app at a path; return a function that ends that.
+        """Serve another app at a path; return a function that stops it.
 
         Args:
             path: The path, such as `/metrics`.
@@ -239,9 +239,9 @@ class HttpApp:
             below: Whether it serves all paths below this one, too.
             guarded: Whether the guard checks its requests: Host, Origin, content types and sizes.
             authorized: Whether they need a token, where those of the endpoint do.
-            auth: The authorization that judges it, in place of that of the endpoint.
+            auth: The authorization that judges it, instead of that of the endpoint.
             forms: Whether its POST requests may be forms; otherwise they are JSON.
-            instead: Whether it takes the place of an app that is served there.
+            instead: Whether it replaces an app that is served there.
 
         Raises:
             ConfigError: The path is taken.
@@ -260,14 +260,14 @@ class HttpApp:
 
     @asynccontextmanager
     async def mounted(self, path: str, served: ServedEndpoint) -> AsyncGenerator[None]:
-        """Serve one more endpoint at a path for the block, in the place of one that was mounted there before.
+        """Serve one more endpoint at a path for the block, replacing one that was mounted there before.
 
-        When the block ends, further requests are answered with 404, unless another one has taken its place, and those
+        When the block ends, further requests are answered with 404, unless another one has replaced it, and those
         that run have `HttpLimits.shutdown_seconds` to finish.
 
         Raises:
             ConfigError: The path is that of the app's own endpoint or health check, or the endpoint's server has an
-                authorization of its own, which would not be asked here.
+                authorization of its own, which would not be asked.
         """
         if served.auth is not None and served.auth is not self._build.settings.auth:
             raise ConfigError(f"the server at {path!r} has an `auth` of its own; give it to the app that it stands in")
@@ -463,7 +463,7 @@ class _AppParts:
         path: str,
         auth: TokenAuth | None,
     ) -> Generator[HttpDispatcher]:
-        """Make what answers the requests of both eras at a path; for the block it hears of sessions elsewhere."""
+        """Make the dispatcher for both eras at a path; for the block it receives messages about sessions."""
         streams, gate = not self.settings.json_response, OperationGate(served.offers, auth)
         legacy = LegacyHttp(
             served.endpoint,
@@ -521,7 +521,7 @@ class _AppParts:
         return auth.below(path.removeprefix(own)) if auth is not None and path.startswith(f"{own}/") else auth
 
     def unpublish(self, documents: Mapping[str, App]) -> None:
-        """Take public documents away, unless others have taken their places."""
+        """Remove public documents, unless others have replaced them."""
         for path, document in documents.items():
             if self.public.get(path) is document:
                 del self.public[path]
@@ -541,7 +541,7 @@ class _AppParts:
     def app(self, dispatcher: HttpDispatcher, route_of: Callable[[str], AppRoute | None]) -> App:
         """Wrap the endpoint in middleware, authorization and the guard, outermost last.
 
-        The fast path stands before the guard, whose checks it makes itself, where nothing else has to see its requests.
+        The fast path is in front of the guard, whose checks it makes itself, if no other layer has to see its requests.
         """
         settings, fast = self.settings, dispatcher.fast_path
         is_outermost = fast is not None and settings.auth is None and not settings.middleware

@@ -90,7 +90,7 @@ async def respond(send: Send, status: int, text: str = "", headers: Iterable[tup
 async def read_body(receive: Receive, limit: int) -> bytes | None:
     """Return the body of a request; b"" when the client is gone, None when it is longer than `limit` bytes.
 
-    Never holds more than `limit` bytes and one chunk, whatever length was declared.
+    Never holds more than `limit` bytes and one chunk, for any declared length.
     """
     message = await receive()
     body: bytes = message.get("body", b"")

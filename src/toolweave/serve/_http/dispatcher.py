@@ -1,4 +1,4 @@
-"""Requests over HTTP: each POST is read, checked and told apart by its era; the modern ones are answered here.
+"""Requests over HTTP: each POST is read, checked and dispatched by its era; this module answers the modern ones.
 
 A quick parse recognises most requests of the modern era, so that they pass no further check; `legacy.py` answers those
 of the legacy era. Imports no SDK, no framework and no model library.
@@ -145,13 +145,13 @@ class HttpDispatcher:
         legacy: Answers the requests of the legacy era.
         tasks: Where disconnected clients are watched for; lives as long as the server.
         mirrored: Returns the arguments of a tool that its callers mirror into headers, by the tool's name.
-        gate: Refuses what a token is not enough for.
+        gate: Refuses operations that a token lacks scopes for.
         bounds: The timeouts, and the maximum length of a body.
         streams: Whether responses may be event streams.
 
     Attributes:
         running: The requests that run; its end cancels them.
-        fast_path: Answers plain calls before they come here, or None.
+        fast_path: Answers plain calls before they reach the dispatcher, or None.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class HttpDispatcher:
         self._legacy.end_streams()
 
     def abort(self) -> None:
-        """Cancel whatever still runs."""
+        """Cancel all requests that still run."""
         for work in list(self.running):
             work.cancel()
 
@@ -311,7 +311,7 @@ class HttpDispatcher:
         if message.id is msgspec.UNSET:
             version = headers.get(b"mcp-protocol-version", b"")
             if version == _VERSION:
-                await respond(send, 202)  # nothing is defined that a client could tell
+                await respond(send, 202)  # the specification defines no notification of clients
             else:
                 await _refuse(send, None, unsupported_version(version.decode("latin-1"), self._endpoint.versions))
             return

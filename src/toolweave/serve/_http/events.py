@@ -1,6 +1,6 @@
 """Streams of server-sent events that outlive one HTTP response, kept in a store where there is one (SEP-1699).
 
-A legacy client whose connection breaks comes back with `Last-Event-ID` and gets what it has missed. The revision
+A legacy client whose connection breaks comes back with `Last-Event-ID` and gets the events it has missed. The revision
 2026-07-28 has nothing to replay.
 """
 
@@ -102,7 +102,7 @@ class EventStream:
 
     Args:
         name: The stream's name in the store, unique among all sessions.
-        prefix: Begins every event id that the client sees, so that it can be told whose it is.
+        prefix: Begins every event id that the client sees, so that its stream can be recognised.
         store: Keeps the events, or None.
 
     Attributes:
@@ -166,7 +166,7 @@ class EventStream:
                 await self._sink.write(event_of(message, event_id), last=last)
 
     async def resume(self, sink: Sink, after: str, retry: int | None) -> None:
-        """Write what came after an event, then carry the stream on in this response if it is not at its end.
+        """Write the events after one, then carry the stream on in this response if it is not at its end.
 
         Args:
             sink: The response.
@@ -245,15 +245,15 @@ Push: TypeAlias = tuple[str, Mapping[str, Any]]
 class NotificationStream(EventStream):
     """The stream of a session that belongs to no request: notifications, the newest of each kind.
 
-    Without a store they wait until a response carries the stream. What waits is bounded, because a newer notification
-    takes the place of an older one that says the same.
+    Without a store they wait until a response carries the stream. The queue is bounded, because a newer notification
+    replaces an older one of the same kind.
 
     Args:
-        tasks: Where notifications are written: who makes them never waits.
+        tasks: Where notifications are written: their publishers never wait.
 
     Attributes:
-        mark: The event id that all its events have, where a client comes back to another process: what that cannot know
-            it says by "all may have changed". None where nothing is said.
+        mark: The event id that all its events have, where a client comes back to another process: that process cannot
+            know the missed changes, and reports that all may have changed. None where nothing is reported.
     """
 
     def __init__(self, name: str, prefix: str, store: EventStore | None, tasks: SpawnsTasks) -> None:
@@ -272,7 +272,7 @@ class NotificationStream(EventStream):
         self.deliver()
 
     def deliver(self) -> None:
-        """Write what waits, if there is somebody to write to."""
+        """Write the queued notifications, if there is a response or store to write to."""
         if self._waiting and not self._delivering and (self._store is not None or self.carried):
             self._delivering = True
             self._tasks.start_soon(self._deliver)

@@ -1,10 +1,10 @@
 """The fast path of plain tool calls over HTTP: an ASGI app before another, which gets everything else.
 
-A plain call needs nothing but its answer, and somebody who can send it at once (`SendsCalls`). It passes every check of
-the long way: those of headers once for each distinct set of them. What it does without are a task, a scope, a timer
-and a reply channel of its own. One sweep watches over all calls: one that is not answered in a moment goes on on the
-long way, with the call that was sent; so does one whose answer needs more than to be passed on. Disconnected
-clients, silence and bounds are the business of the long way alone.
+A plain call needs nothing but its answer, and an endpoint that can send it at once (`SendsCalls`). It passes every
+check of the full path: those of headers once for each distinct set of them. It saves a task, a scope, a timer
+and a reply channel of its own. One sweep watches over all calls: one that is not answered in time falls back to the
+full path, with the call that was sent; so does one whose answer has to be processed. Disconnected
+clients, silence and bounds are handled by the full path only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from toolweave.serve._http.sessions import HttpSession, HttpSessions
 from toolweave.serve._plain_calls import PlainToolCall, SendsCalls, SentCall
 
 _MOMENT_SECONDS = 0.25
-"""The time after which a call goes on on the long way: more than a loaded machine needs for a quick one."""
+"""Seconds before a call falls back to the full path: more than a loaded machine needs for a quick one."""
 _SWEEP_SECONDS = 0.05
 _LAST_SECONDS = 1.0
 _MOST_JUDGED = 1024
@@ -89,7 +89,7 @@ class _FastExchange(msgspec.Struct, eq=False):
         self.wake()
 
     def wake(self) -> None:
-        """Let its task go on without the answer, or without the body."""
+        """Let its task continue without the answer, or without the body."""
         if self.settled:
             return
         if self.sent is not None:
@@ -116,8 +116,8 @@ class FastPath:
     Args:
         calls: Sends them.
         guard: Checks headers.
-        acceptable: Whether a client accepts what responses may be.
-        gate: Refuses what a token is not enough for.
+        acceptable: Whether a client accepts the content types of responses.
+        gate: Refuses operations that a token lacks scopes for.
         running: The running requests of the server, which it cancels when it ends.
         sessions: The sessions of legacy clients; None where there are none.
         bounds: The timeout of a body.
@@ -139,7 +139,7 @@ class FastPath:
         self._acceptable = acceptable
         self._gate = gate
         self._running = running
-        # with an event store every answer is an event; without streams nothing is different here
+        # with an event store every answer is an event; without streams there is no difference
         self._sessions = sessions if sessions is None or sessions.store is None else None
         self._bounds = bounds
         self._judged: dict[_Values, bool | None] = {}
@@ -193,10 +193,10 @@ class FastPath:
             loop.call_later(_SWEEP_SECONDS, self._sweep, loop)
         return exchange
 
-    # what may come this way
+    # eligibility
 
     def _asked(self, raw: Sequence[tuple[bytes, bytes]]) -> tuple[bool, bytes] | None:
-        """Return what headers say: whether a call is modern, and the name of its tool, or that of its session.
+        """Read the headers: return whether a call is modern, and the name of its tool, or that of its session.
 
         None where they are not those of a plain call, or any check refuses them.
         """
@@ -260,11 +260,11 @@ class FastPath:
         return sent
 
     def _refuses(self, scope: Scope, call: PlainToolCall) -> bool:
-        """Whether the token of a request is not enough for a call; what needs scopes without one is not sent here."""
+        """Return whether the token of a request lacks scopes for a call; without a token, no scopes are held."""
         return self._gate.refusal(scope, ((methods.TOOLS_CALL, {"name": call.name}),)) is not None
 
     def _session(self, named: bytes, scope: Scope, key: RequestId) -> HttpSession | None:
-        """Return the session of a request, None where it has none here or its id is that of one that runs."""
+        """Return the session of a request; None if this process has none, or its id is that of a running request."""
         if self._sessions is None:
             return None
         session = self._sessions.find(named.decode("latin-1"), principal(scope))
@@ -273,7 +273,7 @@ class FastPath:
     # its way
 
     async def _was_late(self, exchange: _FastExchange, send: Send) -> bool:
-        """Whether a cancelled request was so because its body did not come in time; it is told."""
+        """Return whether a request was cancelled because its body was late; that error is then sent."""
         if not exchange.late or exchange.task is None:
             return False
         exchange.settled = True
@@ -286,13 +286,13 @@ class FastPath:
         return True
 
     async def _answer(self, exchange: _FastExchange, sent: SentCall, send: Send) -> bool:
-        """Answer with what a call comes to; False where the long way has to wait for that, or to deal with it."""
+        """Write the result; return False to fall back to the full path."""
         try:
             answer = await sent.answer
         except asyncio.CancelledError:
             await sent.give_up()
             raise
-        except Exception:  # boundary: the long way meets it again, and knows what to make of it
+        except Exception:  # boundary: the full path meets it again, and handles it
             answer = None
         exchange.settled = True
         if answer is None and (exchange.aborted or exchange.cancelled):
@@ -320,7 +320,7 @@ class FastPath:
                 await respond_error(send, 200, exchange.key, cancelled, [session.header])
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Send on what takes longer than a moment, and end what waits for its body too long."""
+        """Move calls that take too long to the full path, and end requests whose body is late."""
         exchanges = [one for one in self._running if isinstance(one, _FastExchange)]
         now = loop.time()
         for one in exchanges:

@@ -111,11 +111,11 @@ class Guard:
             await app(scope, receive, send)
 
     def passes(self, method: str, headers: Headers) -> bool:
-        """Whether a request with these headers, each of which came once, would not be refused."""
+        """Return whether a request with these headers, each of which came once, would be accepted."""
         return self._refusal(method, headers, None) is None
 
     def takes_size(self, headers: Headers, length: bytes) -> bool:
-        """Whether headers are few and small enough, and so is the body, of which they declare the length."""
+        """Return whether the headers are few and small enough, and the body too, by its declared length."""
         few = len(headers) <= self._header_count and sum(map(len, headers.values())) <= self._header_bytes
         return few and length.isdigit() and len(length) <= 18 and int(length) <= self._body_bytes
 
@@ -159,7 +159,7 @@ class Guard:
         await respond(send, status, reason, close)
 
     async def _preflight(self, headers: Headers, send: Send) -> None:
-        """Answer a CORS preflight: with what is allowed, or with nothing (no CORS)."""
+        """Answer a CORS preflight: with the allowed methods and headers, or without CORS headers."""
         if not self._origins.shares(headers.get(b"origin", b"")):
             await respond(send, 403, "CORS is not enabled for this origin")
             return

@@ -68,7 +68,7 @@ class LegacyHttp:
     Args:
         endpoint: Answers the requests.
         tasks: Where notifications are written and disconnected clients are watched for.
-        sessions: The open sessions; None for a stateless endpoint, where each request stands alone.
+        sessions: The open sessions; None for a stateless endpoint, where each request is independent.
         bounds: The limits of a response.
         conversations: Notified of every session.
         streams: Whether responses may be event streams.
@@ -135,7 +135,7 @@ class LegacyHttp:
             self._act(session, message)
 
     def _act(self, session: HttpSession, message: StrictMessage) -> None:
-        """Act on a notification or an answer; what is for no request of this process does nothing."""
+        """Act on a notification or an answer; one for a request of another process does nothing."""
         if message.is_answer:
             session.pending.take(message)
         elif message.method == methods.NOTIFICATIONS_INITIALIZED:
@@ -146,7 +146,7 @@ class LegacyHttp:
                 call.cancel()
 
     async def _initialize(self, key: RequestId, params: Mapping[str, Any], scope: Scope, send: Send) -> None:
-        """Answer a handshake; a successful one begins a session, or the session anew that it names."""
+        """Answer a handshake; a successful one begins a session, or restarts the session that it names."""
         session = await self._new_session(scope)
         client = Client(version="", principal=principal(scope), identity=identity_of(scope))
         request = Request(methods.INITIALIZE, params, client, _Mute(), key, VisibleHeaders(scope["headers"]))
@@ -215,7 +215,7 @@ class LegacyHttp:
                 if session is not None:
                     session.running[post.id] = call
                     response.join(session, release, self._retry)
-                    if self._store is not None:  # else it begins with what is said before the answer, or with a wait
+                    if self._store is not None:  # else it begins with the first notification, or with a wait
                         await response.make_resumable()
                 await response.fill(self._answer(request, session))
             if call.cancelled_caught:
@@ -230,7 +230,7 @@ class LegacyHttp:
                     await response.broken_off()
 
     def _answer(self, request: Request, session: HttpSession | None) -> Awaitable[Json]:
-        """Answer a request; other processes hear of what its session is to remember."""
+        """Answer a request; the session's changed state goes to other processes."""
         if session is not None and self._peers is not None and request.method in REMEMBERED:
             return self._remembered(request, session, self._peers)
         return self._endpoint.answer(request)
@@ -282,10 +282,10 @@ class LegacyHttp:
                 await response.end()
 
     async def _resume(self, session: HttpSession, after: str, response: EventResponse) -> None:
-        """Write what a client has missed of a stream, and carry on in this response what is still to come."""
+        """Write the events of a stream that a client has missed, and continue the stream in this response."""
         event = after.removeprefix(session.prefix)
         if event == after:
-            return  # of another session, which is nobody's business here
+            return  # of another session, which this client must not learn of
         if session.shared is not None:
             await self._resume_shared(session, session.shared, event, response)
             return
@@ -369,7 +369,7 @@ class LegacyHttp:
     # sessions of other processes
 
     async def _restored(self, sessions: HttpSessions, session_id: str, scope: Scope) -> HttpSession | None:
-        """Return a session that began in another process, with what it remembers; None if there is none."""
+        """Return a session that began in another process, with its state; None if there is none."""
         owner = principal(scope)
         found = None if self._peers is None else await self._peers.restore(session_id, owner, self._path)
         there = sessions.find(session_id, owner)  # another of its requests may have been faster
@@ -391,18 +391,18 @@ class LegacyHttp:
         return session
 
     def _share(self, session: HttpSession, peers: SessionPeers | None) -> None:
-        """Keep the streams of a session for other processes, where they and the session have a place for them."""
+        """Keep the streams of a session for other processes, where they and the session have a store for them."""
         if peers is not None and peers.events is not None and session.store is None and self._streams:
             session.share(peers.events)
 
     async def _recall(self, message: StrictMessage, client: Client) -> None:
-        """Remember here what a session remembers elsewhere."""
+        """Apply a request that changed the state of the session in another process."""
         if isinstance(message.method, str):
             with suppress(RequestError):  # an upstream that is away costs this, not the session
                 await self._endpoint.answer(Request(message.method, message.params or {}, client, _Mute(), 0))
 
     async def deliver(self, session_id: str, message: StrictMessage | None) -> None:
-        """Act on what another process tells of a session; see `session_peers.Deliver`."""
+        """Act on a message of another process about a session; see `session_peers.Deliver`."""
         session = None if self._sessions is None else self._sessions.by_id(session_id)
         if session is None or self._sessions is None:
             return
@@ -414,10 +414,10 @@ class LegacyHttp:
             self._act(session, message)
 
     async def _to_peers(self, telling: Awaitable[None]) -> None:
-        """Wait until other processes have been told of something.
+        """Wait until other processes have been notified.
 
         Raises:
-            _Refused: They cannot be told now (503).
+            _Refused: They cannot be notified now (503).
         """
         try:
             await telling
@@ -484,7 +484,7 @@ class SessionResponse(PostResponse):
         return "" if self._stream is None else self._stream.name
 
     async def make_resumable(self) -> None:
-        """Make it an event stream that its client can come back for, if its session has a place to keep it."""
+        """Make it an event stream that its client can resume, if its session has a store to keep it."""
         session = self._session
         if self._stream is not None or session is None or not self._streams:
             return
@@ -561,7 +561,7 @@ class SessionResponse(PostResponse):
 
 
 class _Mute:
-    """The reply channel of a handshake, in which nothing is said."""
+    """The reply channel of a handshake, which drops everything."""
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Drop it."""

@@ -27,7 +27,7 @@ _ENVELOPE = frozenset({PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES})
 
 
 class ParsedRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """A JSON-RPC request that is answered here."""
+    """A JSON-RPC request that the fast path can answer."""
 
     jsonrpc: Literal["2.0"]
     id: int | str

@@ -1,6 +1,6 @@
 """The response to a POST: JSON, or an event stream once the handler sends a notification before.
 
-Also the reply channel of the request. Watches for a disconnected client only when the work takes longer than a moment,
+Also the reply channel of the request. Watches for a disconnected client only when the work is not done quickly,
 so that a quick answer does not pay for it. `EventResponse`, its base, is an event stream alone.
 """
 
@@ -59,7 +59,7 @@ class ResponseLimits(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         body_bytes: Maximum length of the request body.
         body: Timeout of the body.
-        moment: How long a call may run before its client is watched.
+        moment: Seconds that a call may run before its client is watched.
         keepalive: The longest silence of an event stream; then a comment is sent.
         stalled: How long a client may leave a stream unread.
     """
@@ -77,7 +77,7 @@ class EventResponse:
     Args:
         receive: ASGI's, after the body.
         send: ASGI's.
-        work: The cancel scope of what writes; cancelled when the client leaves the stream unread.
+        work: The cancel scope of the writer; cancelled when the client leaves the stream unread.
         bounds: The limits of the response.
         headers: Headers beside those of every event stream.
     """
@@ -176,7 +176,7 @@ class PostResponse(EventResponse):
         tasks: The task group of the disconnect watch, should one be needed.
         bounds: The limits of the response.
         streams: Whether the client accepts event streams; without, notifications are dropped.
-        headers: Headers of the response, whatever it becomes.
+        headers: Headers of the response, of any kind.
     """
 
     __slots__ = ("_closed", "_late", "_reading", "_slow_body", "_streams", "_tasks", "_watching", "request_id")
@@ -238,7 +238,7 @@ class PostResponse(EventResponse):
         """Answer with a result."""
         try:
             body = encode_result(self.request_id, result)
-        except Exception:  # boundary: a tool may return what is no JSON
+        except Exception:  # boundary: a tool may return a value that JSON cannot hold
             _log.exception("a result cannot be written as JSON")
             await self.error(RequestError("Internal error", code=INTERNAL_ERROR))
             return

@@ -1,7 +1,7 @@
 """The REST view of an endpoint: `POST /tools/NAME` calls a tool, and `GET /openapi.json` describes them all.
 
 Each request becomes a request of MCP and goes through the endpoint, so that the same rules, limits and middleware hold
-for it; a caller sees the tools that `tools/list` shows it. Its tools cannot ask: whoever calls over REST declares no
+for it; a caller sees the tools that `tools/list` shows it. Its tools cannot ask: a REST client declares no
 capabilities.
 """
 
@@ -63,7 +63,7 @@ class RestView:
     Args:
         dispatcher: The endpoint's requests over HTTP.
         tasks: Where disconnected clients are watched for.
-        gate: Refuses what a token is not enough for.
+        gate: Refuses operations that a token lacks scopes for.
         bounds: The timeouts, and the maximum length of a body.
         schema_of: Returns a tool's input schema by its name; without, wrong arguments count as a failure of the tool.
         base: The path that all paths of the view begin with.
@@ -337,7 +337,7 @@ def _embedded(schema: Any, name: str, schemas: Json) -> Json | None:
     try:
         schemas[name] = members if "$id" in members else _moved(members, f"{_COMPONENTS}{name}")
     except RecursionError:
-        return None  # nobody could read it
+        return None  # it could not be read
     return {"$ref": f"{_COMPONENTS}{name}"}
 
 
@@ -359,7 +359,7 @@ def _envelope(scope: Scope) -> Json:
 
 
 def _fits(schema: Mapping[str, Any] | None, arguments: Json) -> bool:
-    """Whether arguments fit the schema of their tool, or nothing can be said."""
+    """Return whether arguments fit the schema of their tool, or that cannot be checked."""
     if schema is None:
         return True
     try:

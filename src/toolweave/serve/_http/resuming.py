@@ -1,7 +1,7 @@
-"""Streams of sessions that any of several processes goes on with, for a client that comes back with `Last-Event-ID`.
+"""Streams of sessions that any of several processes can continue, for a client that comes back with `Last-Event-ID`.
 
-What answers a request is read from where all processes keep it, also while another one still works on it. What was said
-beside requests is not kept: it is said that all of it may have changed.
+The answer to a request is read from the shared store, also while another process still works on it. Notifications
+beside requests are not kept: the client is notified that all lists may have changed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def resume_shared(
     memory: Sequence[StrictMessage],
     retry: int | None,
 ) -> None:
-    """Write what a client has missed of a stream, and what is still to come of it.
+    """Write the events of a stream that a client has missed, and those still to come.
 
     Args:
         session: The client's session.
@@ -48,7 +48,7 @@ async def resume_shared(
         event: The id of the last event that the client had, without the prefix of the session.
         response: The response to its GET.
         endpoint: Knows which lists can change.
-        memory: What the session remembers, with its subscriptions.
+        memory: The state of the session, with its subscriptions.
         retry: How long the client may wait before it comes back, in milliseconds.
     """
     if event == NOTIFICATIONS:
@@ -74,7 +74,7 @@ async def resume_shared(
 async def _followed(
     session: HttpSession, events: SharedEvents, place: tuple[str, RequestId, int], response: EventResponse
 ) -> None:
-    """Write the stream that answers a request to its end, or the error that takes the place of the answer."""
+    """Write the stream that answers a request to its end, or to an error instead of the answer."""
     label, key, after = place
 
     async def write(event: SharedEvent) -> None:

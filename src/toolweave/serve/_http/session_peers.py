@@ -1,7 +1,7 @@
 """The port to other processes that serve the same sessions of legacy clients: replicas behind one address.
 
-A request of a session may reach any of them. An id says enough to go on with calls and lists; what a session remembers,
-and what belongs to a request that runs elsewhere, goes from process to process.
+A request of a session may reach any of them. An id holds enough to continue calls and lists; the state of a session,
+and messages that belong to a request that runs elsewhere, go from process to process.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from toolweave.protocol.jsonrpc import StrictMessage
 from toolweave.serve._request import Client
 
 REMEMBERED = frozenset({methods.LOGGING_SET_LEVEL, methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE})
-"""The requests that change what a session remembers."""
+"""The requests that change the state of a session."""
 
 Deliver: TypeAlias = Callable[[str, StrictMessage | None], Awaitable[None]]
-"""Acts on what another process tells of a session, by its id: a message of its client; None for its end.
+"""Acts on a message of another process about a session, by its id: a message of its client; None for its end.
 
-An answer or a cancellation is for a request that may run here; a request changes what the session remembers.
+An answer or a cancellation is for a request that may run in this process; a request changes the session's state.
 """
 
 
@@ -31,7 +31,7 @@ class RestoredSession(msgspec.Struct, frozen=True, eq=False):
 
     Attributes:
         client: Its client, whose conversation has the same name in all processes.
-        memory: The requests that make up what it remembers.
+        memory: The requests that make up its state.
     """
 
     client: Client
@@ -39,14 +39,14 @@ class RestoredSession(msgspec.Struct, frozen=True, eq=False):
 
 
 class StreamLost(Exception):
-    """Tells why no process knows what is still to come of a stream."""
+    """Reports why no process knows the rest of a stream."""
 
 
 class SharedEvent(msgspec.Struct, frozen=True):
     """An event of the stream that answers one request.
 
     Attributes:
-        number: Its place in the stream, from 0.
+        number: Its position in the stream, from 0.
         message: The JSON-RPC message as JSON; None for a point to resume from.
         last: Whether it is the answer, which ends the stream.
     """
@@ -83,7 +83,7 @@ class SessionPeers(Protocol):
     def events(self) -> SharedEvents | None: ...
 
     def issue(self, client: Client, path: str) -> str:
-        """Return the id of a new session, by which any process can go on with it.
+        """Return the id of a new session, by which any process can continue it.
 
         Args:
             client: Its client.
@@ -95,11 +95,11 @@ class SessionPeers(Protocol):
         ...
 
     async def restore(self, session_id: str, principal: str | None, path: str) -> RestoredSession | None:
-        """Return a session that is not known here; None for an id that is none, of another principal or ended."""
+        """Return a session of another process; None if it is unknown, of another principal, or has ended."""
         ...
 
     async def remember(self, session_id: str, request: StrictMessage) -> None:
-        """Note a request that has changed what a session remembers, and tell the others.
+        """Store a request that has changed the state of a session, and notify the other processes.
 
         Raises:
             RequestError: It cannot be noted now.
@@ -107,21 +107,21 @@ class SessionPeers(Protocol):
         ...
 
     async def forward(self, session_id: str, message: StrictMessage) -> None:
-        """Tell the others of an answer or a cancellation that is for no request here.
+        """Forward an answer or cancellation to the process that owns the request.
 
         Raises:
-            RequestError: They cannot be told now.
+            RequestError: The other processes cannot be reached now.
         """
         ...
 
     async def end(self, session_id: str) -> None:
-        """Note that a session has ended, and tell the others.
+        """Store that a session has ended, and notify the other processes.
 
         Raises:
-            RequestError: They cannot be told now: it goes on there.
+            RequestError: They cannot be notified now: the session continues there.
         """
         ...
 
     def serving(self, path: str, deliver: Deliver) -> AbstractContextManager[None]:
-        """Hear of the sessions of the endpoint at a path for the block."""
+        """Receive messages about the sessions of the endpoint at a path for the block."""
         ...

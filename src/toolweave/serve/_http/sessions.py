@@ -72,10 +72,10 @@ class HttpSession:
         self._leave: Callable[[], None] | None = None
 
     def become(self, session_id: str, client: Client) -> None:
-        """Stand for a session that began in another process, with its id and its client."""
+        """Adopt the id and the client of a session that began in another process."""
         self.id, self.name = session_id, client.conversation or self.name
         self.client = self.latest = client
-        # the ids of what the client is asked are unique among all processes, and exact in every JSON
+        # the ids of requests to the client are unique among all processes, and exact in every JSON
         self.pending = PendingRequests((1 + secrets.randbits(20)) << 32)
 
     def share(self, events: SharedEvents) -> None:
@@ -91,7 +91,7 @@ class HttpSession:
         return b"mcp-session-id", self.id.encode()
 
     def join(self, conversations: ChangeSubscriptions | None) -> None:
-        """Hear of changes from now on; once."""
+        """Subscribe to changes from now on; once."""
         if self._leave is None and conversations is not None and not self.ended:
             self._leave = conversations.join(self.notifications.push, conversation=self.name)
 
@@ -113,7 +113,7 @@ class HttpSession:
         self.running[key] = call
 
     def vacate(self, key: RequestId) -> None:
-        """End what `occupy` began."""
+        """Release the id that `occupy` reserved."""
         self.in_flight -= 1
         self.idle_since = time.monotonic()
         self.running.pop(key, None)
@@ -137,7 +137,7 @@ class HttpSession:
             release()
 
     def end(self) -> None:
-        """End it: its calls are cancelled, what was asked of its client fails."""
+        """End it: cancel its calls, and fail the requests to its client."""
         self.ended = True
         if self._leave is not None:
             self._leave()
@@ -191,7 +191,7 @@ class HttpSessions:
         self._open[session.id] = session
 
     def find(self, session_id: str, principal: str | None) -> HttpSession | None:
-        """Return an open session of this principal, or None: one of somebody else is none."""
+        """Return an open session of this principal, or None; sessions of other principals are not found."""
         session = self._open.get(session_id)
         if session is None or session.principal != principal or self._is_idle(session):
             return None
@@ -199,7 +199,7 @@ class HttpSessions:
         return session
 
     def by_id(self, session_id: str) -> HttpSession | None:
-        """Return the open session of this id, whoever it belongs to, or None."""
+        """Return the open session of this id, of any principal, or None."""
         return self._open.get(session_id)
 
     def remove(self, session: HttpSession) -> None:
@@ -213,7 +213,7 @@ class HttpSessions:
             self.remove(session)
 
     async def end_idle(self) -> None:
-        """End sessions that nobody uses, until cancelled."""
+        """End idle sessions, until cancelled."""
         while True:
             await anyio.sleep(min(self._idle_seconds / 4, 30))
             for session in list(self._open.values()):

@@ -109,7 +109,7 @@ class _ShutdownSignals:
         return own
 
     def _interrupt(self) -> None:
-        """Stop without the time to drain: whoever presses Ctrl-C is no balancer."""
+        """Stop without the time to drain: a user who presses Ctrl-C is no load balancer."""
         if self.server is not None:
             self.server.hurried.set()
         self.stop()
@@ -227,10 +227,11 @@ class _UvicornServer(uvicorn.Server):
                 await anyio.sleep(0.01)
 
     async def _turn_away(self) -> None:
-        """Go on serving for a while, with answers that close their connections.
+        """Continue to serve for a while, with answers that close their connections.
 
-        What is sent on an idle connection while it is being closed is lost, and a listener that is closed resets what
-        waits to be accepted. So both stay open until clients and balancers had the time to see that this server ends.
+        Data that is sent on an idle connection while it is being closed is lost, and a listener that is closed resets
+        the connections in its queue. So both stay open until clients and balancers had the time to see that this server
+        ends.
         """
         self.app.draining = True
         seconds = self.app.limits.drain_seconds
@@ -363,7 +364,7 @@ class _IdleConnections:
             else:
                 first = min(first, since)
         self._is_timed = first != math.inf
-        if self._is_timed:  # a moment later than the first one needs, for those that follow it
+        if self._is_timed:  # slightly later than the first one needs, for those that follow it
             loop.call_at(first + self._seconds * 1.02, self._close_late, loop)
 
 

@@ -54,7 +54,7 @@ class AuthorizationPages:
         self._paths = paths
 
     async def authorize(self, exchange: OAuthExchange) -> None:
-        """Begin a sign-in: ask the person, or go on where they have consented to this client before."""
+        """Begin a sign-in: ask the person for consent, or continue where they consented to this client before."""
         try:
             asked = exchange.query() if exchange.method == "GET" else await exchange.form()
             client = await self._client(asked)
@@ -125,7 +125,7 @@ class AuthorizationPages:
         await exchange.redirect(url, [browser.ends(state)])
 
     def _consented_to(self, sign_in: PendingSignIn) -> str:
-        """Return what a consent is for beside its client: the redirect URI, and an endpoint below our own."""
+        """Return the scope of a consent beside its client: the redirect URI, and an endpoint below our own."""
         if sign_in.resource in ("", self._server.resource_url):
             return sign_in.redirect_uri
         return f"{sign_in.redirect_uri} {sign_in.resource}"
@@ -140,7 +140,7 @@ class AuthorizationPages:
         """Return the sign-in that a valid request asks for.
 
         Raises:
-            OAuthRefusal: It is not valid; the client is told.
+            OAuthRefusal: It is not valid; the client gets the error.
         """
         if asked.get("response_type") != "code":
             raise OAuthRefusal("unsupported_response_type", "response_type must be 'code'")
@@ -186,13 +186,13 @@ class AuthorizationPages:
     async def _to_provider(
         self, exchange: OAuthExchange, browser: Browser, sign_in: PendingSignIn, headers: list[tuple[bytes, bytes]]
     ) -> None:
-        """Send the person to the provider; the sign-in goes on under a state that only the provider is told."""
+        """Send the person to the provider; the sign-in continues under a state that only the provider receives."""
         verifier, nonce = new_secret(), new_secret()
         try:
             state = await self._server.grants.begin(sign_in.replace(verifier=verifier, nonce=nonce))
             url = await self._server.provider.authorization_url(state=state, verifier=verifier, nonce=nonce)
         except (SignInFailed, StoreError) as exc:
-            _log.error("nobody can sign in at the provider: %s", printable(str(exc)))
+            _log.error("the provider cannot be used to sign in: %s", printable(str(exc)))
             back = self._back(sign_in.redirect_uri, sign_in.state, error="temporarily_unavailable")
             await exchange.redirect(back)
             return
@@ -202,11 +202,11 @@ class AuthorizationPages:
         """Return the code for a person who signed in.
 
         Raises:
-            OAuthRefusal: The person, or the provider, said no.
+            OAuthRefusal: The person, or the provider, refused.
             SignInFailed: The provider's answer does not hold.
         """
         if "error" in asked or "code" not in asked:
-            raise OAuthRefusal("access_denied", "the provider signed nobody in")
+            raise OAuthRefusal("access_denied", "the provider returned no user")
         person = await self._server.provider.signed_in(
             asked["code"], verifier=sign_in.verifier, nonce=sign_in.nonce, issuer=asked.get("iss")
         )

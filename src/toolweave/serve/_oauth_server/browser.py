@@ -2,8 +2,8 @@
 
 - *browser*: a random name of the browser, which forms are bound to, so that no other page can send them for it;
 - *consents*: the clients that the person has consented to with this browser, signed;
-- *sign-in*: set with the consent alone, and wanted at the provider's return: the person who consented is the one who
-  comes back. Without it an attacker could consent himself and send somebody else to sign in.
+- *sign-in*: set with the consent alone, and required at the provider's return: the person who consented is the one who
+  comes back. Without it an attacker could consent himself and send another person to sign in.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Browser:
     def __init__(self, cookies: BrowserCookies, sent: Mapping[str, str], site: str) -> None:
         self._cookies = cookies
         self._sent = sent
-        # another site may have led the person here, so that a consent of before says nothing about this
+        # another site may have led the person here, so that an earlier consent does not cover this
         self.cross_site = site not in ("none", "same-origin")
         given = sent.get("browser", "")
         self._name, self._is_new = (given, False) if 40 <= len(given) <= 64 else (new_secret(), True)

@@ -1,8 +1,8 @@
 """MCP clients: registered by hand, by a document at their own URL, or dynamically (RFC 7591).
 
-Dynamic registration is open to anybody, so it costs little: so many per minute and per day over all replicas, forgotten
-after a day unless a person has consented to the client. A document names its client by a URL, fetched from public
-addresses only; it proves nothing but that whoever holds the URL wrote it, so people are shown its host.
+Dynamic registration is open to everyone, so it costs little: so many per minute and per day over all replicas,
+forgotten after a day unless a person has consented to the client. A document names its client by a URL, fetched from
+public addresses only; it proves only that the owner of the URL wrote it, so people are shown its host.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class Clients:
         """
         number = int(time.time()) // seconds
         key = f"{name}:{number}"
-        for _ in range(20):  # of replicas that count at the same moment
+        for _ in range(20):  # of replicas that count at the same time
             found = await self._store.get(_QUOTAS, key)
             count, revision = (0, 0) if found is None else (int(found.value), found.revision)
             if count >= limit:

@@ -1,7 +1,7 @@
 """Grants of people to clients, in a store: sign-ins, codes, grants with the provider's tokens, refresh tokens.
 
-Nothing that lets anybody in stands in the store itself: random values are kept as digests, the provider's tokens are
-encrypted. Each document is taken by its revision, so that of two that come at once, on whatever replica, one wins.
+The store holds no usable credential: random values are kept as digests, the provider's tokens are
+encrypted. Each document is taken by its revision, so that of two that come at once, on any replica, one wins.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Code(Value, frozen=True, kw_only=True):
         grant: The id of the grant.
         thumbprint: The thumbprint of the key that it is to be redeemed with, empty for any or none.
         resource: The endpoint that its token is for, empty for that of the server.
-        used: Whether it was redeemed; then a second try revokes what it gave.
+        used: Whether it was redeemed; then a second try revokes the grant.
     """
 
     grant: str
@@ -171,7 +171,7 @@ class GrantStore:
         )
         await self._store.write(
             [
-                # until the code is redeemed; a person who closes the window leaves nothing behind
+                # until the code is redeemed; a person who closes the window leaves no grant behind
                 Put(collection=_GRANTS, key=digest(name), value=msgspec.to_builtins(grant), ttl=2 * _CODE_SECONDS),
                 Put(collection=_CODES, key=digest(code), value=msgspec.to_builtins(made), ttl=_CODE_SECONDS),
             ]
@@ -179,7 +179,7 @@ class GrantStore:
         return code
 
     async def code(self, code: str) -> Code | None:
-        """Return what a code is for; one that was used revokes its grant (RFC 6749, 4.1.2)."""
+        """Return the record of a code; one that was used revokes its grant (RFC 6749, 4.1.2)."""
         found = await self._store.get(_CODES, digest(code))
         if found is None:
             return None
@@ -241,7 +241,7 @@ class GrantStore:
         return token
 
     async def refresh(self, token: str) -> RefreshToken | None:
-        """Return what a refresh token is for; one that was used revokes its grant: one of its two users stole it."""
+        """Return the record of a refresh token; one that was used revokes its grant: one of its two users stole it."""
         found = await self._store.get(_REFRESH, digest(token))
         if found is None:
             return None

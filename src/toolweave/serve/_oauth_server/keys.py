@@ -1,6 +1,6 @@
-"""Keys that are all derived from one secret: of tokens, cookies, forms and of what is encrypted in the store.
+"""Keys that are all derived from one secret: of tokens, cookies, forms and of the encrypted values in the store.
 
-The newest secret makes, every one of them verifies, so that secrets can be changed without signing everybody out.
+The newest secret signs, every one of them verifies, so that secrets can be changed without signing all users out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def new_secret() -> str:
 
 
 def digest(value: str) -> str:
-    """Return the digest under which a random value is kept: the store alone lets nobody in."""
+    """Return the digest under which a random value is kept: access to the store alone yields no credential."""
     return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -89,7 +89,7 @@ class ServerKeys:
         return self._fernet(purpose).encrypt(json.dumps(value).encode()).decode()
 
     def unseal(self, purpose: str, sealed: str, *, seconds: int | None = None) -> Any:
-        """Return what was encrypted for a purpose, None for anything else or what is older than `seconds`."""
+        """Decrypt a value of a purpose; None for anything else or a value older than `seconds`."""
         from cryptography.fernet import InvalidToken
 
         try:

@@ -45,7 +45,7 @@ async def send_page(send: Send, status: int, page: str, headers: Sequence[tuple[
 
 
 def error_page(text: str) -> str:
-    """Return the page of an error that no client can be told."""
+    """Return the page of an error that cannot be sent to a client."""
     return html_page("This sign-in cannot go on", f"<p>{escape(text)}</p>")
 
 
@@ -60,7 +60,7 @@ def consent_page(
         rows.insert(1, ("Its publisher", urlsplit(client.client_id).hostname or ""))
     rows.append(("It may", ", ".join(scopes) or "use the server"))
     listed = "".join(f"<dt>{escape(name)}</dt><dd><code>{escape(value)}</code></dd>" for name, value in rows)
-    warning = "The name is the application's own word: nobody has checked it."
+    warning = "The name is the application's own: it was not verified."
     if is_loopback_uri(redirect_uri):
         warning += " The answer goes to a program on your own device: go on only if you have just started it."
     hidden = "".join(f'<input type="hidden" name="{escape(k)}" value="{escape(v)}">' for k, v in fields.items())

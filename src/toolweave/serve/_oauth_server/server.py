@@ -41,9 +41,9 @@ _Handler = Callable[[OAuthExchange], Awaitable[None]]
 class OAuthServer(TokenAuth):
     """An authorization server in front of an identity provider, for one endpoint and on its origin.
 
-    For companies whose provider registers no MCP clients itself. MCP clients register here (`ClientRules`), people
-    consent to each client and sign in at the provider, and clients get tokens of this server's own, which count here
-    and nowhere else. What the provider gives stays in the store, encrypted.
+    For companies whose provider registers no MCP clients itself. MCP clients register with it (`ClientRules`), people
+    consent to each client and sign in at the provider, and clients get tokens of this server's own, which are valid for
+    it and no other. The provider's tokens stay in the store, encrypted.
 
     Register `ORIGIN/oauth/callback` at the provider as the redirect URI. The app has to be mounted at the root of its
     host: clients look for its metadata there.
@@ -51,11 +51,11 @@ class OAuthServer(TokenAuth):
     Args:
         url: The endpoint's own URL, such as `https://notes.example/mcp`.
         upstream: The provider.
-        store: Keeps clients, grants and refresh tokens; replicas share one. In memory, everybody signs in again after a
+        store: Keeps clients, grants and refresh tokens; replicas share one. In memory, all users sign in again after a
             restart.
         secret: A random secret of 32 bytes or more, from which all keys are derived; or several, the newest first.
         clients: Which MCP clients are accepted.
-        allow: Returns whether a person whom the provider signed in may come in, by the provider's claims.
+        allow: Returns whether a person who signed in at the provider is admitted, by the provider's claims.
         **options: See `ProtectionOptions`; `resource` and `authorization_servers` are `url` and its origin. Clients may
             ask for the scopes of `scopes_supported`.
 
@@ -91,7 +91,7 @@ class OAuthServer(TokenAuth):
         self.provider = UpstreamClient(upstream, self.issuer + _PATHS["callback"])
 
     async def verified(self, token: str, audiences: Sequence[str]) -> Identity | None:
-        """Return the identity of a token of ours, for one of these audiences, whose grant still stands."""
+        """Return the identity of a token of ours, for one of these audiences, whose grant is still valid."""
         claims = self._keys.claims(token, issuer=self.issuer, audience=audiences)
         if claims is None or await self.grants.find(str(claims["grant"])) is None:
             return None
@@ -142,7 +142,7 @@ class OAuthServer(TokenAuth):
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Hold what the authorization needs open while it is served."""
+        """Hold the resources of the authorization open while it is served."""
         async with super().running(), self._store:
             yield
 

@@ -144,7 +144,7 @@ class TokenPages:
         return known
 
     async def _still_there(self, name: str, grant: Grant, refresh: str) -> None:
-        """Renew the provider's tokens where they expire: a person who has left the company is let in no more.
+        """Renew the provider's tokens where they expire: a person who has left the company gets no further tokens.
 
         Raises:
             OAuthRefusal: The provider renews them no more, or cannot be asked.
@@ -214,7 +214,7 @@ class TokenPages:
         """Return the client that sends a request.
 
         Raises:
-            OAuthRefusal: It is unknown, or does not prove who it is.
+            OAuthRefusal: It is unknown, or does not authenticate.
         """
         named, secret = _basic(exchange.headers.get(b"authorization", b""))
         client_id = named or form.get("client_id", "")

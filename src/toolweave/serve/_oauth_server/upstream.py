@@ -26,7 +26,7 @@ class Upstream:
     """An identity provider that people sign in at.
 
     `Upstream.oidc(ISSUER, ...)` is any OpenID provider; `github`, `google`, `entra`, `okta`, `auth0` and
-    `keycloak` know where theirs is and what it wants to be asked.
+    `keycloak` know the provider's endpoints and parameters.
 
     Attributes:
         client_id: The client that this server is there.
@@ -34,7 +34,7 @@ class Upstream:
         issuer: The issuer, whose metadata name the endpoints; empty for a provider that publishes none.
         authorization_endpoint: Where people sign in, of a provider without metadata.
         token_endpoint: Where codes are redeemed, of a provider without metadata.
-        userinfo_endpoint: Where it is asked who signed in, of a provider without ID tokens.
+        userinfo_endpoint: The address of the user's profile, of a provider without ID tokens.
         scopes: The scopes that this server asks for.
         parameters: More parameters of the authorization request.
         method: How this server authenticates there.
@@ -91,7 +91,7 @@ class Upstream:
 
     @classmethod
     def github(cls, client_id: str, client_secret: Secret | str, **options: Any) -> Upstream:
-        """Return GitHub: an OAuth app or a GitHub App. It has no metadata; its API says who signed in."""
+        """Return GitHub: an OAuth app or a GitHub App. It has no metadata; its API returns the user."""
         options.setdefault("scopes", ("read:user",))
         return cls(
             client_id=client_id,
@@ -100,7 +100,7 @@ class Upstream:
             token_endpoint="https://github.com/login/oauth/access_token",  # noqa: S106
             userinfo_endpoint="https://api.github.com/user",
             method="client_secret_post",
-            subject="id",  # a login can be renamed, and then be taken by somebody else
+            subject="id",  # a login can be renamed, and then be taken by another user
             **options,
         )
 
@@ -122,7 +122,7 @@ class Upstream:
         """Return Microsoft Entra ID: one tenant, by its id. It refuses the parameter `resource`, which is not sent.
 
         Raises:
-            ConfigError: The tenant is one that everybody shares: its tokens are of other issuers.
+            ConfigError: The tenant is a shared one: its tokens are of other issuers.
         """
         if tenant in _SHARED_TENANTS:
             raise ConfigError(f"Upstream.entra needs the id of one tenant, not {tenant!r}")

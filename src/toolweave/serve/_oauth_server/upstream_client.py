@@ -1,4 +1,4 @@
-"""This server as a client of the provider: where it sends people, and what it makes of their return."""
+"""This server as a client of the provider: the redirect to it, and the validation of its answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEEWAY = 60
 
 
 class SignInFailed(Exception):
-    """A private signal: the provider signed nobody in; the text is safe to log.
+    """A private signal: the provider returned no user; the text is safe to log.
 
     Attributes:
         temporary: Whether the provider could not be reached.
@@ -43,7 +43,7 @@ class SignedIn:
 
     Attributes:
         subject: The identifier of the person at the provider.
-        claims: What the provider says of the person.
+        claims: The provider's claims about the person.
         tokens: The provider's tokens, as they are kept.
     """
 
@@ -87,10 +87,10 @@ class UpstreamClient:
         return urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
 
     async def signed_in(self, code: str, *, verifier: str, nonce: str, issuer: str | None) -> SignedIn:
-        """Redeem a code; return who signed in.
+        """Redeem a code; return the user who signed in.
 
         Raises:
-            SignInFailed: Nobody did.
+            SignInFailed: The provider returned no valid user.
         """
         if issuer is not None and self.upstream.issuer and issuer != self.upstream.issuer:  # RFC 9207
             raise SignInFailed("the answer is of another issuer")
@@ -104,7 +104,7 @@ class UpstreamClient:
         claims = await self._id_claims(raw.get("id_token"), nonce) if self._keys else await self._profile(answer)
         subject = claims.get(self.upstream.subject)
         if not isinstance(subject, str | int) or isinstance(subject, bool) or subject == "":
-            raise SignInFailed(f"the provider names nobody in {self.upstream.subject!r}")
+            raise SignInFailed(f"the provider names no user in {self.upstream.subject!r}")
         return SignedIn(str(subject), claims, _kept(answer, None))
 
     async def renewed(self, tokens: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -110,7 +110,7 @@ class AppPage:
     def _read(self) -> str:
         try:
             return Path(self._html).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as exc:  # without the path, which is nobody's business
+        except (OSError, UnicodeDecodeError) as exc:  # without the path, which clients must not learn
             reason = exc.strerror if isinstance(exc, OSError) else "it is no UTF-8"
             raise ToolError(f"the page cannot be read: {reason}") from None
 

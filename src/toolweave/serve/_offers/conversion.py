@@ -44,7 +44,7 @@ class PromptTurn:
 def prompt_messages(value: Any) -> list[tuple[str, Json]]:
     """Return the role and the content block of each message that a prompt's function returned.
 
-    What names no role is the user's.
+    A message without a role is the user's.
     """
     if isinstance(value, _LISTS):
         return [message for item in value for message in prompt_messages(item)]

@@ -123,7 +123,7 @@ class ServerContent:
         The options are those of `toolweave.serve.skill`.
 
         Raises:
-            SchemaError: The function has a parameter that nobody gives, or the name or the description is none.
+            SchemaError: The function has a parameter that cannot be filled, or the name or the description is none.
         """
         if function is None:
             return partial(self.skill, **options)

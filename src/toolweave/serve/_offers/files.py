@@ -44,7 +44,7 @@ def directory(
     Args:
         path: The directory.
         uri: The prefix of the URIs, such as `"docs://"`; the directory's `file://` URI by default.
-        description: The description of the template that stands for all files.
+        description: The description of the template for all files.
         hidden: Offers files and directories whose names begin with a dot, too.
         most_files: Maximum number of listed files; others can be read nevertheless.
 
@@ -86,7 +86,7 @@ class Directory:
         return await in_thread(self._list)
 
     async def templates(self) -> Sequence[Json]:
-        """Return the template that stands for all files."""
+        """Return the template for all files."""
         name = self._folder.root.name or "files"
         return (
             definition(ResourceTemplate(uri_template=self._template.text, name=name, description=self._description)),
@@ -123,5 +123,5 @@ class Directory:
             return None
         try:
             return {"contents": resource_contents(File(found), uri=uri, mime_type=None)}
-        except OSError as exc:  # without the path, which is nobody's business
+        except OSError as exc:  # without the path, which clients must not learn
             raise ToolError(f"it cannot be read: {exc.strerror}") from None

@@ -1,4 +1,4 @@
-"""The regular files below a directory, and nothing outside it, whatever a path or a symbolic link says."""
+"""The regular files below a directory, and nothing outside it, through any path or symbolic link."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Folder:
             return None
         if not real.is_relative_to(self.root) or not stat.S_ISREG(about.st_mode):
             return None
-        shown = all(map(self._shown, real.relative_to(self.root).parts))  # a link does not show what is hidden
+        shown = all(map(self._shown, real.relative_to(self.root).parts))  # a link does not reveal hidden files
         return (real, about) if shown else None
 
 

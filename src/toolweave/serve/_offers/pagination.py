@@ -1,7 +1,7 @@
 """Pagination: the pages of a list and the cursors between them.
 
-A cursor names the last items of the page it follows, so a list that changes meanwhile neither skips nor repeats what
-stayed, and any replica that offers the same list can continue.
+A cursor names the last items of the page it follows, so a list that changes meanwhile neither skips nor repeats the
+items that stayed, and any replica that offers the same list can continue.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def page(
 
 
 def only_for_caller(request: Request) -> Json:
-    """Return the members of a list that nobody but this caller may be shown, whatever the server says of its lists."""
+    """Return the members that restrict caching of a list to this caller, for any setting of the server."""
     return {"cacheScope": "private"} if request.modern else {}
 
 

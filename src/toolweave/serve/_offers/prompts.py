@@ -140,7 +140,7 @@ class PromptRegistry:
 
         Args:
             item: The prompt.
-            replace: Take the place of the prompt that has its name.
+            replace: Replace the prompt that has its name.
 
         Raises:
             ValueError: Its name is taken, and not to be replaced.

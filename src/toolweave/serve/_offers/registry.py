@@ -33,7 +33,7 @@ class DescribesOffers(Protocol):
     """A source that knows its definitions without being asked for its list."""
 
     def definition(self, name: str, version: str | None = None) -> Json | None:
-        """Return the definition of what a name or a URI is about, the newest or one version, or None."""
+        """Return the definition that matches a name or a URI, the newest or one version, or None."""
         ...
 
     def scopes(self, name: str, version: str | None = None) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ class ItemRegistry(Generic[T]):
         self._definitions: tuple[Json, ...] | None = None
 
     def add(self, key: str, thing: T, *, replace: bool = False) -> T | None:
-        """Offer something; return what had its key before, if that may be replaced.
+        """Offer an object; return the earlier one of its key, if that may be replaced.
 
         Raises:
             ValueError: The key is taken.

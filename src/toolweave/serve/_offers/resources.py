@@ -206,7 +206,7 @@ class ResourceRegistry:
 
         Args:
             item: The resource.
-            replace: Take the place of what has its URI or template, and tell who subscribed to that.
+            replace: Replace the resource that has its URI or template, and notify its subscribers.
 
         Raises:
             ValueError: Its URI or template is taken, and not to be replaced.
@@ -382,12 +382,12 @@ class Resources:
         return await joined_entries([source.templates for source in self._sources], itemgetter("uriTemplate"))
 
     def definition(self, uri: str, version: str | None = None) -> Json | None:
-        """Return the definition of what a URI is about, or None; of another server's only that server knows it."""
+        """Return the definition that matches a URI, or None; another server's is known only to that server."""
         found = describing(self._sources, uri, version)
         return None if found is None else found.definition(uri, version)
 
     def scopes(self, uri: str, version: str | None = None) -> tuple[str, ...]:
-        """Return the scopes that what a URI is about needs; none where it is unknown."""
+        """Return the scopes that the resource of a URI needs; none where it is unknown."""
         found = describing(self._sources, uri, version)
         return () if found is None else found.scopes(uri, version)
 

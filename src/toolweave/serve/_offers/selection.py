@@ -28,9 +28,9 @@ class ChosenOffers:
     """The tags and versions that a server offers.
 
     Attributes:
-        include: What has none of these tags is left out; empty includes all.
-        exclude: What has one of these tags is left out.
-        versions: The versions, as in `">=1,<2"`; what has none is in every range. None for all.
+        include: Offers with none of these tags are left out; empty includes all.
+        exclude: Offers with one of these tags are left out.
+        versions: The versions, as in `">=1,<2"`; an offer without one is in every range. None for all.
 
     Raises:
         ValueError: `versions` is of another form.

@@ -107,7 +107,7 @@ class SkillFolder:
         return await in_thread(lambda: [self._manifest(skill) for skill in self.found()])
 
     async def templates(self) -> Sequence[Json]:
-        """Return the template that stands for all files of skills."""
+        """Return the template for all files of skills."""
         path = "".join(f"{quote(part, safe='')}/" for part in self._prefix)
         about = "The files of skills; the manifest of each is listed."
         return (
@@ -142,7 +142,7 @@ class SkillFolder:
     # the skills on disk
 
     def found(self) -> list[Skill]:
-        """Return the skills that are served now; what is wrong with the others is in `problems`."""
+        """Return the skills that are served now; the faults of the others are in `problems`."""
         served, problems = list[Skill](), list[str]()
         for folder in self._candidates():
             try:
@@ -273,7 +273,7 @@ class SkillFolder:
         kind = MARKDOWN_TYPE if path.name == SKILL_MANIFEST else None
         try:
             return {"contents": resource_contents(File(real, mime_type=kind), uri=uri, mime_type=None)}
-        except OSError as exc:  # without the path, which is nobody's business
+        except OSError as exc:  # without the path, which clients must not learn
             raise ToolError(f"it cannot be read: {exc.strerror}") from None
 
 

@@ -1,4 +1,4 @@
-"""The skills of a server (SEP-2640): what offers them, `skills/list`, `skills/get` and `resources/directory/read`.
+"""The skills of a server (SEP-2640): their sources, `skills/list`, `skills/get` and `resources/directory/read`.
 
 A skill is a set of resources, so its sources are sources of resources. Folders of them are in `skill_folder.py`.
 """
@@ -118,7 +118,7 @@ class FunctionSkill(Generic[P, R]):
         return ()
 
     async def read(self, uri: str, ctx: CallContext) -> Json | None:
-        """Return its frontmatter and what the function writes."""
+        """Return its frontmatter and the text that the function writes."""
         if uri != self.entry.uri:
             return None
         as_yaml = partial(json.dumps, ensure_ascii=False)  # JSON is YAML
@@ -127,7 +127,7 @@ class FunctionSkill(Generic[P, R]):
         return {"contents": resource_contents(text, uri=uri, mime_type=MARKDOWN_TYPE)}
 
     def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Unsubscribe:
-        """Do nothing: nobody knows when the function would write something else."""
+        """Do nothing: it is unknown when the function would write another text."""
         return lambda: None
 
 
@@ -149,7 +149,7 @@ def skill(function: Callable[..., Any] | None = None, /, **options: Unpack[Skill
             the segments before the name in its URI; `frontmatter`, further fields of that.
 
     Raises:
-        SchemaError: The function has a parameter that nobody gives, or the name or the description is none.
+        SchemaError: The function has a parameter that cannot be filled, or the name or the description is none.
     """
     if function is None:
         return partial(skill, **options)
@@ -221,7 +221,7 @@ class Skills:
         return {"resources": list(part)} | ({} if following is None else {"nextCursor": following})
 
     async def _first(self, request: Request, uri: str, ask: Callable[[SkillSource], Awaitable[T | None]]) -> T | None:
-        """Return the first answer that a source has; a caller who may not see the URI gets none."""
+        """Return the first answer that a source has; None for a caller who may not see the URI."""
         sources = self._offered(request)
         shows = self._shows(request)
         if shows is not None and not shows(uri):

@@ -1,6 +1,6 @@
 """URI templates (RFC 6570, `{name}` and `{+name}`): matching of URIs, and the values of the variables.
 
-Matching takes linear time whatever the URI, and a value that could leave a directory matches nothing. Knows no
+Matching takes linear time for any URI, and a value that could leave a directory matches nothing. Knows no
 resource and no file.
 """
 
@@ -89,7 +89,7 @@ class Template:
             raise SchemaError(f"URI template {self.text!r} has two variables of the form {{+name}}; one is possible")
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """Return the decoded values of the variables, or None for a URI that the template does not stand for.
+        """Return the decoded values of the variables, or None for a URI that the template does not match.
 
         A value is never empty. Nor does it leave a directory that it is used in: it has no `..` as a segment, no
         leading slash, no drive, no backslash and no control character, also not when it is decoded once more. Only
@@ -109,7 +109,7 @@ class Template:
         return values
 
     def _split(self, uri: str) -> list[str] | None:
-        """Return the text that each variable stands for.
+        """Return the text of each variable.
 
         Before a `{+name}` each literal is searched from the left, behind it from the right, and the rest is its value;
         as no other variable has slashes, this finds a match if there is one, in one pass.

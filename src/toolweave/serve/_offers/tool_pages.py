@@ -1,6 +1,6 @@
 """The pages of a list of tools: each definition is made once, and each page is encoded once for each era.
 
-Knows how tools are listed, not who offers or calls them.
+Knows how tools are listed, not which toolset offers or calls them.
 """
 
 from __future__ import annotations

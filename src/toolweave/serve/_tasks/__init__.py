@@ -1,8 +1,8 @@
 """Tasks: calls that outlast their request (extension `io.modelcontextprotocol/tasks`, and its form of 2025-11-25).
 
-`rules.py` says which calls become tasks, `feature.py` answers what clients ask, `task.py` is one task that runs. Tasks
-are in this process (`local.py`), or in a store that all replicas see (`remote.py`, `store.py`), as jobs of workers
-(`worker.py`).
+`rules.py` decides which calls become tasks, `feature.py` answers the requests of clients, `task.py` is one running
+task. Tasks are in this process (`local.py`), or in a store that all replicas see (`remote.py`, `store.py`), as jobs of
+workers (`worker.py`).
 """
 
 from __future__ import annotations

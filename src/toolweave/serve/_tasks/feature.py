@@ -1,4 +1,4 @@
-"""Requests of clients about tasks, in both forms of the protocol, and who may make them.
+"""Requests of clients about tasks, in both forms of the protocol, and the check that a caller may make them.
 
 Knows no tool, no carrier, and not where a task runs: that is its `TaskBackend`.
 """
@@ -43,8 +43,8 @@ class TasksFeature:
         backend: Where tasks are.
         ttl_ms: Milliseconds from a task's creation until it may be forgotten; work that takes longer is cancelled.
         poll_ms: How often clients are asked to look, in milliseconds.
-        always: Whether there may be tasks without rules: calls that `start` is told of.
-        new_id: Makes the id of a task, which nobody can guess.
+        always: Whether there may be tasks without rules: calls that are given to `start`.
+        new_id: Makes the id of a task, which cannot be guessed.
         clock: Returns the time in seconds since the epoch.
 
     Raises:

@@ -33,7 +33,7 @@ COLLECTION = "tasks"
 
 
 class DocumentSeal(Protocol):
-    """Makes what stands in a store unreadable for everybody else, bound to its place."""
+    """Encrypts values in a store, bound to the names of their documents."""
 
     def sealed(self, value: object, bound: str) -> str:
         """Return a JSON value as a text for the store."""
@@ -53,7 +53,7 @@ class LocalTasks:
         store: Keeps ended tasks; by default in this process.
         most: Maximum running tasks; the store bounds those that are kept.
         clock: Returns the time in seconds since the epoch.
-        seal: Seals what stands in the store; None leaves it readable there.
+        seal: Encrypts the values in the store; None leaves them readable there.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class LocalTasks:
         return None if value is None or value["owner"] != owner else _Kept(value["task"])
 
     def running(self, name: str, owner: str | None) -> TaskHandle | None:
-        """Return a task of this owner that runs here, or None."""
+        """Return a task of this owner that runs in this process, or None."""
         running = self._running.get(name)
         return running if running is not None and running.owner == owner else None
 
@@ -134,7 +134,7 @@ class LocalTasks:
     async def _run(self, running: _Running, work: Work, context: CallContext) -> None:
         try:
             if not await self._ran(running, work, context):
-                await anyio.sleep(max(0.0, running.left))  # its end is told from here
+                await anyio.sleep(max(0.0, running.left))  # its end is reported from this loop
         finally:
             del self._running[running.task.id]
 
@@ -162,7 +162,7 @@ class LocalTasks:
         """Store the end of a task, or an error that it cannot be stored; False when the store accepts neither."""
         try:
             await self._keep(running)
-        except Exception as exc:  # boundary: a store may be anybody's, and what it raises here ends every task
+        except Exception as exc:  # boundary: a store may be of any origin, and its error would end every task
             _log.error("the end of a task cannot be kept: %s", exc)
             running.task.fail(RequestError("the outcome cannot be kept", code=INTERNAL_ERROR), anew=True)
             try:

@@ -124,7 +124,7 @@ async def perform(task: RunningTask, work: Work, context: CallContext) -> None:
         result = await work(context)
     except RequestError as exc:
         task.fail(exc)
-    except Exception:  # boundary: what went wrong inside is logged, never told
+    except Exception:  # boundary: internal errors are logged, never sent
         _log.exception("a task failed")
         task.fail(RequestError("Internal error", code=INTERNAL_ERROR))
     else:

@@ -1,6 +1,6 @@
-"""Tasks in a store as a server has them that answers clients: given to workers, and looked at.
+"""Tasks in a store, for a server that answers clients: submitted to workers, and polled.
 
-Any number of servers do this to the same tasks. What a worker does is `worker.py`.
+Any number of servers do this to the same tasks. The worker's part is `worker.py`.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class TaskPoller:
         if watched.left > 0:
             return
         watched.pause = watched.left = longer(watched.pause)
-        listeners = tuple(watched.listeners)  # who comes meanwhile may know of something newer
+        listeners = tuple(watched.listeners)  # a later listener may know a newer state
         entry = await self._tasks.read(name)
         task = None if entry is None else entry.task
         if any(task != listener.known.get(name) for listener in listeners):
@@ -136,7 +136,7 @@ class RemoteTasks:
 
     Args:
         tasks: The tasks of the server.
-        sleep: Waits between looks at what others do.
+        sleep: Waits between polls of the store.
     """
 
     def __init__(self, tasks: TaskStore, *, sleep: Sleep = anyio.sleep) -> None:
@@ -146,7 +146,7 @@ class RemoteTasks:
 
     @contextmanager
     def within(self, group: anyio.abc.TaskGroup) -> Generator[None]:
-        """Do nothing: no task runs here."""
+        """Do nothing: no task runs in this process."""
         yield
 
     async def start(self, new: NewTask) -> None:
@@ -246,7 +246,7 @@ class _Handle:
             self._take(await self._tasks.read(self._entry.name))
             return None if self._entry.revision == before else True
 
-        # it may end by its time alone, of which no signal tells
+        # it may end by its time alone, which no signal announces
         await until(self._tasks.store, changed_signal(self._entry.name), look, sleep=self._sleep, last=1.0)
 
     async def _change(self, change: Callable[[StoredTask], bool]) -> None:

@@ -1,5 +1,8 @@
 """Task records in a store that many processes share, changed by compare-and-set.
 
+A permit is a document with a number as its key, created only if there is none (`expect=0`), so that no number is held
+twice; it expires with its task, so that a process that dies leaks none.
+
 A task's own document is small and changes: its status, its runner, its client's answers. The call that it came from is
 written once.
 """
@@ -23,7 +26,7 @@ from toolweave.state import Change, Delete, Document, Put, Store
 
 MOST = 1000
 OPEN_TO_ALL = 0.8
-"""The part of the permits that is taken blindly; an owner who takes one of the rest has to hold few."""
+"""The share of the permits that is taken blindly; an owner who takes one of the rest has to hold few."""
 FEW = 0.1
 """The part of the permits up to which an owner may have some of the rest."""
 TRIES = 8
@@ -38,7 +41,7 @@ class Permit:
 
     Attributes:
         key: Its number.
-        revision: Of its document: nobody releases what expired and was acquired by another.
+        revision: Of its document, so that a permit that expired and was acquired by another is not released.
     """
 
     key: str
@@ -87,7 +90,7 @@ class StoreSemaphore:
         await self._store.delete(self._collection, permit.key, expect=permit.revision)
 
     async def _look(self, owner: str | None, ttl: float) -> Permit | None:
-        """Look at all numbers and take one that is free, of the last only for an owner who has few."""
+        """Scan for a free permit; the reserve is for owners below their share."""
         taken: Sequence[Document] = await self._store.scan(self._collection, limit=self._most)
         free = sorted(set(range(self._most)) - {int(one.key) for one in taken})
         if not free:
@@ -131,8 +134,8 @@ class StoredTask:
         task: As clients see it.
         expires_at: Its deadline, in seconds since the epoch.
         runner: The holder of the lease that runs it, or died; None before it began, and after it was handed back.
-        answers: What the client answered, by the key of the question.
-        refused: What it refused to answer, with the error's message and data.
+        answers: The client's answers, by the key of the question.
+        refused: The questions that it refused to answer, with the error's message and data.
         permit: The one that it holds of those that may be outstanding.
         revision: Of the document; 0 before it is there.
     """
@@ -162,13 +165,13 @@ class TaskStore:
     """The tasks of one server in a store.
 
     Args:
-        queue: Tells workers of them.
+        queue: Notifies workers of them.
         server: The server's name.
         clock: Returns the time in seconds since the epoch.
         most: Maximum outstanding tasks of all that share the store.
 
     Attributes:
-        topic: What workers are told of them.
+        topic: The topic under which workers are notified of them.
     """
 
     def __init__(
@@ -186,7 +189,7 @@ class TaskStore:
         return StoredTask(owner=owner, server=self.server, task=new.shown, expires_at=new.expires_at)
 
     async def add(self, entry: StoredTask, new: NewTask) -> None:
-        """Store a new task, and the call that it comes from; after a failure `remove` deletes what was stored.
+        """Store a new task, and the call that it comes from; after a failure `remove` deletes both.
 
         Raises:
             RequestError: Too many tasks are outstanding.
@@ -227,7 +230,7 @@ class TaskStore:
         await self.tidy(entry)
 
     async def tidy(self, entry: StoredTask) -> None:
-        """Forget what nobody needs of a task that no worker will see again: its call, its notes, and its permit.
+        """Delete the unneeded parts of a task that no worker will see again: its call, its notes, and its permit.
 
         Raises:
             StoreError: The store cannot be reached.

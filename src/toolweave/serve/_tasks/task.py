@@ -1,6 +1,6 @@
 """A running task: its state, its open questions, and its end.
 
-Knows neither the work nor who may see it.
+Knows neither the work nor the rights of callers.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class TaskCaller:
     Args:
         request: The call that became the task.
         given: Answers that came with the call, by key.
-        rounds: What the server has for handlers.
+        rounds: The server's values for handlers.
     """
 
     def __init__(self, task: RunningTask, request: Request, given: Mapping[str, Any], rounds: HandlerRunner) -> None:
@@ -195,7 +195,7 @@ class TaskCaller:
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """The capabilities that the client declared with the call, and what the server answers in its place."""
+        """The capabilities that the client declared with the call, and those that the server provides for it."""
         return self._rounds.sampling.able(self._client.capabilities)
 
     @property
@@ -217,7 +217,7 @@ class TaskCaller:
         """Ask the questions and wait until the client has answered all of them.
 
         Raises:
-            RequestError: The client did not declare what a question needs.
+            RequestError: The client did not declare the capability that a question needs.
             ToolError: It refused.
         """
         declared, sampling = self._client.capabilities, self._rounds.sampling

@@ -1,8 +1,8 @@
-"""Tasks as a kind of durable job: a worker runs the tool, and writes down what becomes of it.
+"""Tasks as a kind of durable job: a worker runs the tool, and records its outcome.
 
-Who may do a task, and what happens when its worker dies, is the engine's (`jobs/worker.py`). What is written while a
-tool runs names the holder of its lease, so that a worker which lost it writes nothing. What clients ask meanwhile is
-`remote.py`, which may be in any other process.
+The lease of a task, and the recovery when its worker dies, are the engine's (`jobs/worker.py`). Every write while a
+tool runs names the holder of its lease, so that a worker which lost it writes nothing. Requests of clients meanwhile
+are in `remote.py`, which may be in any other process.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TaskJobs:
         rounds: Makes the contexts of handlers.
         tasks: The tasks of the server.
         prepare: Finds the tools.
-        running: Returns what is entered while a tool runs.
+        running: Returns a context manager that is entered while a tool runs.
         sleep: Waits between polls of the store, and between renewals of a lease.
         lease_seconds: The lifetime of a lease that is not renewed.
     """
@@ -78,7 +78,7 @@ class TaskJobs:
         self._lease_seconds = lease_seconds
 
     def details(self, key: str) -> Sequence[tuple[str, str]]:
-        """Return nothing: the call that a task comes from is read by who has its lease."""
+        """Return nothing: the call of a task is read by the holder of its lease."""
         return ()
 
     def load(self, record: Document, details: Sequence[Document | None] = ()) -> StoredTask:
@@ -124,7 +124,7 @@ class TaskJobs:
         await self._tasks.change(record.name, partial(self._fail, _outcome_unknown("died")))
 
     async def clean(self, record: StoredTask) -> None:
-        """Forget what nobody needs of a task that has ended; it makes room for another."""
+        """Delete the unneeded parts of a task that has ended; it makes room for another."""
         await self._tasks.tidy(record)
 
     async def _hold(self, name: str) -> None:
@@ -135,7 +135,7 @@ class TaskJobs:
             await self._bring_to_end(name, lease)
         except StoreError:
             raise
-        except Exception:  # boundary: what cannot be done must not come back for ever
+        except Exception:  # boundary: a job that cannot run must not come back forever
             _log.exception("a task cannot be done")
             error = RequestError("Internal error", code=INTERNAL_ERROR)
             await self._tasks.change(name, partial(self._fail, error))
@@ -201,7 +201,7 @@ class TaskJobs:
         return True
 
     async def _run(self, run: _TaskRun, work: Callable[[], Any]) -> bool:
-        """Run the tool beside what looks at the store; return whether its end is kept."""
+        """Run the tool beside the poll of the store; return whether its end is kept."""
         kept = False
         async with anyio.create_task_group() as beside:
             beside.start_soon(self._follow, run)
@@ -230,7 +230,7 @@ class TaskJobs:
         pause, refused = Backoff(self._sleep), 0
         for _ in range(END_TRIES):
             try:
-                await self._tasks.read(run.task.id)  # what cannot be read cannot be reached; else there is no room
+                await self._tasks.read(run.task.id)  # a failed read means an outage; else the store is full
                 try:
                     await run.exchange()
                 except StoreError as exc:
@@ -257,7 +257,7 @@ class TaskJobs:
 
 
 class _TaskRun:
-    """A task that this worker runs: its record in the store, and its state here."""
+    """A task that this worker runs: its record in the store, and its state in this process."""
 
     def __init__(self, tasks: TaskStore, entry: StoredTask, holder: str) -> None:
         self._tasks = tasks

@@ -12,7 +12,7 @@ __all__ = ["add_peer_arguments", "main", "peer_from"]
 
 
 def add_peer_arguments(parser: argparse.ArgumentParser, *more_eras: str) -> None:
-    """Add the options that every server here understands."""
+    """Add the options that every server of this package understands."""
     parser.add_argument(
         "--era", choices=["legacy", "modern", "dual", *more_eras], help="default: by --version, else legacy"
     )

@@ -51,7 +51,7 @@ def hang_call(server: FaultServer) -> None:
 
 @message_mode
 def wrong_id(server: FaultServer) -> None:
-    """Answer each call under an id that nobody used, with a text of its own."""
+    """Answer each call under an id that was never used, with a text of its own."""
     server.for_calls(
         lambda message, answer: server.encode({**answer, "id": 987654, "result": text_result("not yours")})
     )
@@ -147,7 +147,7 @@ def late_answer(server: FaultServer) -> None:
 
 @message_mode
 def early_answer(server: FaultServer) -> None:
-    """Answer each call, and at once the next three ids, which nobody used yet."""
+    """Answer each call, and at once the next three ids, which were not used yet."""
 
     def change(message: Json, answer: Json) -> bytes:
         number = message["id"] if isinstance(message["id"], int) else 0

@@ -161,7 +161,7 @@ def tool_without_name(server: FaultServer) -> None:
 
 @message_mode
 def tool_not_object(server: FaultServer) -> None:
-    """Beside echo and add: a text, a number, null and a list in the place of tools."""
+    """Beside echo and add: a text, a number, null and a list instead of tools."""
     server.add_tools("tool", 7, None, [named("inside")])
 
 

@@ -29,7 +29,7 @@ def list_changed_storm(server: FaultServer) -> None:
 
 @message_mode
 def server_request_made_up_method(server: FaultServer) -> None:
-    """Send a request with the method `log` before each answer to a call; `state` shows what the client answered."""
+    """Send a request with the method `log` before each answer to a call; `state` shows the client's answer."""
     request = server.encode({"jsonrpc": "2.0", "id": "log-1", "method": "log", "params": {"message": "hello"}})
     server.for_calls(lambda message, answer: request + server.encode(answer))
 
@@ -68,7 +68,7 @@ def ping_flood(server: FaultServer) -> None:
 
 @message_mode
 def cancels_foreign(server: FaultServer) -> None:
-    """Cancel a request that nobody made, and the call itself, before the answer to each call."""
+    """Cancel an unknown request, and the call itself, before the answer to each call."""
 
     def change(message: Json, answer: Json) -> bytes:
         ids = ["nobody", 987654, message["id"], None, [1]]
@@ -80,7 +80,7 @@ def cancels_foreign(server: FaultServer) -> None:
 
 @message_mode
 def foreign_progress(server: FaultServer) -> None:
-    """Report progress under tokens that nobody gave, and in wrong types, before the answer to each call."""
+    """Report progress under unknown tokens, and in wrong types, before the answer to each call."""
 
     def change(message: Json, answer: Json) -> bytes:
         note: Json = {"jsonrpc": "2.0", "method": "notifications/progress"}

@@ -20,7 +20,7 @@ def die(server: FaultServer, *lines: str) -> None:
 
 
 def linger() -> None:
-    """Stay alive for ten minutes, whatever happens to standard input."""
+    """Stay alive for ten minutes, also when standard input ends."""
     for _ in range(600):
         time.sleep(1)
 
@@ -109,7 +109,7 @@ def ignores_eof(server: FaultServer) -> None:
 
 @mode
 def grandchild_holds_pipes(server: FaultServer) -> None:
-    """Leave a child that holds standard output and error when the leader exits; tool `grandchild` tells its id."""
+    """Leave a child that holds standard output and error when the leader exits; tool `grandchild` returns its id."""
     child = os.fork()
     if child == 0:
         os.close(0)

@@ -329,7 +329,7 @@ def arguments() -> argparse.Namespace:
 
 
 async def serve_until_killed() -> None:
-    """Serve, print the port, and go on."""
+    """Serve, print the port, and continue until killed."""
     options = arguments()
     peer = peer_from(options)
     if options.era == "sse":

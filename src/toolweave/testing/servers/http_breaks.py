@@ -117,7 +117,7 @@ async def gone_session_400(exchange: Exchange, step: FaultContext) -> None:
 
 @fault
 async def restarts(exchange: Exchange, step: FaultContext) -> None:
-    """Answer, then break every connection, forget every session, and listen anew on the same port."""
+    """Answer, then break every connection, forget every session, and listen again on the same port."""
     exchange.writer.write(begin(exchange, step))
     await exchange.writer.drain()
     await step.restart()

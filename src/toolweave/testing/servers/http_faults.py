@@ -250,7 +250,7 @@ async def two_lengths(exchange: Exchange, step: FaultContext) -> None:
 
 @fault
 async def extra_response(exchange: Exchange, step: FaultContext) -> None:
-    """A right answer, and at once a second response that nobody asked for."""
+    """A right answer, and at once a second, unrequested response."""
     body = begin(exchange, step)
     extra = body.replace(b"first", b"extra")
     head = f"HTTP/1.1 200 OK\r\ncontent-type: {JSON}\r\ncontent-length: {len(extra)}\r\n\r\n".encode()

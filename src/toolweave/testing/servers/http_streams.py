@@ -151,5 +151,5 @@ async def gzip_broken(exchange: Exchange, step: FaultContext) -> None:
 
 @fault
 async def unknown_encoding(exchange: Exchange, step: FaultContext) -> None:
-    """An answer in a content encoding that nobody knows."""
+    """An answer in an unknown content encoding."""
     await exchange.respond(200, step.answer()[0], content_type=JSON, content_encoding="zip7")

@@ -17,7 +17,7 @@ REASONS = {200: "OK", 202: "Accepted", 307: "Temporary Redirect", 400: "Bad Requ
 
 
 class WatchedReader(asyncio.StreamReader):
-    """A reader that sets `gone` when the client goes away, also while nobody reads."""
+    """A reader that sets `gone` when the client goes away, also while it is not being read."""
 
     def __init__(self) -> None:
         super().__init__(limit=2**20)
@@ -51,7 +51,7 @@ class Exchange:
         self.finished = False
 
     async def respond(self, status: int, body: bytes = b"", **headers: str) -> None:
-        """Send a whole response; `_` in a header's name stands for `-`."""
+        """Send a whole response; `_` in a header's name becomes `-`."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         named["content-length"] = str(len(body))
         self.head(status, named)

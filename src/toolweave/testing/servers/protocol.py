@@ -202,7 +202,7 @@ class Peer:
                 request.notify(method, {**(params or {}), "_meta": {PREFIX + "subscriptionId": request.id}})
 
     def seen(self, request: PeerRequest) -> Json:
-        """Return what `state` reports."""
+        """Return the facts that `state` reports."""
         return {
             "calls": dict(self.calls),
             "methods": list(self.methods),

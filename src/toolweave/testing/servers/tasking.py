@@ -99,7 +99,7 @@ class TaskingPeer(AskingPeer):
         return message.get("method") == "tasks/result" or super().blocks(message)
 
     def seen(self, request: PeerRequest) -> Json:
-        """Return what `state` reports."""
+        """Return the facts that `state` reports."""
         return {**super().seen(request), "tasks": {task.id: task.status for task in self.tasks.values()}}
 
     def call_tool(self, request: PeerRequest) -> Json:

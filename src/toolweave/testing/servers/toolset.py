@@ -350,4 +350,4 @@ PROMPTS: dict[str, tuple[Json, str]] = {
     ),
     "plain": ({"description": "No arguments"}, "Just do it."),
 }
-"""Name -> (listing without the name, text with places for the arguments)."""
+"""Name -> (listing without the name, text with placeholders for the arguments)."""
