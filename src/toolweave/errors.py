@@ -175,7 +175,7 @@ class RequestError(ToolweaveError):
 
     @property
     def retry_after(self) -> float | None:
-        """The seconds after which the same request may succeed, from `data.retryAfterMs`; None where it is not said."""
+        """The seconds after which the same request may succeed, from `data.retryAfterMs`, or None."""
         data: Any = self.data
         said: Any = cast("dict[str, Any]", data).get("retryAfterMs") if isinstance(data, dict) else None
         return said / 1000 if isinstance(said, int | float) and not isinstance(said, bool) else None

@@ -420,7 +420,7 @@ class GatewayManager:
         await self._changes.remove(name)
 
     async def _apply(self, change: ConfigChange, retried: Sequence[str] = ()) -> dict[str, Exception]:
-        """Bring the hub to what is wanted; return the servers that could not be connected, each with the error."""
+        """Apply a change to the hub; return the servers that could not be connected, each with the error."""
         return await self._changes.apply(change, self._wanted, retried)
 
     # inspection

@@ -53,7 +53,7 @@ class WorkerChanges:
 
     @property
     def unpublished(self) -> frozenset[str]:
-        """The servers that were added or removed here, of which the other workers do not know yet."""
+        """The servers that were added or removed in this worker and are unknown to the others."""
         return frozenset(self._unpublished)
 
     def listen(self) -> Callable[[], None]:

@@ -251,7 +251,7 @@ class Tools:
 
 
 class _Checks:
-    """What is checked of the calls of one tool before and after they run.
+    """The checks of the calls of one tool, before and after they run.
 
     A foreign tool's own server validates, and a function checks every call itself: what comes straight from it is not
     checked again. A toolset around it may change arguments, results or the schemas, so that both are checked here, too.
@@ -276,7 +276,7 @@ class _Checks:
         self.output = output
 
     def beside(self, function: FunctionToolset, spec: ToolSpec) -> _Checks:
-        """Return what is left to check of calls under this definition that the function runs."""
+        """Return the checks of calls under this definition that the function does not make itself."""
         own = function.spec
         same_arguments = spec.input_schema is own.input_schema and spec.name == own.name  # which its errors say
         return _Checks(

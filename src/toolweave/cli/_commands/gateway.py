@@ -486,7 +486,7 @@ def _show_servers(servers: tuple[UpstreamStatus, ...]) -> None:
 
 
 def _problem_of(one: UpstreamStatus) -> str:
-    """Return the first line of what is wrong with an upstream."""
+    """Return the first line of an upstream's error."""
     if one.not_applied is not None:
         return f"its new settings fail, the earlier ones are in use: {one.not_applied.partition(chr(10))[0]}"
     return (one.error or "").partition("\n")[0]

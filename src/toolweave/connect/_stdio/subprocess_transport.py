@@ -2,7 +2,7 @@
 
 `loop.subprocess_exec` of uvloop leaves a second copy of each pipe open in the process, so that the end of its output
 arrives only when the process exits. This transport starts it with `subprocess.Popen`, which closes everything but the
-three pipes, and connects these to the loop. It knows nothing of what is written to them.
+three pipes, and connects these to the loop. It does not interpret their data.
 """
 
 from __future__ import annotations
@@ -121,12 +121,12 @@ class PipedProcess(asyncio.SubprocessTransport):
 
     def _wait(self) -> None:
         self._process.wait()
-        with suppress(RuntimeError):  # the loop is closed: nobody waits for the exit any more
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._exited)
 
 
 class _OutputPipe(asyncio.Protocol):
-    """Passes what a process writes to one pipe to a subprocess protocol."""
+    """Passes the data of one output pipe to a subprocess protocol."""
 
     def __init__(self, protocol: asyncio.SubprocessProtocol, fd: int) -> None:
         self.data_received = partial(protocol.pipe_data_received, fd)
