@@ -78,6 +78,9 @@ class ViewMiddleware:
         view: The virtual server.
     """
 
+    reads_results = False
+    note_call = None  # tools are those of the view already
+
     def __init__(self, view: VirtualServer) -> None:
         self._servers = frozenset(view.servers)
 

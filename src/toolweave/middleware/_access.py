@@ -125,6 +125,7 @@ class AccessRules(Value, frozen=True, kw_only=True):
 
     quiet: ClassVar[frozenset[str]] = frozenset({"state"})
     ports: ClassVar[frozenset[str]] = frozenset({"state"})
+    reads_results: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         as_tuples(self, "rules")

@@ -88,6 +88,11 @@ class Redaction(Value, frozen=True, kw_only=True):
             made.append((compiled, self.replacement.replace("{name}", name)))
         msgspec.structs.force_setattr(self, "compiled", tuple(made))
 
+    @property
+    def reads_results(self) -> bool:
+        """Whether it needs results as values, with no member left as a JSON text."""
+        return self.results
+
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request with a redacted result."""
         if request.method not in _RESULTS or not self._concerns(request):

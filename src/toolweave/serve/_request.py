@@ -205,7 +205,7 @@ class Request:
         id: The JSON-RPC id.
         headers: The HTTP headers, names in lower case; empty on other transports.
         server: What is offered now, for middleware; None where there is no middleware.
-        sent: The call that was sent for it already, on a fast path, or None.
+        sent: The call that was sent for it already, on a fast path, or that may be; None for all other requests.
     """
 
     method: str
