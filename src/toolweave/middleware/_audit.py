@@ -35,7 +35,7 @@ class _AppendedFile:
     """A file that lines are appended to; made anew when it was moved away, as programs that rotate logs do."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path = str(path)
         self._opened: _Descriptor | None = None
 
     def __call__(self, line: bytes) -> None:
@@ -55,16 +55,16 @@ class _AppendedFile:
 class _Descriptor:
     """An open file, which is closed with the last reference to it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self.number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         weakref.finalize(self, os.close, self.number)
         found = os.fstat(self.number)
         self._identity = (found.st_dev, found.st_ino)
 
-    def is_at(self, path: Path) -> bool:
+    def is_at(self, path: str) -> bool:
         """Whether the path still names this file."""
         try:
-            found = path.stat()
+            found = os.stat(path)  # noqa: PTH116  # for each line
         except FileNotFoundError:
             return False
         return (found.st_dev, found.st_ino) == self._identity
@@ -155,7 +155,8 @@ class AuditLog(Value, frozen=True, kw_only=True):
         if self.arguments != "none" and "arguments" in request.params:
             given = request.params["arguments"]
             line["arguments"] = given if self.arguments == "values" else shape_of(given)
-        return line | dict(self.extra)
+        line.update(self.extra)
+        return line
 
     def _write(self, line: Json) -> bool:
         sink = cast("Callable[[bytes], object]", self.sink)
