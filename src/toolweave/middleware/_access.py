@@ -241,9 +241,14 @@ class _Verdict:
         if len(msgspec.json.encode(arguments)) > _LARGEST_ARGUMENTS:
             return False
         facts = {**self.facts, "args": arguments}
-        if any(one.rule.effect == "deny" and one.holds(facts) for one in self.conditions):
-            return False
-        return self.allowed or any(one.rule.effect == "allow" and one.holds(facts) for one in self.conditions)
+        allowed = self.allowed
+        for one in self.conditions:
+            deny = one.rule.effect == "deny"
+            if (deny or not allowed) and one.holds(facts):
+                if deny:
+                    return False
+                allowed = True
+        return allowed
 
 
 _HIDDEN = _Verdict(visible=False, allowed=False)

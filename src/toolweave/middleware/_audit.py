@@ -12,6 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
@@ -137,7 +138,7 @@ class AuditLog(Value, frozen=True, kw_only=True):
         client, identity = request.client, request.client.identity
         name, target = subject_of(request), target_of(request)
         line: Json = {
-            "time": datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": _time_text(self.clock()),
             "principal": None,
             "client": _client(client.info),
             "revision": client.version or None,
@@ -166,6 +167,17 @@ class AuditLog(Value, frozen=True, kw_only=True):
             _log.error("a line of the audit log cannot be written: %s: %s", type(exc).__name__, exc)
             return False
         return True
+
+
+def _time_text(seconds: float) -> str:
+    """Return a time since the epoch as RFC 3339 has it, in UTC and with milliseconds."""
+    milliseconds = int(seconds * 1000)
+    return f"{_second_text(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
+
+
+@lru_cache(maxsize=16)
+def _second_text(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").removesuffix("+00:00")
 
 
 def _client(info: Mapping[str, Any] | None) -> Json | None:

@@ -29,7 +29,14 @@ PATTERNS: Mapping[str, str] = {
 }
 """Patterns that can be used by their names."""
 
-_NEEDED: Mapping[str, str] = {"email": "@", "jwt": "eyJ", "private_key": "-----BEGIN ", "slack_token": "xox"}
+_NEEDED: Mapping[str, str] = {
+    "email": "@",
+    "jwt": "eyJ",
+    "private_key": "-----BEGIN ",
+    "aws_key": "IA",
+    "github_token": "gh",
+    "slack_token": "xox",
+}
 """A text that is in everything that a pattern finds: to look for it first is much faster."""
 _Substitution: TypeAlias = tuple[re.Pattern[str], Callable[[re.Match[str]], str], str]
 """A pattern, the function that returns what stands there instead, and the text that it needs."""
@@ -127,11 +134,12 @@ class Redaction(Value, frozen=True, kw_only=True):
 
     def _value(self, value: Any) -> Any:
         """Return a JSON value with redacted texts."""
-        if isinstance(value, str):
+        kind: type[Any] = type(value)
+        if kind is str or isinstance(value, str):
             return self._text(value)
-        if isinstance(value, msgspec.Raw):
+        if kind is msgspec.Raw:
             return self._value(msgspec.json.decode(value))
-        if isinstance(value, Mapping):
+        if kind is dict or isinstance(value, Mapping):  # to ask for the kind is much faster
             members = cast("Mapping[str, Any]", value)
             kept = _PLUMBING | _ENCODED if "mimeType" in members else _PLUMBING
             return {name: one if name in kept else self._value(one) for name, one in members.items()}

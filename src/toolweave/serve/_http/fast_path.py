@@ -5,6 +5,8 @@ the long way: those of headers once for each distinct set of them. What it does 
 and a reply channel of its own. One sweep watches over all calls: one that is not answered in a moment goes on on the
 long way, with the call that was sent; so does one whose answer needs more than to be passed on. Disconnected
 clients, silence and bounds are the business of the long way alone.
+
+Where there is middleware, a call goes through it first; its reply channel is made when it is used (`layered.py`).
 """
 
 from __future__ import annotations
