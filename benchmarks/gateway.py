@@ -202,8 +202,8 @@ def toolweave(port: int, config: Path) -> None:
     os.execv(sys.executable, [sys.executable, *command])
 
 
-def layers(port: int, config: Path) -> None:
-    """Serve the config behind middleware that passes everything on, as the command does otherwise."""
+def serve_behind(port: int, config: Path, middleware: Sequence[Any]) -> None:
+    """Serve the config behind middleware, as the command does otherwise."""
     from toolweave.cli._serve.listen import keep_started_objects
     from toolweave.gateway import GatewayManager, GatewayOptions
     from toolweave.serve._http.uvicorn_server import serve_http
@@ -212,15 +212,41 @@ def layers(port: int, config: Path) -> None:
     def kept(base: str) -> None:
         keep_started_objects()
 
-    async def passing(request: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
-        return await call_next(request)
-
-    manager = GatewayManager(config, GatewayOptions(middleware=(passing,) * LAYERS))
+    manager = GatewayManager(config, GatewayOptions(middleware=tuple(middleware)))
     app = manager.asgi_app()
     run_blocking(lambda: serve_http(app, port=port, on_started=kept), name="layers", instead="serve_http")
 
 
-CONTENDERS: dict[str, Callable[[int, Path], None]] = {"raw": raw, "toolweave": toolweave, "toolweave,layers": layers}
+def layers(port: int, config: Path) -> None:
+    """Serve the config behind middleware that passes everything on."""
+
+    async def passing(request: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+        return await call_next(request)
+
+    serve_behind(port, config, (passing,) * LAYERS)
+
+
+def rules(port: int, config: Path) -> None:
+    """Serve the config behind an audit log, rules with an expression, a rate, a cache and redaction."""
+    from toolweave.middleware import AccessRule, AccessRules, AuditLog, RateLimit, Redaction, ResponseCache
+
+    condition = "!has(args.size) || args.size < 1000000"
+    middleware = (
+        AuditLog(path=str(config.with_name(f"audit-{port}.jsonl"))),
+        AccessRules(rules=[AccessRule(effect="allow", kinds=["tools"], when=condition)]),
+        RateLimit(calls=1_000_000),
+        ResponseCache(tools_seconds=60),
+        Redaction(patterns={"email": "", "github_token": "", "aws_key": ""}),
+    )
+    serve_behind(port, config, middleware)
+
+
+CONTENDERS: dict[str, Callable[[int, Path], None]] = {
+    "raw": raw,
+    "toolweave": toolweave,
+    "toolweave,layers": layers,
+    "toolweave,rules": rules,
+}
 FASTMCP = """
 import json, sys
 from fastmcp.server import create_proxy

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
 import pytest
 
+from tests.gateway.plain_callers import META, SECONDS, Plain, Ways, again, long_way, plain, seen_upstream
 from tests.gateway.relayed import MODERN, Json, upstream
 from tests.gateway.running import write_gateway_config
 from tests.gateway.upstreams import strange
@@ -26,12 +23,6 @@ from toolweave.serve import BearerAuth, HttpLimits
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-SECONDS = 60.0
-META: Json = {
-    "io.modelcontextprotocol/protocolVersion": MODERN,
-    "io.modelcontextprotocol/clientCapabilities": {},
-    "io.modelcontextprotocol/clientInfo": {"name": "caller", "version": "0"},
-}
 PAIRS = [(upstream, caller) for upstream in ("modern", "legacy") for caller in (MODERN, "2025-11-25", "2025-03-26")]
 TOKEN = "a token of thirty-two characters, or more"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
@@ -39,123 +30,13 @@ Probe = tuple[bytes, Json, Sequence[tuple[str, str]]]
 """Body, headers and further headers of a request."""
 
 
-class Ways:
-    """Middleware that only watches, and says which way calls took."""
-
-    def __init__(self) -> None:
-        self.fast: list[str] = []
-        self.long: list[str] = []
-
-    async def __call__(self, request: Any, call_next: Any) -> Any:
-        """Note a call that came all the way."""
-        if request.method == "tools/call":
-            self.long.append(request.params.get("name"))
-        return await call_next(request)
-
-    def note_call(self, call: Any) -> None:
-        """Note a call that did not."""
-        self.fast.append(call.name)
-
-
-async def only_long(request: Any, call_next: Any) -> Any:
+async def passing(request: Any, call_next: Any) -> Any:
     """Pass on every request: middleware that has to see it."""
     return await call_next(request)
 
 
-class Plain:
-    """A client that sends what it is given, over one connection.
-
-    Attributes:
-        session: Headers of its session, if it has one.
-    """
-
-    def __init__(self, url: str, version: str) -> None:
-        parts = urlsplit(url)
-        self.path = parts.path
-        self.modern = version == MODERN
-        self.version = version
-        self.session: dict[str, str] = {}
-        self._connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=SECONDS)
-
-    def close(self) -> None:
-        """Leave."""
-        self._connection.close()
-
-    def send(self, body: bytes, headers: Mapping[str, str | None], twice: Sequence[tuple[str, str]] = ()) -> None:
-        """Send a request; a header that is None is left out."""
-        connection = self._connection
-        connection.putrequest("POST", self.path, skip_host="Host" in headers, skip_accept_encoding=True)
-        usual = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **self.session}
-        given = {**usual, "Content-Length": str(len(body)), **headers}
-        for name, value in (*((name, value) for name, value in given.items() if value is not None), *twice):
-            connection.putheader(name, value)
-        connection.endheaders(body)
-
-    def answer(self) -> tuple[int, str | None, Any]:
-        """Return status, type and JSON of the answer, or its text."""
-        answer = self._connection.getresponse()
-        text = answer.read()
-        try:
-            said: Any = json.loads(text)
-        except ValueError:
-            said = text
-        return answer.status, answer.headers.get("content-type"), said
-
-    def talk(
-        self, body: bytes, headers: Mapping[str, str | None], twice: Sequence[tuple[str, str]] = ()
-    ) -> tuple[int, str | None, Any]:
-        """Send a request and return its answer, in a thread: the gateway is served in the test's event loop."""
-        self.send(body, headers, twice)
-        return self.answer()
-
-    async def ask(
-        self, body: bytes, headers: Mapping[str, str | None], twice: Sequence[tuple[str, str]] = ()
-    ) -> tuple[int, str | None, Any]:
-        """Send a request and return its answer."""
-        return await anyio.to_thread.run_sync(self.talk, body, headers, twice)
-
-    def call(self, name: str, arguments: Any = ..., *, key: Any = 1, **members: Any) -> tuple[bytes, Json]:
-        """Return body and headers of a call."""
-        params: Json = {"name": name, **members}
-        if arguments is not ...:
-            params["arguments"] = arguments
-        headers: Json = {}
-        if self.modern:
-            params.setdefault("_meta", META)
-            headers = {"Mcp-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": name}
-        return json.dumps({"jsonrpc": "2.0", "id": key, "method": "tools/call", "params": params}).encode(), headers
-
-    def begin(self, **capabilities: Any) -> None:
-        """Make the handshake of its era."""
-        if self.modern:
-            return
-        client = {
-            "protocolVersion": self.version,
-            "capabilities": capabilities,
-            "clientInfo": {"name": "c", "version": "0"},
-        }
-        message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client}
-        self.send(json.dumps(message).encode(), {})
-        answer = self._connection.getresponse()
-        answer.read()
-        self.session = {"Mcp-Session-Id": answer.headers["mcp-session-id"], "Mcp-Protocol-Version": self.version}
-        self.talk(b'{"jsonrpc":"2.0","method":"notifications/initialized"}', {})
-
-    async def tell(self, method: str, **params: Any) -> None:
-        """Send a notification."""
-        message = {"jsonrpc": "2.0", "method": method, "params": params}
-        await self.ask(json.dumps(message).encode(), {})
-
-
-@asynccontextmanager
-async def plain(url: str, version: str, **capabilities: Any) -> AsyncGenerator[Plain]:
-    """Speak to a gateway in a revision."""
-    client = Plain(url, version)
-    await anyio.to_thread.run_sync(partial(client.begin, **capabilities))
-    try:
-        yield client
-    finally:
-        client.close()
+EACH_WAY: list[tuple[list[Any], list[Any]]] = [([], []), ([passing], []), ([], [long_way])]
+"""Middleware of a gateway and of its app: plain calls go at once, through middleware, or the long way."""
 
 
 def probes(client: Plain) -> dict[str, Probe]:
@@ -225,32 +106,22 @@ async def test_the_short_way_answers_as_the_long_one(era: str, version: str) -> 
     answers: list[Json] = []
     with anyio.fail_after(SECONDS):
         async with strange(era, "stdio") as config:
-            for middleware in (ways, only_long):
-                gateway = create_gateway({"up": config}, middleware=[middleware])
+            for middleware, wraps in ([ways], []), ([passing, ways], []), ([passing, ways], [long_way]):
+                gateway = create_gateway({"up": config}, middleware=middleware)
                 found: Json = {}
-                async with served_http(gateway) as url, plain(url, version) as first:
+                async with served_http(gateway, middleware=wraps) as url, plain(url, version) as first:
                     for name, (body, headers, twice) in probes(first).items():
                         async with again(first, url) as client:
                             found[name] = await client.ask(body, headers, twice)
                 answers.append(found)
 
-    short, long = answers
+    short, layered, long = answers
     assert short == long
+    assert layered == long
     assert {"echo", "empty", "numbers", "failed", "many"} <= set(ways.fast)
     assert {"headers", "full"}.isdisjoint(ways.fast)
     assert short["arguments"][0] == 200
     assert short["arguments"][2]["result"]["structuredContent"]["arguments"]["a"][3] == 2**70
-
-
-@asynccontextmanager
-async def again(client: Plain, url: str) -> AsyncGenerator[Plain]:
-    """Speak in the session of a client, over a connection of its own: some answers end it."""
-    one = Plain(url, client.version)
-    one.session = client.session
-    try:
-        yield one
-    finally:
-        one.close()
 
 
 @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
@@ -280,17 +151,13 @@ async def test_a_caller_gets_its_own_answer_among_many(version: str) -> None:
     assert len(ways.fast) > 16 * 60 / 2  # more may take longer than a moment, on a machine that is busy
 
 
-async def seen_upstream(client: Plain) -> Json:
-    """Return what an upstream says of the requests it got."""
-    _, _, answer = await client.ask(*client.call("state", {}, key="state"))
-    result: Json = answer["result"]
-    return result.get("structuredContent") or json.loads(result["content"][0]["text"])
-
-
+@pytest.mark.parametrize("middleware", [[], [passing]])
 @pytest.mark.parametrize("kind", ["stdio-legacy", "stdio-modern"])
-async def test_a_modern_caller_that_leaves_cancels_its_call_at_the_upstream_and_nobody_elses(kind: str) -> None:
+async def test_a_modern_caller_that_leaves_cancels_its_call_at_the_upstream_and_nobody_elses(
+    kind: str, middleware: list[Any]
+) -> None:
     with anyio.fail_after(SECONDS), upstream(kind) as config:
-        gateway = create_gateway({"up": config})
+        gateway = create_gateway({"up": config}, middleware=middleware)
         async with served_http(gateway) as url, plain(url, MODERN) as other:
             async with plain(url, MODERN) as leaving:
                 leaving.send(*leaving.call("hang", {}))
@@ -304,10 +171,11 @@ async def test_a_modern_caller_that_leaves_cancels_its_call_at_the_upstream_and_
     assert len(seen["cancelled"]) == 1
 
 
+@pytest.mark.parametrize("middleware", [[], [passing]])
 @pytest.mark.parametrize("pause", [0.0, 1.0])
-async def test_a_call_in_a_session_is_cancelled_by_its_client(pause: float) -> None:
+async def test_a_call_in_a_session_is_cancelled_by_its_client(pause: float, middleware: list[Any]) -> None:
     with anyio.fail_after(SECONDS), upstream("stdio-modern") as config:
-        gateway = create_gateway({"up": config})
+        gateway = create_gateway({"up": config}, middleware=middleware)
         async with served_http(gateway) as url, plain(url, "2025-11-25") as client:
             await anyio.to_thread.run_sync(lambda: client.send(*client.call("hang", {}, key=7)))
             async with again(client, url) as second:
@@ -326,15 +194,15 @@ async def test_a_call_in_a_session_is_cancelled_by_its_client(pause: float) -> N
 @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
 async def test_a_call_that_takes_too_long_is_answered_and_cancelled(version: str) -> None:
     answers: list[Any] = []
-    for middleware in ([], [only_long]):
+    for middleware, wraps in EACH_WAY:
         with anyio.fail_after(SECONDS), upstream("stdio-modern") as config:
             gateway = create_gateway({"up": {**config, "timeout": {"call": 1.0}}}, middleware=middleware)
-            async with served_http(gateway) as url, plain(url, version) as client:
+            async with served_http(gateway, middleware=wraps) as url, plain(url, version) as client:
                 answers.append(await client.ask(*client.call("hang", {})))
                 seen = await seen_upstream(client)
         assert len(seen["cancelled"]) == 1
 
-    assert answers[0] == answers[1]
+    assert answers[0] == answers[1] == answers[2]
     assert answers[0][2]["result"]["isError"]
     assert "within 1 s" in answers[0][2]["result"]["content"][0]["text"]
 
@@ -342,15 +210,15 @@ async def test_a_call_that_takes_too_long_is_answered_and_cancelled(version: str
 @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
 async def test_an_upstream_that_dies_is_the_same_error_and_the_next_call_finds_the_new_one(version: str) -> None:
     answers: list[Any] = []
-    for middleware in ([Ways()], [only_long]):
+    for middleware, wraps in EACH_WAY:
         with anyio.fail_after(SECONDS), upstream("stdio-legacy") as config:
             gateway = create_gateway({"up": config}, middleware=middleware)
-            async with served_http(gateway) as url, plain(url, version) as client:
+            async with served_http(gateway, middleware=wraps) as url, plain(url, version) as client:
                 crashed = await client.ask(*client.call("crash", {}))
                 after = await client.ask(*client.call("echo", {"text": "back"}))
                 answers.append((crashed, after))
 
-    assert answers[0] == answers[1]
+    assert answers[0] == answers[1] == answers[2]
     assert answers[0][0][2]["result"]["isError"]
     assert not answers[0][1][2]["result"].get("isError")
 
@@ -460,15 +328,15 @@ async def test_a_virtual_server_asks_for_its_authorization_before_the_short_way_
 
 async def test_a_revision_that_a_gateway_does_not_speak_is_not_spoken_on_the_short_way() -> None:
     answers: list[Any] = []
-    for middleware in ([Ways()], [only_long]):
+    for middleware, wraps in EACH_WAY:
         with anyio.fail_after(SECONDS):
             async with strange("modern", "stdio") as config:
                 gateway = create_gateway({"up": config}, middleware=middleware)
                 gateway.speak("legacy")
-                async with served_http(gateway) as url, plain(url, MODERN) as client:
+                async with served_http(gateway, middleware=wraps) as url, plain(url, MODERN) as client:
                     answers.append(await client.ask(*client.call("echo", {})))
 
-    assert answers[0] == answers[1]
+    assert answers[0] == answers[1] == answers[2]
     assert answers[0][0] != 200
 
 

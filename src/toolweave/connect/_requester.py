@@ -7,6 +7,7 @@ of a call share one deadline, so a retry never extends the caller's wait.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import ExitStack
@@ -79,6 +80,7 @@ class Requester:
         self._deadlines = SharedTimer()
         self._limiter = anyio.CapacityLimiter(config.max_concurrency) if config.max_concurrency else None
         self._plain = config.timeout.call_total is None and not supervisor.peer.may_answer
+        self._line_seconds = config.connect_silence + config.timeout.list + config.timeout.close
         self.direct = DirectCalls(config, supervisor, catalog, self._deadlines, too_slow=self._call_too_slow)
         self.last_line: OpenSession | None = None
         self.on_timeout: Callable[[], None] = lambda: None
@@ -90,9 +92,11 @@ class Requester:
 
     async def line(self) -> OpenSession:
         """Return the open session; connect or wait for a restart, within the bounds of connect, list and close."""
-        timeout = self._config.timeout
-        seconds = self._config.connect_silence + timeout.list + timeout.close
-        return await self._supervisor.run_on_own_loop(self._supervisor.usable(seconds))
+        supervisor = self._supervisor
+        last = supervisor.line
+        if last is not None and not last.session.wire.over and supervisor.loop is asyncio.get_running_loop():
+            return last
+        return await supervisor.run_on_own_loop(supervisor.usable(self._line_seconds))
 
     async def with_reconnect(
         self,

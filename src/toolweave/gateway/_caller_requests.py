@@ -118,8 +118,10 @@ class CallerRequests:
         """Return nothing: the capabilities are those of the upstreams taken together."""
         return {}
 
-    async def look_up(self, request: Request, call_next: CallNext) -> Json:
+    def look_up(self, request: Request, call_next: CallNext) -> Awaitable[Json]:
         """Answer a request through further middleware, which also finds the offers of the caller's own servers."""
+        if request.method not in self._looked_up or not self._has_own(request):
+            return call_next(request)
 
         async def found(call_next: CallNext, request: Request, inner: InnerGateway) -> Json:
             lookup = self._lookups.get(inner)
@@ -127,13 +129,11 @@ class CallerRequests:
                 lookup = self._lookups[inner] = CallerOffers(self._outer, inner, self._sign_in_tools)
             return await call_next(self._first.settled(request.replace(server=lookup)))
 
-        if request.method not in self._looked_up:
-            return await call_next(request)
-        return await self._before_both(found, call_next, request)
+        return self._before_both(found, call_next, request)
 
     async def _before_both(self, answer: OwnAnswer, own: Method, request: Request) -> Json:
         """Answer a request by `answer`, which gets the gateway of the caller, or where there is none by `own`."""
-        if not self._outer.callers.hubs.configs or request.client.principal is None or self._is_everybodys(request):
+        if not self._has_own(request) or self._is_everybodys(request):
             return await own(request)
         try:
             async with self._outer.callers.lease(request.client) as inner:
@@ -142,6 +142,10 @@ class CallerRequests:
             if request.method == methods.TOOLS_CALL:
                 return call_result(ToolResult.failure(exc), modern=request.modern)
             raise RequestError(exc.message, code=INTERNAL_ERROR, data=exc.data) from None
+
+    def _has_own(self, request: Request) -> bool:
+        """Whether the caller of a request may have servers of its own."""
+        return bool(self._outer.callers.hubs.configs) and request.client.principal is not None
 
     def _is_everybodys(self, request: Request) -> bool:
         """Whether a request calls a tool of the shared gateway, and so needs no gateway of the caller."""
@@ -347,9 +351,9 @@ class CallerLayer:
     def __init__(self, requests: CallerRequests) -> None:
         self._requests = requests
 
-    async def __call__(self, request: Request, call_next: CallNext) -> Json:
+    def __call__(self, request: Request, call_next: CallNext) -> Awaitable[Json]:
         """Answer a request."""
-        return await self._requests.look_up(request, call_next)
+        return self._requests.look_up(request, call_next)
 
 
 def _method_of(inner: InnerGateway, request: Request) -> Method:

@@ -85,7 +85,8 @@ class Calls:
         name = request.text("name")
         if request.params.get("arguments") is not None:
             request.object("arguments")  # anything else is refused
-        route = self._routes.tool(name) if request.sent is None else request.sent.route
+        sent = _sent_for(request)
+        route = self._routes.tool(name) if sent is None else sent.route
         if route is None:  # a tool of this process, or none
             return await self._local.methods(modern=request.modern)[methods.TOOLS_CALL](request)
         if self._slow is None or route.spec is None:
@@ -104,7 +105,7 @@ class Calls:
                 return call_result(ToolResult.failure(error), modern=request.modern)
         params |= self._tasks.wanted(request, route.spec)
         follow = not self._tasks.takes(request)
-        sent: SentToolCall | None = request.sent
+        sent = _sent_for(request)
         direct = None if sent is None else sent.direct
         result = await self._relay.request(request, route, request.method, params, follow_tasks=follow, sent=direct)
         return await self._tasks.shown(request, route.server, self._named(route, result))
@@ -173,6 +174,11 @@ class Calls:
 def _params(request: Request, **changed: Any) -> Json:
     """Return the parameters that go up: all of the caller's but those of this hop."""
     return {name: value for name, value in request.params.items() if name not in _OURS} | changed
+
+
+def _sent_for(request: Request) -> SentToolCall | None:
+    """Return the call that was sent for a request already, or None."""
+    return request.sent if isinstance(request.sent, SentToolCall) else None
 
 
 def _may(request: Request, kind: OfferKind, name: str, route: Route) -> bool:

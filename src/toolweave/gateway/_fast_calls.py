@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -23,6 +22,7 @@ from toolweave.errors import ProtocolError
 from toolweave.gateway._relay import Relay
 from toolweave.gateway._routes import Route, Routes
 from toolweave.gateway._telemetry import first_text
+from toolweave.middleware._outcome import is_failed
 from toolweave.protocol import methods
 from toolweave.protocol.eras import ALL_BLOCKS_SINCE, abilities, legacy_result, modern_result, passed_capabilities
 from toolweave.protocol.headers import mirrored_arguments
@@ -37,7 +37,6 @@ from toolweave.tools import Toolset, ToolSnapshot, ToolSpec
 _CALL = methods.TOOLS_CALL
 _COMPLETE = "complete"
 _COMPLETE_TEXT = encode_value(_COMPLETE)
-_TRUE = msgspec.Raw(b"true")
 _OF_HOPS = ("resultType", "ttlMs", "cacheScope", "_meta")
 _MOST_CLIENTS = 2048
 _MOST_ROUTES = 20_000
@@ -128,33 +127,30 @@ class FastCalls:
         self._targets: dict[str, _Target | None] = {}
         self._callers: dict[int, _Caller] = {}
         self._middleware: tuple[Middleware, ...] | None = None
-        self._open = False
+        self._layered = False
         self._info: Mapping[str, Any] | None = None
         self._hops: dict[tuple[bool, bytes | None, str], Json | None] = {}
 
     @property
-    def open(self) -> bool:
-        """Whether calls may take the fast path: all middleware accepts to be notified afterwards."""
+    def layered(self) -> bool:
+        """Whether calls go through the middleware: some of it is not only notified afterwards."""
         middleware = self._endpoint.middleware
         if middleware is not self._middleware:
             self._middleware = middleware
             notes = [getattr(one, "note_call", _UNTOLD) for one in middleware]
-            self._open = _UNTOLD not in notes
-            self.noting = tuple(note for note in notes if note is not None) if self._open else ()
-        return self._open
+            self._layered = _UNTOLD in notes
+            self.noting = () if self._layered else tuple(note for note in notes if note is not None)
+        return self._layered
+
+    def takes(self, name: str) -> bool:
+        """Whether plain calls of that tool can be sent here, if its connection is open."""
+        return self._target(name) is not None
 
     def send(
         self, call: PlainToolCall, client: Client, principal: str | None, loop: asyncio.AbstractEventLoop
     ) -> SentToolCall | None:
         """Send a call at once; None, with nothing sent, if it takes the full path."""
-        snapshot = self._tools.snapshot()
-        if snapshot is not self._snapshot:
-            self._snapshot = snapshot
-            self._targets.clear()
-        try:
-            target = self._targets[call.name]
-        except KeyError:
-            target = self._learn(call.name)
+        target = self._target(call.name)
         if target is None:
             return None
         route = target.route
@@ -164,17 +160,28 @@ class FastCalls:
         direct = target.direct
         if connection is None or direct is None or (line := direct.line(route.name, loop)) is None:
             return None
-        end, arguments = self._end(client, connection, route.server, line.session), call.arguments
+        end, arguments = self._end(client, connection, route.server, line.session, call.trace), call.arguments
         if end is None:
             return None
         try:
             text = target.bare + end if arguments is None else target.before + encode_value(arguments) + end
-        except ValueError:  # nested too deeply, which the full path reports
+        except (TypeError, ValueError):  # nested too deeply, or no JSON: middleware may have made them
             return None
         sent = direct.send(line, route.name, text, loop)
         if sent is None:
             return None
         return SentToolCall(self, call, client, principal, route, connection, sent)
+
+    def _target(self, name: str) -> _Target | None:
+        """Return the target of a name in the current tools; None for one whose calls take the full path."""
+        snapshot = self._tools.snapshot()
+        if snapshot is not self._snapshot:
+            self._snapshot = snapshot
+            self._targets.clear()
+        try:
+            return self._targets[name]
+        except KeyError:
+            return self._learn(name)
 
     def _learn(self, name: str) -> _Target | None:
         """Return the target of a name; None for one whose calls take the full path."""
@@ -198,7 +205,14 @@ class FastCalls:
         made = self._callers[id(client)] = _Caller(client, modern, declared, bool(abilities(capabilities)), {})
         return made
 
-    def _end(self, client: Client, connection: McpConnection, server: str, session: Session) -> bytes | None:
+    def _end(
+        self,
+        client: Client,
+        connection: McpConnection,
+        server: str,
+        session: Session,
+        trace: Mapping[str, str] | None = None,
+    ) -> bytes | None:
         """Return the end of the text of a client's call; None if it takes the full path."""
         caller = self._callers.get(id(client))
         if caller is None or caller.client is not client:
@@ -208,9 +222,9 @@ class FastCalls:
         tail = caller.tails.get(server)
         if tail is None or tail[0] is not session.meta:
             tail = caller.tails[server] = (session.meta, self._tail(caller, session))
-        return tail[1]
+        return tail[1] if trace is None or tail[1] is None else self._tail(caller, session, trace)
 
-    def _tail(self, caller: _Caller, session: Session) -> bytes | None:
+    def _tail(self, caller: _Caller, session: Session, trace: Mapping[str, str] | None = None) -> bytes | None:
         """Return the end of the text of a call: the `_meta` of its era, and the brackets.
 
         None where the client cannot be served so: this path lacks its era, a legacy upstream might ask it, or its call
@@ -221,7 +235,7 @@ class FastCalls:
         if not self._endpoint.serves(_CALL, modern=caller.modern) or (caller.asked and not session.agreement.modern):
             return None
         params: Json = {}
-        session.stamp(params, {}, caller.declared)
+        session.stamp(params, trace or {}, caller.declared)
         return b"}}" if not params else b',"_meta":%b}}' % encode_value(params["_meta"])
 
     def passed_on(self, raw: Mapping[str, msgspec.Raw], version: str) -> Json | None:
@@ -314,8 +328,21 @@ class SentToolCall(msgspec.Struct, eq=False):
         """Cancel the call at the upstream; bounded."""
         await self.direct.give_up()
 
-    def text(self, request_id: RequestId, answer: Any) -> bytes | None:
-        """Return the whole answer for the caller, or None where the relay has to make it."""
+    def members(self, answer: Any, *, texts: bool) -> Json | None:
+        """Return the members of the result for the caller, or None where the relay has to make them; see `SentCall`."""
+        made = self._made(answer)
+        if made is None:
+            return None
+        try:
+            for name in _OF_HOPS if texts else tuple(made):
+                if type(value := made.get(name)) is msgspec.Raw:
+                    made[name] = value_of(value)
+        except ValueError:  # a number that is out of range
+            return None
+        return made
+
+    def _made(self, answer: Any) -> Json | None:
+        """Return the members of the result for the caller, as texts where they can be passed on."""
         version = self.client.version
         if self.calls.routes.renamed_uris(self.route.server):
             return None
@@ -324,6 +351,11 @@ class SentToolCall(msgspec.Struct, eq=False):
             made = self.calls.passed_on(answer.result, version)
         if made is None and (result := self._read(answer)) is not None:
             made = self.calls.made(result, version)
+        return made
+
+    def text(self, request_id: RequestId, answer: Any) -> bytes | None:
+        """Return the whole answer for the caller, or None where the relay has to make it."""
+        made = self._made(answer)
         if made is None:
             return None
         try:
@@ -346,12 +378,7 @@ class SentToolCall(msgspec.Struct, eq=False):
         return result
 
     def _note(self, made: Json) -> None:
-        failed, content = False, None
-        if "isError" in made and made["isError"] in (True, _TRUE):
-            failed, content = True, made.get("content")
-            if isinstance(content, msgspec.Raw):
-                with suppress(ValueError):  # a number that is out of range
-                    content = value_of(content)
+        failed = is_failed(made)
         answered = AnsweredCall(
             server=self.route.server,
             name=self.call.name,
@@ -361,7 +388,7 @@ class SentToolCall(msgspec.Struct, eq=False):
             principal=self.principal,
             seconds=self.direct.answer.get_loop().time() - self.direct.since,
             outcome="tool_error" if failed else "ok",
-            error=first_text({"content": content}) if failed else "",
+            error=first_text(made) if failed else "",
         )
         for note in self.calls.noting:
             note(answered)

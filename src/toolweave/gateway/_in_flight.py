@@ -27,7 +27,7 @@ class InFlightRequests:
         self.streams = 0
         self._turn = 0
         self._counts: dict[int, int] = {}
-        self._ended = anyio.Event()
+        self._ended: anyio.Event | None = None  # there while somebody waits
 
     @property
     def count(self) -> int:
@@ -52,12 +52,15 @@ class InFlightRequests:
                 self._counts[turn] = left
             else:
                 del self._counts[turn]
-                ended, self._ended = self._ended, anyio.Event()
-                ended.set()
+                if self._ended is not None:
+                    self._ended.set()
+                    self._ended = None
 
     async def earlier_ended(self) -> None:
         """Wait until all requests that are in flight now have ended, regardless of later ones."""
         last = self._turn
         self._turn += 1
         while any(turn <= last for turn in self._counts):
+            if self._ended is None:
+                self._ended = anyio.Event()
             await self._ended.wait()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -113,7 +113,7 @@ class RecentCalls:
     def __init__(self) -> None:
         self.tasks = RecentTasks()
         self._kept: deque[RecentCall | _KeptCall] = deque(maxlen=_MOST)
-        self._software: dict[int, tuple[Client, str]] = {}
+        self._software: dict[int, tuple[Mapping[str, Any] | None, str]] = {}
 
     def before(self, endpoint: TaskAnswerer) -> Sequence[Middleware]:
         """Return the middleware of an endpoint by which its calls and tasks are kept."""
@@ -135,29 +135,54 @@ class RecentCalls:
                 self._note(request, server, time.perf_counter() - begun, {}, error)
             raise
         if request.method in _CALLS:
-            self._note(request, server, time.perf_counter() - begun, result, None)
+            seconds, arguments, name = time.perf_counter() - begun, request.params.get("arguments"), name_of(request)
+            if request.method != methods.TOOLS_CALL or not (arguments is None or isinstance(arguments, dict)):
+                self._note(request, server, seconds, result, None)
+                return result
+            outcome, client = outcome_of(result), request.client
+            error = first_text(result) if outcome == "tool_error" else ""
+            given = cast("Json | None", arguments)
+            self._keep_answered(client, given, client.principal, (seconds, name or "", server), outcome, error)
         return result
 
     def note_call(self, call: AnsweredCall) -> None:
-        """Record a call of the fast path; its texts are made when the console asks for them."""
-        client, arguments = call.client, call.arguments
-        known = self._software.get(id(client))
-        if known is None or known[0] is not client:
-            known = self._meet(client)
+        """Record a call of the fast path."""
+        self._keep_answered(
+            call.client,
+            call.arguments,
+            call.principal,
+            (call.seconds, call.name, call.server),
+            call.outcome,
+            call.error,
+        )
+
+    def _keep_answered(
+        self,
+        client: Client,
+        arguments: Mapping[str, Any] | None,
+        caller: str | None,
+        about: tuple[float, str, str],
+        outcome: str,
+        error: str,
+    ) -> None:
+        """Record a call that has a result; its texts are made when the console asks for them."""
+        info = client.info
+        known = self._software.get(id(info))
+        if known is None or known[0] is not info:
+            known = self._meet(info)
         shape: tuple[Iterable[str], Iterable[object]] | str = ""
         if arguments is not None:
             kinds: list[object] = [len(one) if type(one) is str else type(one) for one in arguments.values()]
             is_flat = _NESTED.isdisjoint(kinds) and len(kinds) <= _MOST_FLAT and sum(map(len, arguments)) <= _LONGEST
             shape = (tuple(arguments), kinds) if is_flat else _shape(arguments)
-        principal = "" if call.principal is None else principal_name(call.principal)[:_LONGEST]
-        error = call.error[:_LONGEST]
-        kept = call.seconds, call.name, call.server, principal, known[1], client.version, call.outcome, error, shape
+        principal = "" if caller is None else principal_name(caller)[:_LONGEST]
+        kept = *about, principal, known[1], client.version, outcome, error[:_LONGEST], shape
         self._kept.append(_KeptCall(time.time(), *kept))
 
-    def _meet(self, client: Client) -> tuple[Client, str]:
+    def _meet(self, info: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, str]:
         if len(self._software) >= _MOST_CLIENTS:
             self._software.clear()
-        known = self._software[id(client)] = client, _software(client.info)
+        known = self._software[id(info)] = info, _software(info)
         return known
 
     def _note(self, request: Request, server: str, seconds: float, result: Json, error: BaseException | None) -> None:

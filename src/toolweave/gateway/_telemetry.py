@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
+import msgspec
+
 from toolweave.errors import RequestError
+from toolweave.middleware._outcome import is_failed
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from toolweave.protocol.input_required import INPUT_REQUIRED
+from toolweave.protocol.jsonrpc import value_of
 from toolweave.serve._request import Request
 
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
@@ -54,7 +58,7 @@ def outcome_of_result(result: Mapping[str, Any]) -> str:
     kind = result.get("resultType", "complete")
     if kind != "complete":
         return kind if kind in (INPUT_REQUIRED, "task") else "other"
-    return "tool_error" if result.get("isError") is True else "ok"
+    return "tool_error" if is_failed(result) else "ok"
 
 
 def outcome_of_error(error: BaseException) -> str:
@@ -69,6 +73,11 @@ def outcome_of_error(error: BaseException) -> str:
 def first_text(result: Mapping[str, Any]) -> str:
     """Return the first text in a result, which says of a failed tool why."""
     content: Any = result.get("content")
+    if isinstance(content, msgspec.Raw):
+        try:
+            content = value_of(content)
+        except ValueError:  # a number that is out of range
+            return ""
     for block in cast("list[Any]", content) if isinstance(content, list) else ():
         text: Any = cast("dict[str, Any]", block).get("text") if isinstance(block, dict) else None
         if isinstance(text, str):

@@ -45,6 +45,8 @@ class CallerSpans:
         tracer: Makes the spans; by default that of the globally configured provider.
     """
 
+    reads_results = False
+
     def __init__(self, tracer: Tracer | None = None) -> None:
         self._tracer = tracer or trace.get_tracer("toolweave.gateway", VERSION)
         self._durations = _seconds("mcp.server.operation.duration", "Duration of a request of a caller.")
@@ -80,6 +82,8 @@ class UpstreamSpans:
     Args:
         tracer: Makes the spans; by default that of the globally configured provider.
     """
+
+    reads_results = False
 
     def __init__(self, tracer: Tracer | None = None) -> None:
         self._tracer = tracer or trace.get_tracer("toolweave.gateway", VERSION)

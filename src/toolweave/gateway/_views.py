@@ -6,7 +6,6 @@ A view holds no connection: all virtual servers use those of the one hub, and fo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -98,6 +97,9 @@ class ViewMiddleware:
         view: The virtual server.
     """
 
+    reads_results = False
+    note_call = None  # tools are those of the view already
+
     def __init__(self, view: VirtualServer) -> None:
         self._servers = frozenset(view.servers)
 
@@ -110,7 +112,7 @@ class ViewMiddleware:
                 return False
             return may is None or may(kind, name, scopes, server)
 
-        return await call_next(request.replace(client=replace(request.client, may=allowed)))
+        return await call_next(request.replace(client=request.client.limited(allowed)))
 
 
 def _offers(view: VirtualServer, spec: ToolSpec) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
@@ -125,6 +125,7 @@ class AccessRules(Value, frozen=True, kw_only=True):
 
     quiet: ClassVar[frozenset[str]] = frozenset({"_state"})
     ports: ClassVar[frozenset[str]] = frozenset({"_state"})
+    reads_results: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         as_tuples(self, "rules")
@@ -141,10 +142,10 @@ class AccessRules(Value, frozen=True, kw_only=True):
             verdict = view.verdict(target)
             if not verdict.visible or (target.kind == "tools" and target.spec is None):
                 raise _unknown(request, target)
-            if verdict.conditions and request.method in _WITH_ARGUMENTS and not verdict.allows(request, target):
+            if verdict.conditions and request.method in _WITH_ARGUMENTS and not verdict.allows(request):
                 return _refused(request, target)
-        client = replace(request.client, may=_also(request.client.may, view, request.server, target))
-        request = request.replace(client=client)
+        client = request.client
+        request = request.replace(client=client.limited(_also(client.may, view, request.server, target)))
         if request.method == methods.SUBSCRIPTIONS_LISTEN:
             request = _without_hidden(request, view)
         return _private(await call_next(request))
@@ -225,23 +226,29 @@ class _Verdict:
         visible: Whether it may see it: there are arguments, at least, with which it may use it.
         allowed: Whether it may use it with any arguments that no condition denies.
         conditions: The rules that read the arguments of a call.
+        facts: What their expressions read beside these.
     """
 
     visible: bool
     allowed: bool
     conditions: tuple[_Condition, ...] = ()
-    caller: Mapping[str, Any] | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
-    def allows(self, request: Request, target: RequestTarget) -> bool:
+    def allows(self, request: Request) -> bool:
         """Whether the conditions allow the arguments of a request."""
-        facts = _facts(target, target.servers[0], self.caller or {})
-        arguments: Any = request.params.get("arguments")
-        facts["args"] = arguments if isinstance(arguments, dict) else {}
-        if len(msgspec.json.encode(facts["args"])) > _LARGEST_ARGUMENTS:
+        given: Any = request.params.get("arguments")
+        arguments = cast("Json", given) if isinstance(given, dict) else {}
+        if len(msgspec.json.encode(arguments)) > _LARGEST_ARGUMENTS:
             return False
-        if any(one.rule.effect == "deny" and one.holds(facts) for one in self.conditions):
-            return False
-        return self.allowed or any(one.rule.effect == "allow" and one.holds(facts) for one in self.conditions)
+        facts = {**self.facts, "args": arguments}
+        allowed = self.allowed
+        for one in self.conditions:
+            deny = one.rule.effect == "deny"
+            if (deny or not allowed) and one.holds(facts):
+                if deny:
+                    return False
+                allowed = True
+        return allowed
 
 
 _HIDDEN = _Verdict(visible=False, allowed=False)
@@ -369,7 +376,7 @@ class _View:
                     return _HIDDEN
                 allowed = True
         visible = allowed or any(one.rule.effect == "allow" for one in by_arguments)
-        return _Verdict(visible, allowed, tuple(by_arguments), self._caller) if visible else _HIDDEN
+        return _Verdict(visible, allowed, tuple(by_arguments), facts) if visible else _HIDDEN
 
 
 def _caller(identity: Identity | None) -> Mapping[str, Any]:

@@ -58,6 +58,7 @@ class UserApproval(Value, frozen=True, kw_only=True):
 
     quiet: ClassVar[frozenset[str]] = frozenset({"state_keys", "_signer"})
     ports: ClassVar[frozenset[str]] = frozenset({"state_keys", "_signer"})
+    reads_results: ClassVar[bool] = False
     only: Sequence[OfferSelection] = _DESTRUCTIVE
     message: str = "Allow the call of {tool} with {arguments}?"
     patience_seconds: float = TTL_SECONDS

@@ -12,6 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
@@ -35,7 +36,7 @@ class _AppendedFile:
     """A file that lines are appended to; made again when it was moved away, as programs that rotate logs do."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path = str(path)
         self._opened: _Descriptor | None = None
 
     def __call__(self, line: bytes) -> None:
@@ -55,16 +56,16 @@ class _AppendedFile:
 class _Descriptor:
     """An open file, which is closed with the last reference to it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self.number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         weakref.finalize(self, os.close, self.number)
         found = os.fstat(self.number)
         self._identity = (found.st_dev, found.st_ino)
 
-    def is_at(self, path: Path) -> bool:
+    def is_at(self, path: str) -> bool:
         """Whether the path still names this file."""
         try:
-            found = path.stat()
+            found = os.stat(path)  # noqa: PTH116  # for each line
         except FileNotFoundError:
             return False
         return (found.st_dev, found.st_ino) == self._identity
@@ -93,6 +94,7 @@ class AuditLog(Value, frozen=True, kw_only=True):
 
     quiet: ClassVar[frozenset[str]] = frozenset({"clock", "sink"})
     ports: ClassVar[frozenset[str]] = frozenset({"clock", "sink"})
+    reads_results: ClassVar[bool] = False
     path: str | None = None
     sink: Callable[[bytes], object] | None = None
     arguments: Literal["shapes", "values", "none"] = "shapes"
@@ -136,7 +138,7 @@ class AuditLog(Value, frozen=True, kw_only=True):
         client, identity = request.client, request.client.identity
         name, target = subject_of(request), target_of(request)
         line: Json = {
-            "time": datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": _time_text(self.clock()),
             "principal": None,
             "client": _client(client.info),
             "revision": client.version or None,
@@ -154,7 +156,8 @@ class AuditLog(Value, frozen=True, kw_only=True):
         if self.arguments != "none" and "arguments" in request.params:
             given = request.params["arguments"]
             line["arguments"] = given if self.arguments == "values" else shape_of(given)
-        return line | dict(self.extra)
+        line.update(self.extra)
+        return line
 
     def _write(self, line: Json) -> bool:
         sink = cast("Callable[[bytes], object]", self.sink)
@@ -164,6 +167,17 @@ class AuditLog(Value, frozen=True, kw_only=True):
             _log.error("a line of the audit log cannot be written: %s: %s", type(exc).__name__, exc)
             return False
         return True
+
+
+def _time_text(seconds: float) -> str:
+    """Return a time since the epoch as RFC 3339 has it, in UTC and with milliseconds."""
+    milliseconds = int(seconds * 1000)
+    return f"{_second_text(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
+
+
+@lru_cache(maxsize=16)
+def _second_text(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").removesuffix("+00:00")
 
 
 def _client(info: Mapping[str, Any] | None) -> Json | None:

@@ -15,6 +15,7 @@ import msgspec
 
 from toolweave._value import Value
 from toolweave.middleware._options import as_tuples, least
+from toolweave.middleware._outcome import is_failed
 from toolweave.middleware._selection import OfferSelection, selected, target_of
 from toolweave.protocol import methods
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
@@ -90,6 +91,7 @@ class ResponseCache(Value, frozen=True, kw_only=True):
 
     quiet: ClassVar[frozenset[str]] = frozenset({"clock", "_entries"})
     ports: ClassVar[frozenset[str]] = frozenset({"clock", "_entries"})
+    reads_results: ClassVar[bool] = False  # but for members that are never left as texts, and `isError`
     tools_seconds: float = 0.0
     tools: Sequence[OfferSelection] = ()
     most_bytes: int = 32 * 1024 * 1024
@@ -142,7 +144,7 @@ class ResponseCache(Value, frozen=True, kw_only=True):
 
     def _lifetime(self, request: Request, result: Mapping[str, Any]) -> float:
         """Return the seconds that a result may be kept."""
-        if result.get("resultType", "complete") != "complete" or result.get("isError") is True or "task" in result:
+        if result.get("resultType", "complete") != "complete" or is_failed(result) or "task" in result:
             return 0.0
         if request.method == methods.TOOLS_CALL:
             return self.tools_seconds

@@ -7,7 +7,7 @@ as values, which may well look true.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from toolweave.errors import printable, shortened
@@ -17,6 +17,7 @@ _log = logging.getLogger("toolweave.middleware")
 _ARGUMENTS = "args"
 _TEXTS = ("kind", "name", "server")
 _OBJECTS = ("tool", "caller")
+_NAMES = frozenset({*_TEXTS, *_OBJECTS, _ARGUMENTS})
 
 
 class Expression:
@@ -26,7 +27,7 @@ class Expression:
         text: The expression.
 
     Attributes:
-        reads_arguments: Whether it reads the arguments of a call.
+        reads: The names of the facts that it reads.
 
     Raises:
         ValueError: It does not compile, can be neither true nor false, or the package is not installed.
@@ -34,12 +35,19 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        try:
-            self._compiled = _compiled(text, arguments=False)
-            self.reads_arguments = False
-        except ValueError:  # of a name that is not declared, or of anything else, which the next try tells
-            self._compiled = _compiled(text, arguments=True)
-            self.reads_arguments = True
+        self.reads = _NAMES
+        self._compiled = _compiled(text, self.reads)
+        for name in _NAMES:
+            try:
+                self._compiled = _compiled(text, without := self.reads - {name})
+            except ValueError:  # it reads that
+                continue
+            self.reads = without
+
+    @property
+    def reads_arguments(self) -> bool:
+        """Whether it reads the arguments of a call."""
+        return _ARGUMENTS in self.reads
 
     def is_true(self, facts: Mapping[str, Any]) -> bool:
         """Whether the expression is true; one that fails is not."""
@@ -51,21 +59,20 @@ class Expression:
 
     def _value(self, facts: Mapping[str, Any]) -> Any:
         try:
-            return self._compiled.eval(data=facts).value()
+            read = {name: facts[name] for name in self.reads}  # each has a price, whether it is read or not
+            return self._compiled.eval(data=read).value()
         except Exception as exc:  # boundary: a value that CEL has no type for, or a loop beyond its bound
             _log.warning("the expression %r failed: %s", shortened(self.text, 200), shortened(printable(str(exc)), 200))
             return None
 
 
-def _compiled(text: str, *, arguments: bool) -> Any:
+def _compiled(text: str, names: Collection[str]) -> Any:
     try:
         from cel_expr_python import cel  # pyright: ignore[reportMissingTypeStubs]
     except ImportError:
         raise ValueError("expressions need the extra 'cel': pip install 'toolweave[cel]'") from None
     objects = cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
-    variables = {**dict.fromkeys(_TEXTS, cel.Type.STRING), **dict.fromkeys(_OBJECTS, objects)}
-    if arguments:
-        variables[_ARGUMENTS] = objects
+    variables = {name: cel.Type.STRING if name in _TEXTS else objects for name in names}
     try:
         compiled = cel.NewEnv(variables=variables).compile(text)
     except Exception as exc:  # boundary: the package says nothing of its errors

@@ -39,6 +39,7 @@ class _Limit(Value, frozen=True, kw_only=True):
 
     quiet: ClassVar[frozenset[str]] = frozenset({"store"})
     ports: ClassVar[frozenset[str]] = frozenset({"store"})
+    reads_results: ClassVar[bool] = False
     by: Sequence[LimitKey] = ("principal",)
     only: Sequence[OfferSelection] = ()
     store: LimitStore = msgspec.field(default_factory=MemoryLimits)

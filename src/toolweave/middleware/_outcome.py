@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+import msgspec
+
 from toolweave.protocol import methods
 from toolweave.protocol.input_required import INPUT_REQUIRED
 from toolweave.protocol.tasks import TASK_ID
@@ -13,11 +15,18 @@ from toolweave.serve._request import Json, Request
 LONGEST_NAME = 1024
 _MOST_MEMBERS = 50
 _DEEPEST = 4
+_TRUE = msgspec.Raw(b"true")
+
+
+def is_failed(result: Mapping[str, Any]) -> bool:
+    """Whether a result is that of a failed tool; its `isError` may be left as a JSON text."""
+    failed = result.get("isError")
+    return failed is True or (type(failed) is msgspec.Raw and failed == _TRUE)
 
 
 def outcome_of(result: Mapping[str, Any]) -> str:
     """Return `ok`, `tool_error`, `input_required` or `task`."""
-    if result.get("isError") is True:
+    if is_failed(result):
         return "tool_error"
     kind = result.get("resultType", "complete")
     if kind == INPUT_REQUIRED:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import msgspec
 
@@ -28,6 +28,18 @@ PATTERNS: Mapping[str, str] = {
     "slack_token": r"xox[abprs]-[A-Za-z0-9-]{10,250}",
 }
 """Patterns that can be used by their names."""
+
+_NEEDED: Mapping[str, str] = {
+    "email": "@",
+    "jwt": "eyJ",
+    "private_key": "-----BEGIN ",
+    "aws_key": "IA",
+    "github_token": "gh",
+    "slack_token": "xox",
+}
+"""A text that is in everything that a pattern finds: to look for it first is much faster."""
+_Substitution: TypeAlias = tuple[re.Pattern[str], Callable[[re.Match[str]], str], str]
+"""A pattern, the function that returns what stands there instead, and the text that it needs."""
 
 _RESULTS = frozenset(
     {
@@ -73,11 +85,11 @@ class Redaction(Value, frozen=True, kw_only=True):
     arguments: bool = False
     replacement: str = "[redacted {name}]"
     only: Sequence[OfferSelection] = ()
-    compiled: tuple[tuple[re.Pattern[str], str], ...] = ()
+    compiled: tuple[_Substitution, ...] = ()
 
     def __post_init__(self) -> None:
         as_tuples(self, "only")
-        made: list[tuple[re.Pattern[str], str]] = []
+        made: list[_Substitution] = []
         for name, pattern in self.patterns.items():
             if not pattern and name not in PATTERNS:
                 raise ValueError(f"Redaction: pattern {name!r} is empty; those with a name are {', '.join(PATTERNS)}")
@@ -85,8 +97,14 @@ class Redaction(Value, frozen=True, kw_only=True):
                 compiled = re.compile(pattern or PATTERNS[name])
             except re.error as exc:
                 raise ValueError(f"Redaction: pattern {name!r}: {exc}") from None
-            made.append((compiled, self.replacement.replace("{name}", name)))
+            needed = "" if pattern else _NEEDED.get(name, "")
+            made.append((compiled, partial(_instead, self.replacement.replace("{name}", name)), needed))
         msgspec.structs.force_setattr(self, "compiled", tuple(made))
+
+    @property
+    def reads_results(self) -> bool:
+        """Whether it needs results as values, with no member left as a JSON text."""
+        return self.results
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request with a redacted result."""
@@ -109,17 +127,19 @@ class Redaction(Value, frozen=True, kw_only=True):
         return target is None or selected(self.only, target)
 
     def _text(self, text: str) -> str:
-        for pattern, replacement in self.compiled:
-            text = pattern.sub(partial(_instead, replacement), text)
+        for pattern, instead, needed in self.compiled:
+            if needed in text:
+                text = pattern.sub(instead, text)
         return text
 
     def _value(self, value: Any) -> Any:
         """Return a JSON value with redacted texts."""
-        if isinstance(value, str):
+        kind: type[Any] = type(value)
+        if kind is str or isinstance(value, str):
             return self._text(value)
-        if isinstance(value, msgspec.Raw):
+        if kind is msgspec.Raw:
             return self._value(msgspec.json.decode(value))
-        if isinstance(value, Mapping):
+        if kind is dict or isinstance(value, Mapping):  # to ask for the kind is much faster
             members = cast("Mapping[str, Any]", value)
             kept = _PLUMBING | _ENCODED if "mimeType" in members else _PLUMBING
             return {name: one if name in kept else self._value(one) for name, one in members.items()}

@@ -38,6 +38,11 @@ class SizeLimits(Value, frozen=True, kw_only=True):
         as_tuples(self, "only")
         least(self, 1, "arguments", "results")
 
+    @property
+    def reads_results(self) -> bool:
+        """Whether it needs results as values, with no member left as a JSON text."""
+        return self.results is not None
+
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request, or refuse it or its result."""
         target = target_of(request) if request.method in _LIMITED else None

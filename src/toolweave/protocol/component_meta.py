@@ -82,7 +82,9 @@ def version_in(meta: object) -> str | None:
 def asked_version(params: Mapping[str, Any]) -> str | None:
     """Return the version that the params of a request ask for; None for the newest."""
     meta: Any = params.get("_meta")
-    asked = cast("Mapping[str, Any]", meta).get(VERSION) if isinstance(meta, Mapping) else None
+    if type(meta) is not dict and not isinstance(meta, Mapping):  # the first is nearly always enough
+        return None
+    asked = cast("Mapping[str, Any]", meta).get(VERSION)
     return None if asked is None else str(asked)
 
 

@@ -18,6 +18,7 @@ from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_VERSION, versions_of
 from toolweave.serve._middleware import chained, checked
+from toolweave.serve._plain_requests import PlainRequest
 from toolweave.serve._request import Feature, Json, MayUse, Method, Middleware, OfferLookup, Request
 
 _log = logging.getLogger("toolweave.serve")
@@ -63,6 +64,7 @@ class Endpoint:
         self._stamp = {SERVER_INFO: self._info()}
         self._kept = {"ttlMs": ttl_ms, "cacheScope": cache_scope}
         self._chain: Method | None = None
+        self._reads = True
         self._server: OfferLookup | None = None
         self.speak("auto")
 
@@ -119,8 +121,8 @@ class Endpoint:
         """
         self.middleware = checked(middleware)
         self._server = server
-        reads = any(getattr(one, "reads_results", True) for one in self.middleware)
-        self._chain = chained(self.middleware, self._innermost if reads else self.dispatch) if self.middleware else None
+        self._reads = any(getattr(one, "reads_results", True) for one in self.middleware)
+        self._chain = chained(self.middleware, self._innermost) if self.middleware else None
 
     def answer(self, request: Request) -> Coroutine[Any, Any, Json]:
         """Return the result of a request, complete for its era.
@@ -156,7 +158,19 @@ class Endpoint:
 
     async def _innermost(self, request: Request) -> Json:
         """Answer a request behind the middleware, which finds plain values where lists are kept as JSON texts."""
-        result = await self.dispatch(request)
+        if type(request.sent) is PlainRequest:
+            answer, sent = await request.sent.answer(request, texts=not self._reads)
+            if answer is not None:
+                return answer
+            try:
+                result = await self.dispatch(request.replace(sent=sent))
+            finally:
+                if sent is not None:
+                    sent.end()
+        else:
+            result = await self.dispatch(request)
+        if not self._reads:
+            return result
         for name, value in result.items():
             if isinstance(value, msgspec.Raw):
                 result[name] = msgspec.json.decode(value)

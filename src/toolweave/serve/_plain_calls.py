@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
 
 from toolweave.protocol.jsonrpc import RequestId
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from toolweave.serve._request import Client, Json
+
+ENVELOPE = frozenset({PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES})
+"""The members of the `_meta` of a plain call of the modern era."""
 
 
 class PlainToolCall(msgspec.Struct, frozen=True):
@@ -19,12 +24,16 @@ class PlainToolCall(msgspec.Struct, frozen=True):
         name: The name of the tool.
         arguments: Its arguments; None where it has none.
         client: The client, where the call itself says which: in the modern era.
+        meta: Its `_meta`, which holds the envelope of the modern era alone; None in a session. It must not be modified.
+        trace: The trace context that goes up with it, if middleware gave it one.
     """
 
     id: RequestId
     name: str
     arguments: Json | None = None
     client: Client | None = None
+    meta: Json | None = None
+    trace: Mapping[str, str] | None = None
 
 
 class SentCall(Protocol):
@@ -37,6 +46,15 @@ class SentCall(Protocol):
 
     def text(self, request_id: RequestId, answer: Any) -> bytes | None:
         """Return the whole JSON-RPC answer for the client, or None where the full path has to make it."""
+        ...
+
+    def members(self, answer: Any, *, texts: bool) -> Json | None:
+        """Return the members of the result for the client, or None where the long way has to make them.
+
+        Args:
+            answer: What `answer` came to.
+            texts: Whether members may be left as JSON texts, but for those that differ from hop to hop.
+        """
         ...
 
     def renew(self) -> None:
@@ -56,8 +74,12 @@ class SendsCalls(Protocol):
     """Sends plain calls of tools."""
 
     @property
-    def open(self) -> bool:
-        """Return whether calls may take the fast path: not while there is middleware that has to see them."""
+    def layered(self) -> bool:
+        """Whether there is middleware that a call has to go through before it is sent."""
+        ...
+
+    def takes(self, name: str) -> bool:
+        """Whether plain calls of the tool with that name can be sent here; False for an unknown name."""
         ...
 
     def send(

@@ -6,7 +6,7 @@ The port between the endpoint with its features and the transports: stdio, HTTP 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
@@ -172,6 +172,10 @@ class Client:
         """Whether the request is of the modern era (2026-07-28)."""
         return self.version == MODERN_VERSION
 
+    def limited(self, may: MayUse) -> Client:
+        """Return the same client, which may use only what `may` allows."""
+        return Client(self.version, self.capabilities, self.info, self.principal, self.conversation, may, self.identity)
+
 
 class ReplyChannel(Protocol):
     """The reply channel to the client while one of its requests runs."""
@@ -205,7 +209,7 @@ class Request:
         id: The JSON-RPC id.
         headers: The HTTP headers, names in lower case; empty on other transports.
         server: The current offers, for middleware; None where there is no middleware.
-        sent: The call that was sent for it already, on a fast path, or None.
+        sent: The call that was sent for it already, on a fast path, or that may be; None for all other requests.
     """
 
     method: str
@@ -223,7 +227,17 @@ class Request:
         Raises:
             TypeError: There is no such attribute.
         """
-        return replace(self, **changes)
+        same: Json = {
+            "method": self.method,
+            "params": self.params,
+            "client": self.client,
+            "line": self.line,
+            "id": self.id,
+            "headers": self.headers,
+            "server": self.server,
+            "sent": self.sent,
+        }
+        return Request(**(same | changes))  # `dataclasses.replace` takes four times as long
 
     @property
     def modern(self) -> bool:

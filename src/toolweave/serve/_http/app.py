@@ -31,6 +31,7 @@ from toolweave.serve._http.dispatcher import HttpDispatcher
 from toolweave.serve._http.events import EventStore
 from toolweave.serve._http.fast_path import FastPath
 from toolweave.serve._http.guard import AppRoute, Guard, Paths
+from toolweave.serve._http.layered import ResponseMaker
 from toolweave.serve._http.legacy import LegacyHttp
 from toolweave.serve._http.origins import Origins
 from toolweave.serve._http.response import ResponseLimits
@@ -487,12 +488,13 @@ class _AppParts:
         if served.calls is not None:
             dispatcher.fast_path = FastPath(
                 served.calls,
+                served.endpoint.answer,
                 guard=self._guard(dispatcher, Paths(public={})),
                 acceptable=dispatcher.acceptable,
                 gate=gate,
                 running=dispatcher.running,
                 sessions=sessions,
-                bounds=self._bounds,
+                responses=ResponseMaker(spawner, self._bounds, streams),
             )
         shared = served.peers if sessions is not None else None
         with nullcontext() if shared is None else shared.serving(path, legacy.deliver):

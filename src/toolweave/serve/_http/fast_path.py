@@ -5,6 +5,8 @@ check of the full path: those of headers once for each distinct set of them. It 
 and a reply channel of its own. One sweep watches over all calls: one that is not answered in time falls back to the
 full path, with the call that was sent; so does one whose answer has to be processed. Disconnected
 clients, silence and bounds are handled by the full path only.
+
+Where there is middleware, a call goes through it first; its reply channel is made when it is used (`layered.py`).
 """
 
 from __future__ import annotations
@@ -23,14 +25,29 @@ from toolweave.protocol.codes import CONNECTION_CLOSED, REQUEST_CANCELLED
 from toolweave.protocol.jsonrpc import RequestId
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSION
 from toolweave.serve._auth.gate import OperationGate
-from toolweave.serve._auth.middleware import principal
-from toolweave.serve._http.asgi import SENT, App, Cancels, Headers, Message, Receive, Scope, Send, path_of, respond
+from toolweave.serve._auth.middleware import identity_of, may_of, principal
+from toolweave.serve._http.asgi import (
+    SENT,
+    App,
+    Cancels,
+    Headers,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    VisibleHeaders,
+    path_of,
+    respond,
+)
 from toolweave.serve._http.guard import Guard
-from toolweave.serve._http.legacy import client_in
-from toolweave.serve._http.quick_parse import plain_call, plain_call_of_session
-from toolweave.serve._http.response import ResponseLimits, respond_error, respond_json
+from toolweave.serve._http.layered import LazyReply, ResponseMaker
+from toolweave.serve._http.legacy import SessionResponse, client_in
+from toolweave.serve._http.quick_parse import client_of, plain_call, plain_call_of_session
+from toolweave.serve._http.response import PostResponse, respond_error, respond_json
 from toolweave.serve._http.sessions import HttpSession, HttpSessions
 from toolweave.serve._plain_calls import PlainToolCall, SendsCalls, SentCall
+from toolweave.serve._plain_requests import PlainRequest
+from toolweave.serve._request import Client, Json, Request
 
 _MOMENT_SECONDS = 0.25
 """Seconds before a call falls back to the full path: more than a loaded machine needs for a quick one."""
@@ -71,6 +88,9 @@ class _FastExchange(msgspec.Struct, eq=False):
         late: Whether its body did not come in time.
         aborted: Whether the server ends.
         cancelled: Whether its client cancelled it, or its session ended.
+        work: The scope of what answers it, where that is middleware.
+        reply: Its reply channel then.
+        left: Whether its client disconnected, and it holds its session open no more.
     """
 
     task: asyncio.Task[Any] | None
@@ -82,17 +102,36 @@ class _FastExchange(msgspec.Struct, eq=False):
     late: bool = False
     aborted: bool = False
     cancelled: bool = False
+    work: anyio.CancelScope | None = None
+    reply: LazyReply | None = None
+    left: bool = False
 
     def cancel(self) -> None:
         """End it: the server ends."""
         self.aborted = True
-        self.wake()
+        self.stop()
+
+    def stop(self) -> None:
+        """End it with an answer that says so."""
+        if self.work is not None:
+            self.work.cancel()
+        else:
+            self.wake()
+
+    def leave(self) -> None:
+        """Hold the session open no more: its client is gone."""
+        if self.session is not None and not self.left:
+            self.left = True
+            self.session.leave()
 
     def wake(self) -> None:
-        """Let its task continue without the answer, or without the body."""
+        """Let its task continue without the answer, or without the body; from now on its client is watched."""
         if self.settled:
             return
-        if self.sent is not None:
+        if self.reply is not None:
+            self.settled = True
+            self.reply.begin()
+        elif self.sent is not None:
             self.sent.renew()
         elif self.task is not None:
             self.late = True
@@ -106,8 +145,24 @@ class _ByClient(msgspec.Struct, frozen=True, eq=False):
 
     def cancel(self) -> None:
         """End it."""
-        self.exchange.cancelled = True
-        self.exchange.wake()
+        reply = self.exchange.reply
+        if reply is None or not reply.answered:
+            self.exchange.cancelled = True
+            self.exchange.stop()
+
+
+class _Plain(msgspec.Struct, frozen=True, eq=False):
+    """A plain call, and who calls.
+
+    Attributes:
+        call: The call.
+        client: The client, the same object for all of its calls.
+        session: Its session, if it has one.
+    """
+
+    call: PlainToolCall
+    client: Client
+    session: HttpSession | None
 
 
 class FastPath:
@@ -115,33 +170,37 @@ class FastPath:
 
     Args:
         calls: Sends them.
+        answer: Answers a request through middleware.
         guard: Checks headers.
         acceptable: Whether a client accepts the content types of responses.
         gate: Refuses operations that a token lacks scopes for.
         running: The running requests of the server, which it cancels when it ends.
         sessions: The sessions of legacy clients; None where there are none.
-        bounds: The timeout of a body.
+        responses: Makes the responses of the long way.
     """
 
     def __init__(
         self,
         calls: SendsCalls,
+        answer: Callable[[Request], Awaitable[Json]],
         *,
         guard: Guard,
         acceptable: Callable[[Headers], bool],
         gate: OperationGate,
         running: MutableSet[Cancels],
         sessions: HttpSessions | None,
-        bounds: ResponseLimits,
+        responses: ResponseMaker,
     ) -> None:
         self._calls = calls
+        self._request = answer
+        self._responses = responses
         self._guard = guard
         self._acceptable = acceptable
         self._gate = gate
         self._running = running
         # with an event store every answer is an event; without streams there is no difference
         self._sessions = sessions if sessions is None or sessions.store is None else None
-        self._bounds = bounds
+        self._bounds = responses.bounds
         self._judged: dict[_Values, bool | None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweeping = False
@@ -151,7 +210,7 @@ class FastPath:
         return partial(self._serve, app, path)
 
     def _serve(self, app: App, path: str | None, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if self._calls.open and scope["method"] == "POST" and (path is None or path_of(scope) == path):
+        if scope["method"] == "POST" and (path is None or path_of(scope) == path):
             asked = self._asked(scope["headers"])
             if asked is not None:
                 return self._answered(app, asked, scope, receive, send)
@@ -167,13 +226,23 @@ class FastPath:
                 if await self._was_late(exchange, send):
                     return
                 raise
-            sent = self._send(exchange, asked, scope, message)
-            if sent is not None and await self._answer(exchange, sent, send):
-                return
+            sent: SentCall | None = None
+            plain = self._plain(asked, scope, message)
+            if plain is not None and self._calls.layered:
+                if self._calls.takes(plain.call.name):
+                    await self._layered(exchange, plain, scope, receive, send)
+                    return
+            elif plain is not None:
+                sent = self._send(exchange, plain, scope)
+                if sent is not None and await self._answer(exchange, sent, send):
+                    return
         finally:
             self._running.discard(exchange)
             if exchange.session is not None:
-                exchange.session.vacate(exchange.key)
+                if exchange.left:
+                    exchange.session.running.pop(exchange.key, None)
+                else:
+                    exchange.session.vacate(exchange.key)
         if sent is None:
             await app(scope, partial(_replayed, [message], receive), send)
             return
@@ -230,10 +299,8 @@ class FastPath:
             self._judged[deciding] = modern
         return modern
 
-    def _send(
-        self, exchange: _FastExchange, asked: tuple[bool, bytes], scope: Scope, message: Message
-    ) -> SentCall | None:
-        """Send the call in a message, if it is a plain one."""
+    def _plain(self, asked: tuple[bool, bytes], scope: Scope, message: Message) -> _Plain | None:
+        """Return the call in a message, if it is a plain one that nothing refuses."""
         body = message.get("body", b"")
         if message["type"] != "http.request" or message.get("more_body") or len(body) > self._bounds.body_bytes:
             return None
@@ -246,18 +313,26 @@ class FastPath:
             call = plain_call_of_session(body)
             session = None if call is None else self._session(named, scope, call.id)
             client = None if session is None else session.client
-        authorizes = self._gate.authorizes
-        if call is None or client is None or (authorizes and self._refuses(scope, call)):
+        if call is None or client is None or (self._gate.authorizes and self._refuses(scope, call)):
             return None
-        exchange.key = call.id
-        who, loop = principal(scope) if authorizes else None, self._loop or asyncio.get_running_loop()
-        sent = exchange.sent = self._calls.send(call, client, who, loop)
-        if sent is not None and session is not None:
-            exchange.session = session
-            session.occupy(call.id, _ByClient(exchange))
+        return _Plain(call, client, session)
+
+    def _send(self, exchange: _FastExchange, plain: _Plain, scope: Scope) -> SentCall | None:
+        """Send a call, if that can be done at once."""
+        authorizes, loop = self._gate.authorizes, self._loop or asyncio.get_running_loop()
+        sent = exchange.sent = self._calls.send(
+            plain.call, plain.client, principal(scope) if authorizes else None, loop
+        )
+        exchange.key = plain.call.id
+        if sent is not None and plain.session is not None:
+            self._occupy(exchange, plain.session)
             if authorizes:
-                client_in(session, scope)
+                client_in(plain.session, scope)
         return sent
+
+    def _occupy(self, exchange: _FastExchange, session: HttpSession) -> None:
+        exchange.session = session
+        session.occupy(exchange.key, _ByClient(exchange))
 
     def _refuses(self, scope: Scope, call: PlainToolCall) -> bool:
         """Return whether the token of a request lacks scopes for a call; without a token, no scopes are held."""
@@ -269,6 +344,72 @@ class FastPath:
             return None
         session = self._sessions.find(named.decode("latin-1"), principal(scope))
         return None if session is None or key in session.running else session
+
+    # its way through middleware
+
+    async def _layered(
+        self, exchange: _FastExchange, plain: _Plain, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a call through middleware, behind which it is sent."""
+        call, session = plain.call, plain.session
+        exchange.key = call.id
+        if session is not None:
+            self._occupy(exchange, session)
+        work = exchange.work = anyio.CancelScope()
+        make = partial(self._response, exchange, work, receive, send)
+        reply = exchange.reply = LazyReply(make, send, call.id, () if session is None else (session.header,))
+        with work:
+            try:
+                await reply.fill(self._request(self._requested(plain, scope, reply)))
+            finally:
+                if reply.response is not None:
+                    reply.response.close()
+        if work.cancelled_caught and not reply.answered:
+            await self._broken_off(exchange, reply.begin())
+        if isinstance(reply.response, SessionResponse) and session is not None:
+            session.streams.pop(reply.response.stream_name, None)
+
+    def _requested(self, plain: _Plain, scope: Scope, reply: LazyReply) -> Request:
+        """Return the request that a call is to middleware."""
+        call, client = plain.call, self._client(plain, scope)
+        params: Json = {"name": call.name}
+        if call.meta is not None:
+            params["_meta"] = call.meta
+        if call.arguments is not None:
+            params["arguments"] = call.arguments
+        loop = self._loop or asyncio.get_running_loop()
+        sent = PlainRequest(self._calls, call, plain.client, client, loop, reply.begin)
+        headers = VisibleHeaders(scope["headers"])
+        return Request(methods.TOOLS_CALL, params, client, reply, call.id, headers, sent=sent)
+
+    async def _broken_off(self, exchange: _FastExchange, response: PostResponse) -> None:
+        """Answer for a call in middleware that was cancelled."""
+        with anyio.move_on_after(_LAST_SECONDS, shield=True):
+            if exchange.aborted or exchange.session is None or not isinstance(response, SessionResponse):
+                await response.broken_off()
+            else:
+                await response.cut_off(exchange.session.ended)
+        response.close()
+
+    def _client(self, plain: _Plain, scope: Scope) -> Client:
+        """Return the client of a call with its identity, as the long way does."""
+        if plain.session is not None:
+            return client_in(plain.session, scope)
+        if plain.call.meta is None or not self._gate.authorizes:
+            return plain.client
+        return client_of(plain.call.meta, identity_of(scope), may_of(scope))
+
+    def _response(self, exchange: _FastExchange, work: anyio.CancelScope, receive: Receive, send: Send) -> PostResponse:
+        """Make the response of the long way for a call in middleware."""
+        session = exchange.session
+        if session is None or self._sessions is None:
+            response = self._responses.modern(receive, send, work)
+        else:
+            response = self._responses.of_session(session, receive, send, work)
+            response.join(session, exchange.leave, self._sessions.retry)
+        response.request_id = exchange.key
+        response.begin()
+        return response
 
     # its way
 

@@ -14,16 +14,15 @@ from toolweave.protocol import methods
 from toolweave.protocol.headers import decode_value
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
 from toolweave.protocol.jsonrpc import MAX_DEPTH
-from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
+from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve._envelope import is_whole
 from toolweave.serve._http.asgi import Headers
-from toolweave.serve._plain_calls import PlainToolCall
+from toolweave.serve._plain_calls import ENVELOPE, PlainToolCall
 from toolweave.serve._request import Client, Identity, Json, MayUse
 
 _CALL = methods.TOOLS_CALL.encode()
 _LONGEST_KEPT = 1024  # bytes of a `_meta`
-_ENVELOPE = frozenset({PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES})
 
 
 class ParsedRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -138,10 +137,11 @@ def plain_call(named: bytes, body: bytes) -> PlainToolCall | None:
     name, text = given.name, bytes(given.meta)
     if not _names(named, name) or len(text) > _LONGEST_KEPT:
         return None
-    client = _plain_sender(text)
-    if client is None:
+    sender = _plain_sender(text)
+    if sender is None:
         return None
-    return PlainToolCall(call.id, name, None if given.arguments is msgspec.UNSET else given.arguments, client)
+    meta, client = sender
+    return PlainToolCall(call.id, name, None if given.arguments is msgspec.UNSET else given.arguments, client, meta)
 
 
 def plain_call_of_session(body: bytes) -> PlainToolCall | None:
@@ -162,10 +162,10 @@ def _names(header: bytes | None, name: str) -> bool:
 
 
 @functools.lru_cache(maxsize=512)
-def _plain_sender(text: bytes) -> Client | None:
-    """Return the client of a `_meta` that has nothing but the envelope, else None."""
+def _plain_sender(text: bytes) -> tuple[Json, Client] | None:
+    """Return a `_meta` that has nothing but the envelope, and its client, else None."""
     sender = _sender(text)
-    return sender[1] if sender is not None and sender[0].keys() <= _ENVELOPE else None
+    return sender if sender is not None and sender[0].keys() <= ENVELOPE else None
 
 
 @functools.lru_cache(maxsize=512)

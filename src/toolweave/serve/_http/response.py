@@ -257,6 +257,11 @@ class PostResponse(EventResponse):
         self._done = True
         await respond(self._send, 503, "The call was cancelled", [(b"connection", b"close")])
 
+    def note_answered(self) -> None:
+        """Note that the request was answered without this: nothing is sent any more."""
+        self._done = True
+        self.close()
+
     def close(self) -> None:
         """Stop watching."""
         self._late.cancel()

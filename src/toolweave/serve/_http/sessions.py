@@ -114,9 +114,13 @@ class HttpSession:
 
     def vacate(self, key: RequestId) -> None:
         """Release the id that `occupy` reserved."""
+        self.leave()
+        self.running.pop(key, None)
+
+    def leave(self) -> None:
+        """Stop counting a request that may still run: its client is gone."""
         self.in_flight -= 1
         self.idle_since = time.monotonic()
-        self.running.pop(key, None)
 
     @contextmanager
     def used(self) -> Generator[Callable[[], None]]:

@@ -1,0 +1,118 @@
+"""The reply to a plain call that goes through middleware: one JSON text, unless something is sent before it.
+
+Most calls need no reply channel: middleware sends no notification, asks nothing, and the answer comes in a moment. So
+the response of the long way, with its timer and its watch, is made only when somebody needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import anyio
+import msgspec
+
+from toolweave.errors import RequestError
+from toolweave.protocol.jsonrpc import RequestId, encode_result
+from toolweave.serve._http.asgi import Receive, Send
+from toolweave.serve._http.legacy import SessionResponse
+from toolweave.serve._http.response import PostResponse, ResponseLimits, respond_json
+from toolweave.serve._http.sessions import HttpSession
+from toolweave.serve._request import Json
+from toolweave.serve._task_spawner import SpawnsTasks
+
+
+class ResponseMaker(msgspec.Struct, frozen=True, eq=False):
+    """The part that all responses of an endpoint have in common.
+
+    Attributes:
+        tasks: Where disconnected clients are watched for.
+        bounds: The limits of a response.
+        streams: Whether responses may be event streams.
+    """
+
+    tasks: SpawnsTasks
+    bounds: ResponseLimits
+    streams: bool
+
+    def modern(self, receive: Receive, send: Send, work: anyio.CancelScope) -> PostResponse:
+        """Return a response of the modern era."""
+        return PostResponse(receive, send, work, self.tasks, self.bounds, streams=self.streams)
+
+    def of_session(
+        self, session: HttpSession, receive: Receive, send: Send, work: anyio.CancelScope
+    ) -> SessionResponse:
+        """Return a response in a session."""
+        return SessionResponse(
+            receive, send, work, self.tasks, self.bounds, streams=self.streams, headers=(session.header,)
+        )
+
+
+class LazyReply:
+    """A reply channel that becomes a `PostResponse` when it is used.
+
+    Args:
+        make: Makes that.
+        send: ASGI's.
+        key: The id of the request.
+        headers: Headers of the response.
+
+    Attributes:
+        response: The response of the long way, once it was needed.
+    """
+
+    __slots__ = ("_answered", "_headers", "_key", "_make", "_send", "response")
+
+    def __init__(
+        self, make: Callable[[], PostResponse], send: Send, key: RequestId, headers: Sequence[tuple[bytes, bytes]]
+    ) -> None:
+        self._make = make
+        self._send = send
+        self._key = key
+        self._headers = headers
+        self._answered = False
+        self.response: PostResponse | None = None
+
+    def begin(self) -> PostResponse:
+        """Return the response of the long way, which watches the client from now on."""
+        response = self.response
+        if response is None:
+            response = self.response = self._make()
+            if self._answered:
+                response.note_answered()
+        return response
+
+    async def fill(self, answering: Awaitable[Json]) -> None:
+        """Answer with a result, or with the error that making it raises."""
+        try:
+            result = await answering
+        except RequestError as exc:
+            await self.begin().error(exc)
+            return
+        text = None
+        if self.response is None:
+            try:
+                text = encode_result(self._key, result)
+            except Exception:  # boundary: middleware may return what is no JSON; the response says so
+                text = None
+        if text is None:
+            await self.begin().result(result)
+            return
+        self._answered = True
+        await respond_json(self._send, 200, text, self._headers)
+
+    @property
+    def answered(self) -> bool:
+        """Whether the answer was sent without the response of the long way, or is being sent."""
+        return self._answered
+
+    async def notify(self, method: str, params: Mapping[str, object]) -> None:
+        """Send a notification before the answer."""
+        await self.begin().notify(method, params)
+
+    async def ask(self, method: str, params: Mapping[str, object]) -> Json:
+        """Send the client a request and return its result; see `ReplyChannel`."""
+        return await self.begin().ask(method, params)
+
+    async def release(self) -> None:
+        """Close the response stream where the client can resume it later."""
+        await self.begin().release()
