@@ -18,7 +18,7 @@ from tests.cli.command import Done, toolweave, write_config
 from tests.servers.fixtures import echo_command
 from toolweave import Agent
 from toolweave.jobs import Backend
-from toolweave.models import ScriptedModel, tool_call
+from toolweave.models import AssistantMessage, ModelRequest, ScriptedModel, tool_call
 from toolweave.state import SqliteStore
 
 pytestmark = pytest.mark.slow
@@ -146,6 +146,79 @@ def test_a_run_that_waits_is_listed_shown_whole_and_answered(folder: Path) -> No
     assert toolweave("runs", "show", run_id, "--json", *at).json["waiting"] == []
     both = toolweave("runs", "approve", run_id, "call_1", *at, "--backend", "redis://127.0.0.1:1/0")
     assert (both.code, "exclude each other" in both.err) == (2, True)
+
+
+class Deleting:
+    """A run of two turns that deletes a file in each: the second call's id begins with the first one's."""
+
+    def __init__(self, store: Path) -> None:
+        self.store = store
+        self.deleted: list[str] = []
+
+    async def resumed(self, run_id: str | None = None) -> str:
+        """Begin the run, or resume it, until it waits or ends; return its id."""
+
+        def delete(name: str) -> str:
+            """Delete a file."""
+            self.deleted.append(name)
+            return name
+
+        def answer(request: ModelRequest) -> Any:
+            turns = sum(isinstance(one, AssistantMessage) for one in request.messages)
+            calls = [("call_1", "old"), ("call_1_2", "new")]
+            return [tool_call("delete", {"name": name}, id=id) for id, name in calls[turns : turns + 1]] or "done"
+
+        async with SqliteStore(self.store) as store:
+            agent = Agent(ScriptedModel(answer), name="desk", tools=[delete], confirm="always", store=store)
+            if run_id is None:
+                return (await agent.send("delete", attended="later")).run_id
+            return (await (await agent.resume(run_id))).run_id
+
+
+def test_an_id_that_the_run_knows_is_never_the_beginning_of_another(folder: Path) -> None:
+    desk = Deleting(folder / "store.db")
+    at = ("--store", desk.store)
+    run_id = anyio.run(desk.resumed)
+    assert toolweave("runs", "approve", run_id, "call_1", *at).code == 0
+    anyio.run(desk.resumed, run_id)
+
+    stale = {verb: toolweave("runs", verb, run_id, "call_1", *at) for verb in ("approve", "deny")}
+    answered = toolweave("runs", "answer", run_id, "call_1", "--accept", *at)
+
+    for done in (*stale.values(), answered):
+        assert (done.code, "has a call 'call_1', but it does not wait; those that do: call_1_2" in done.err) == (
+            1,
+            True,
+        )
+    waiting = toolweave("runs", "show", run_id, "--json", *at).json["waiting"]
+    assert ([call["call_id"] for call in waiting], desk.deleted) == (["call_1_2"], ["old"])
+
+    assert toolweave("runs", "approve", run_id, "call_1_", *at).code == 0
+    anyio.run(desk.resumed, run_id)
+    assert desk.deleted == ["old", "new"]
+    for verb, *more in (("approve",), ("deny",), ("answer", "--accept")):
+        ended = toolweave("runs", verb, run_id, "call_1_2", *more, *at)
+        assert (ended.code, "has ended: its status is completed" in ended.err) == (1, True)
+
+
+def test_an_empty_id_and_one_that_begins_several_answer_no_call(folder: Path) -> None:
+    store = folder / "store.db"
+    run_id = anyio.run(waiting_run, store)
+    at = ("--store", store)
+    first = toolweave("runs", "approve", run_id, "call_1", *at)
+
+    empty = toolweave("runs", "approve", run_id, "", *at)
+    again = toolweave("runs", "approve", run_id, "call_1", *at)
+    denied = toolweave("runs", "deny", run_id, "call_2", *at)
+    twice = toolweave("runs", "deny", run_id, "call_2", *at)
+
+    assert first.code == 0
+    assert (empty.code, "the id of the call is empty" in empty.err) == (2, True)
+    assert (again.code, "call 'call_1' has this answer already" in again.err) == (0, True)
+    assert (denied.code, twice.code, "call 'call_2' has this answer already" in twice.err) == (0, 0, True)
+    several = anyio.run(waiting_run, store)
+    both = toolweave("runs", "approve", several, "call_", *at)
+    assert (both.code, "2 calls that wait begin with 'call_'" in both.err) == (2, True)
 
 
 async def asking_run(folder: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -350,22 +350,45 @@ def _answered(
         raise CommandError("--store and --backend exclude each other: a backend keeps what is done there")
     url = None if store is not None else backend_named(backend)
 
-    async def body(_: Store, statuses: RunStatuses) -> ExitCode:
+    async def body(kept: Store, statuses: RunStatuses) -> ExitCode:
         one = await _found(statuses, run_id)
-        begin = [call.call_id for call in await statuses.waiting(one.run_id) if call.call_id.startswith(call_id)]
+        waiting = await statuses.waiting(one.run_id)
+        call = await _named_call(kept, one.run_id, waiting, call_id)
         try:
-            goes_on = await answer_call(statuses, one.run_id, begin[0] if len(begin) == 1 else call_id)
+            goes_on = await answer_call(statuses, one.run_id, call)
         except RunError as error:
             raise CommandError(str(error), code=ExitCode.TOOL_ERROR) from None
         if as_json:
             answer_json({"run_id": one.run_id, "goes_on": goes_on})
-        elif not goes_on:
+            return ExitCode.OK
+        if all(call not in (other.call_id, other.of_call) for other in waiting):
+            note(f"call {call!r} has this answer already")
+        if not goes_on:
             note(f"{one.run_id} waits for answers to other calls")
         else:
             note(f"{one.run_id} goes on{'' if url is not None else ' when its program resumes it: it has no workers'}")
         return ExitCode.OK
 
     return _with_store(store, body) if url is None else _with_backend(url, body)
+
+
+async def _named_call(kept: Store, run_id: str, waiting: Sequence[WaitingCall], call_id: str) -> str:
+    """Return the id of a call: an id that the run's journal knows is that call's, else the beginning of one that waits.
+
+    Raises:
+        CommandError: The id is empty, or the beginning of several.
+    """
+    from toolweave.agent._waiting import known_calls  # late, as above
+
+    shows = f"toolweave runs show {run_id[:_SHORT]} lists those that wait"
+    if not call_id.strip():
+        raise CommandError("the id of the call is empty", hint=shows)
+    if any(call_id == one.of_call for one in waiting) or call_id in await known_calls(kept, run_id):
+        return call_id
+    begun = [one.call_id for one in waiting if one.call_id.startswith(call_id)]
+    if len(begun) > 1:
+        raise CommandError(f"{len(begun)} calls that wait begin with {call_id!r}", hint=shows)
+    return begun[0] if begun else call_id
 
 
 def _with_backend(url: str, body: Callable[[Store, RunStatuses], Awaitable[ExitCode]]) -> ExitCode:
