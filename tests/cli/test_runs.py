@@ -166,7 +166,7 @@ class Deleting:
         def answer(request: ModelRequest) -> Any:
             turns = sum(isinstance(one, AssistantMessage) for one in request.messages)
             calls = [("call_1", "old"), ("call_1_2", "new")]
-            return [tool_call("delete", {"name": name}, id=id) for id, name in calls[turns : turns + 1]] or "done"
+            return [tool_call("delete", {"name": name}, id=one) for one, name in calls[turns : turns + 1]] or "done"
 
         async with SqliteStore(self.store) as store:
             agent = Agent(ScriptedModel(answer), name="desk", tools=[delete], confirm="always", store=store)
