@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,13 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def shown(run_id: str, *, until: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+def shown(
+    run_id: str, *, until: Callable[[dict[str, Any]], bool], env: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Look at a run until it is as wanted; return it."""
     deadline = time.monotonic() + 60
     while True:
-        run: dict[str, Any] = toolweave("runs", "show", run_id, "--json").json
+        run: dict[str, Any] = toolweave("runs", "show", run_id, "--json", env=env).json
         if until(run):
             return run
         assert time.monotonic() < deadline, run
@@ -100,13 +102,52 @@ def test_a_run_elsewhere_is_cancelled(folder: Path) -> None:
     assert toolweave("runs", "list", "--status", "active").err == "there are no such runs\n"
 
 
-def test_nobody_is_asked_about_the_calls_of_a_spawned_run(numbers: Path) -> None:
-    add = '/call numbers_add {"values": [40, 2]}'
-    refused = spawned(numbers, add, "--model", "command", "--confirm", "always")
+def test_a_spawned_run_waits_for_a_yes_and_is_resumed_after_it(numbers: Path) -> None:
+    words = ("--model", "command", "--confirm", "always")
+    run_id = spawned(numbers, '/call numbers_add {"values": [40, 2]}', *words)
 
-    run = shown(refused, until=lambda run: run["status"] in ENDS)
-    assert run["status"] == "completed"
-    assert "there is nobody here who could be asked" in run["text"]
+    waiting = shown(run_id, until=lambda run: run["status"] in ("waiting", *ENDS))
+    (call,) = waiting["waiting"]
+    early = toolweave("runs", "resume", run_id, *words, cwd=numbers)
+    approved = toolweave("runs", "approve", run_id, call["call_id"])
+    resumed = toolweave("runs", "resume", run_id[:8], *words, cwd=numbers)
+    run = shown(run_id, until=lambda run: run["status"] in ENDS)
+    late = toolweave("runs", "resume", run_id, *words, cwd=numbers)
+
+    assert (waiting["status"], call["tool"]) == ("waiting", "numbers_add")
+    assert (early.code, f"waits for answers: {call['call_id']}" in early.err) == (1, True)
+    assert approved.err == f"{run_id} goes on with `toolweave runs resume {run_id[:8]}`: it has no workers\n"
+    assert (resumed.code, resumed.out.strip()) == (0, run_id)
+    assert (run["status"], json.loads(run["text"])) == ("completed", {"sum": 42})
+    assert (late.code, "has ended: its status is completed" in late.err) == (1, True)
+
+
+def test_a_sqlite_file_as_the_backend_keeps_runs_of_this_machine(numbers: Path) -> None:
+    env = {"TOOLWEAVE_BACKEND": f"sqlite:///{numbers / 'shared.db'}"}
+    words = ("--model", "command", "--confirm", "always")
+
+    begun = toolweave("runs", "spawn", '/call numbers_add {"values": [40, 2]}', *words, cwd=numbers, env=env)
+    run_id = begun.out.strip()
+    (call,) = shown(run_id, until=lambda run: run["status"] in ("waiting", *ENDS), env=env)["waiting"]
+    denied = toolweave("runs", "deny", run_id, call["call_id"], "--reason", "not today", env=env)
+    resumed = toolweave("runs", "resume", run_id, *words, cwd=numbers, env=env)
+    run = shown(run_id, until=lambda run: run["status"] in ENDS, env=env)
+    worked = toolweave("worker", "--model", "command", cwd=numbers, env=env)
+    given = toolweave("runs", "spawn", "x", "--backend", env["TOOLWEAVE_BACKEND"], cwd=numbers)
+
+    assert (begun.code, denied.code, resumed.code) == (0, 0, 0)
+    assert (run["status"], "not today" in run["text"]) == ("completed", True)
+    assert (worked.code, "TOOLWEAVE_BACKEND is a store without a queue: it wakes no workers" in worked.err) == (2, True)
+    assert (given.code, "--backend: a file is a store without a queue" in given.err) == (2, True)
+
+
+def test_a_run_of_another_agent_is_resumed_by_its_own_program(folder: Path) -> None:
+    store = folder / "store.db"
+    run_id = anyio.run(waiting_run, store)
+
+    done = toolweave("runs", "resume", run_id, "--store", store, "--model", "command", cwd=folder)
+
+    assert (done.code, "is a run of agent 'desk', which its own program resumes" in done.err) == (2, True)
 
 
 async def waiting_run(store: Path) -> str:
