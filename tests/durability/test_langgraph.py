@@ -278,6 +278,11 @@ async def test_a_worker_executes_a_submitted_run() -> None:
     assert (record.status, record.text) == ("completed", "done")
 
 
+def test_a_store_is_needed() -> None:
+    with pytest.raises(TypeError, match="or a Backend, not in NoneType"):
+        lasting_of(graph_of(Turns("done"), []), None)  # pyright: ignore[reportArgumentType]
+
+
 def test_graphs_whose_calls_cannot_be_recorded_are_refused() -> None:
     outer: Any = StateGraph(MessagesState)
     outer.add_node("inner", graph_of(Turns("done"), []))

@@ -40,8 +40,8 @@ class ResultPolicy:
     """Size limits for one tool result that a model reads.
 
     Attributes:
-        max_chars: Characters of text; of a longer one the model reads the head and the tail. 40,000 are some 10,000
-            tokens of English.
+        max_chars: Characters of text, at least 400; of a longer one the model reads the head and the tail. 40,000 are
+            some 10,000 tokens of English.
         head: Share of `max_chars` for the head, from 0 to 1.
         max_binary: Bytes of an image, a sound or another binary block; a larger one is left out with a note.
         keep_chars: Characters of long results that are kept for `read_tool_result`, for each session of an agent, and
