@@ -86,11 +86,9 @@ def durable(
         ValueError: It has no name, something in it cannot be recorded, or there is no such policy.
     """
     check_policy(on_unknown)
-    given: object = store
-    if not isinstance(given, (Store, WorkBackend)):
-        raise TypeError(
-            f"durable() keeps runs in a store, such as SqliteStore(), or a Backend, not in {type(given).__name__}"
-        )
+    if not isinstance(store, (Store, WorkBackend)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers pass anything
+        kind = type(store).__name__
+        raise TypeError(f"durable() keeps runs in a store, such as SqliteStore(), or a Backend, not in {kind}")
     framework = _framework(agent)
     named = name or getattr(agent, "name", None)
     if not named:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from toolweave.config._shaping import ShapeRule, read_rule
 from toolweave.errors import ErrorKind, ToolError, as_tool_error, printable
@@ -28,8 +28,10 @@ class ShapedToolset(WrapperToolset):
         self, toolset: Toolset, rules: Iterable[ShapeRule | Mapping[str, Any]], *, where: str = "shape"
     ) -> None:
         super().__init__(toolset)
-        if isinstance(rules, (ShapeRule, Mapping, str)):
-            raise TypeError(f"rules are a sequence of rules, not {type(rules).__name__}: put the one into a list")
+        given: object = rules
+        if isinstance(given, (ShapeRule, Mapping, str)):
+            kind = type(cast("object", given)).__name__
+            raise TypeError(f"rules are a sequence of rules, not {kind}: put the one into a list")
         read = tuple(read_rule(rule, f"{where}[{index}]") for index, rule in enumerate(rules))
         self._shaper = Shaper(read, where=where)
         self._calls = ShapedCalls()

@@ -354,13 +354,27 @@ class BudgetedToolset(WrapperToolset, RoutingToolset):
             result = self._without_structured(result)
         return self._cache.cut(result, ctx)
 
-    async def read(self, ctx: CallContext, id: str, offset: int = 0, length: int = 20_000) -> str:  # noqa: A002
-        """Return a part of a kept result, for those who offer them otherwise than as a tool.
+    async def read(
+        self,
+        ctx: CallContext,
+        id: str,  # noqa: A002 - the model's word
+        offset: int = 0,
+        length: int = 20_000,
+        search: str | None = None,
+    ) -> str:
+        """Return a part of a kept result, or the places of words in it, to offer them otherwise than as a tool.
+
+        Args:
+            ctx: The context of the request.
+            id: The id that the shortened result names.
+            offset: The first character to read, or to search from; from 0.
+            length: Number of characters.
+            search: Words to find instead of reading, in upper or lower case.
 
         Raises:
             ToolError: No result of the caller's is kept under this id (`NOT_FOUND`).
         """
-        return await self._cache.read(ctx, id, offset, length)
+        return await self._cache.read(ctx, id, offset, length, search)
 
     def _without_structured(self, result: ToolResult) -> ToolResult:
         """Return a result without structured content that is too large; its text has it then."""
