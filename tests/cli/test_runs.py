@@ -141,6 +141,21 @@ def test_a_sqlite_file_as_the_backend_keeps_runs_of_this_machine(numbers: Path) 
     assert (given.code, "--backend: a file is a store without a queue" in given.err) == (2, True)
 
 
+def test_a_spawned_run_whose_server_asks_waits_for_the_answer(folder: Path) -> None:
+    write_config(folder, {"rooms": asking_server.entry(folder, "2026-07-28")})
+    words = ("--model", "command", "--confirm", "never")
+    run_id = spawned(folder, '/call rooms_book {"guest": "Ada"}', *words)
+
+    waiting = shown(run_id, until=lambda run: run["status"] in ("waiting", *ENDS))["waiting"]
+    answered = toolweave("runs", "answer", run_id, waiting[0]["call_id"], "nights=2", "view=sea")
+    resumed = toolweave("runs", "resume", run_id, *words, cwd=folder)
+    run = shown(run_id, until=lambda run: run["status"] in ENDS)
+
+    assert waiting[0]["question"]["message"] == "How many nights for Ada?"
+    assert (answered.code, resumed.code, run["status"]) == (0, 0, "completed")
+    assert "2" in run["text"]
+
+
 def test_a_run_of_another_agent_is_resumed_by_its_own_program(folder: Path) -> None:
     store = folder / "store.db"
     run_id = anyio.run(waiting_run, store)

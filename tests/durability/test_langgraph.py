@@ -353,6 +353,30 @@ async def test_a_call_in_a_graph_that_is_a_node_waits_for_its_approval(saved: bo
     assert result["messages"][-1].text == "twice"
 
 
+async def test_an_interrupt_in_a_graph_that_is_a_node_is_answered_and_its_sibling_is_not_called_again() -> (
+    None
+):
+    calls, store = list[str](), MemoryStore()
+
+    async def pay() -> str:
+        """Pay."""
+        calls.append("pay")
+        return "paid"
+
+    async def ask() -> str:
+        """Ask."""
+        return f"they say {interrupt('really?')}"
+
+    model = Turns([call("pay"), call("ask", "c2")], "once", "twice")
+    lasting = lasting_of(around(graph_of(model, [made(pay), made(ask)]), saved=True), store)
+    asked = await lasting.run(GO, run_id="r")
+    result = await lasting.run(Command(resume="yes"), run_id="r")
+
+    assert asked["__interrupt__"][0].value == "really?"
+    assert (calls, model.asked) == (["pay"], 3)
+    assert outputs(result) == [("paid", "success"), ("they say yes", "success")]
+
+
 async def test_a_graph_that_runs_several_times_in_one_step_has_entries_for_each() -> None:
     calls, store = list[str](), MemoryStore()
 
