@@ -174,8 +174,8 @@ async def test_the_first_answer_counts_and_may_be_given_again() -> None:
             await run.approve("c-x")
         await run.approve("c-b")
         await run
-        with pytest.raises(RunError, match=r"is not waiting for an answer \(status completed\)"):
-            await run.approve("c-z")
+        with pytest.raises(RunError, match="has ended: its status is completed"):
+            await run.approve("c-b")
         with pytest.raises(RunError, match="is not in the store"):
             await statuses.approve("no-run", "c-a")
         none = await statuses.waiting("no-run")

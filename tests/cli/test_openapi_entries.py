@@ -138,6 +138,58 @@ async def test_a_gateway_offers_such_an_entry_to_its_callers(mock: MockApi, url:
     assert mock.last.headers["authorization"] == "Bearer t2"
 
 
+@pytest.mark.slow
+async def test_a_gateway_offers_the_resources_of_such_an_entry(mock: MockApi, url: str, file: Path) -> None:
+    config = file.parent / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"pets": {"openapi": str(file), "base_url": url, "auth": "t2"}}}))
+    entry = {"command": SERVE[0], "args": [*SERVE[1:], "--config", str(config)]}
+    with anyio.fail_after(BOUND):
+        async with connect_mcp(entry, name="s") as client:
+            uris = [one.uri for one in await client.list_resources()]
+            await client.read_resource("api://signed")
+    assert uris == ["api://keyed", "api://named", "api://signed"]
+    assert mock.last.headers["authorization"] == "Bearer t2"
+
+
+@pytest.mark.slow
+def test_the_resources_of_an_api_are_listed_and_read_on_the_line(mock: MockApi, url: str, file: Path) -> None:
+    words = ["--openapi", file, "--base-url", url]
+    listed = toolweave("resources", *words, "--json", cwd=file.parent)
+    read = toolweave("resources", *words, "--read", "api://named", cwd=file.parent)
+    assert [one["uri"] for one in listed.json["resources"]] == ["api://keyed", "api://named", "api://signed"]
+    assert (read.code, mock.last.target) == (0, "/named")
+
+
+@pytest.mark.slow
+def test_what_an_api_leaves_out_is_shown_with_its_reason_by_every_command(folder: Path) -> None:
+    broken = operation(operationId="broken", parameters=[{"name": "q", "in": "query", "schema": {"$ref": "#/none"}}])
+    answers = {"200": {"description": "", "content": {"application/json": {"schema": {"$ref": "#/none"}}}}}
+    source = document({"/a": {"get": broken}, "/b": {"get": operation(operationId="kept", responses=answers)}})
+    (folder / "api.json").write_text(json.dumps(source))
+    config = folder / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"pets": {"openapi": "api.json", "base_url": "http://127.0.0.1:1"}}}))
+    trust(config)
+
+    explained = toolweave("explain", "pets_broken", "--json", cwd=folder).json["tools"]
+    kept = toolweave("explain", "kept", "--json", cwd=folder).json["tools"]
+    examined = toolweave("doctor", cwd=folder)
+    listed = toolweave("tools", cwd=folder)
+    words = ("--openapi", folder / "api.json", "--base-url", "http://127.0.0.1:1")
+    of_document = toolweave("explain", "broken", *words, "--json", cwd=folder)
+
+    (one,) = explained
+    assert (one["offered"], one["tool"]) == (False, "broken")
+    assert one["reason"].startswith("its server leaves it out: GET /a: ")
+    assert "(at /paths/~1a/get/parameters/0/schema" in one["reason"]
+    assert kept[0]["offered"]
+    assert "its output schema is left out by the server: GET /b: " in kept[0]["problems"][0]
+    shown = " ".join(examined.out.split())
+    assert "left out by the server: broken: GET /a: " in shown
+    assert "kept (output schema): GET /b: " in shown
+    assert "pets: 1 tool is left out by the server; toolweave doctor says which and why" in listed.err
+    assert of_document.json["tools"][0]["reason"] == one["reason"]
+
+
 def test_the_program_of_an_entry_has_no_credential_in_its_arguments() -> None:
     entry = {"openapi": "https://api.example.com/openapi.json", "auth": {"key": "hunter2x"}, "env": {"A": "b"}}
     config = parse_server("pets", entry, env={})

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.cli.command import Done, toolweave, write_config
 from tests.servers.fixtures import echo_command
 from toolweave import Agent
 from toolweave.jobs import Backend
-from toolweave.models import ScriptedModel, tool_call
+from toolweave.models import AssistantMessage, ModelRequest, ScriptedModel, tool_call
 from toolweave.state import SqliteStore
 
 pytestmark = pytest.mark.slow
@@ -33,11 +33,13 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def shown(run_id: str, *, until: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+def shown(
+    run_id: str, *, until: Callable[[dict[str, Any]], bool], env: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Look at a run until it is as wanted; return it."""
     deadline = time.monotonic() + 60
     while True:
-        run: dict[str, Any] = toolweave("runs", "show", run_id, "--json").json
+        run: dict[str, Any] = toolweave("runs", "show", run_id, "--json", env=env).json
         if until(run):
             return run
         assert time.monotonic() < deadline, run
@@ -100,13 +102,67 @@ def test_a_run_elsewhere_is_cancelled(folder: Path) -> None:
     assert toolweave("runs", "list", "--status", "active").err == "there are no such runs\n"
 
 
-def test_nobody_is_asked_about_the_calls_of_a_spawned_run(numbers: Path) -> None:
-    add = '/call numbers_add {"values": [40, 2]}'
-    refused = spawned(numbers, add, "--model", "command", "--confirm", "always")
+def test_a_spawned_run_waits_for_a_yes_and_is_resumed_after_it(numbers: Path) -> None:
+    words = ("--model", "command", "--confirm", "always")
+    run_id = spawned(numbers, '/call numbers_add {"values": [40, 2]}', *words)
 
-    run = shown(refused, until=lambda run: run["status"] in ENDS)
-    assert run["status"] == "completed"
-    assert "there is no one who could be asked" in run["text"]
+    waiting = shown(run_id, until=lambda run: run["status"] in ("waiting", *ENDS))
+    (call,) = waiting["waiting"]
+    early = toolweave("runs", "resume", run_id, *words, cwd=numbers)
+    approved = toolweave("runs", "approve", run_id, call["call_id"])
+    resumed = toolweave("runs", "resume", run_id[:8], *words, cwd=numbers)
+    run = shown(run_id, until=lambda run: run["status"] in ENDS)
+    late = toolweave("runs", "resume", run_id, *words, cwd=numbers)
+
+    assert (waiting["status"], call["tool"]) == ("waiting", "numbers_add")
+    assert (early.code, f"waits for answers: {call['call_id']}" in early.err) == (1, True)
+    assert approved.err == f"{run_id} continues with `toolweave runs resume {run_id[:8]}`: it has no workers\n"
+    assert (resumed.code, resumed.out.strip()) == (0, run_id)
+    assert (run["status"], json.loads(run["text"])) == ("completed", {"sum": 42})
+    assert (late.code, "has ended: its status is completed" in late.err) == (1, True)
+
+
+def test_a_sqlite_file_as_the_backend_keeps_runs_of_this_machine(numbers: Path) -> None:
+    env = {"TOOLWEAVE_BACKEND": f"sqlite:///{numbers / 'shared.db'}"}
+    words = ("--model", "command", "--confirm", "always")
+
+    begun = toolweave("runs", "spawn", '/call numbers_add {"values": [40, 2]}', *words, cwd=numbers, env=env)
+    run_id = begun.out.strip()
+    (call,) = shown(run_id, until=lambda run: run["status"] in ("waiting", *ENDS), env=env)["waiting"]
+    denied = toolweave("runs", "deny", run_id, call["call_id"], "--reason", "not today", env=env)
+    resumed = toolweave("runs", "resume", run_id, *words, cwd=numbers, env=env)
+    run = shown(run_id, until=lambda run: run["status"] in ENDS, env=env)
+    worked = toolweave("worker", "--model", "command", cwd=numbers, env=env)
+    given = toolweave("runs", "spawn", "x", "--backend", env["TOOLWEAVE_BACKEND"], cwd=numbers)
+
+    assert (begun.code, denied.code, resumed.code) == (0, 0, 0)
+    assert (run["status"], "not today" in run["text"]) == ("completed", True)
+    assert (worked.code, "TOOLWEAVE_BACKEND is a store without a queue: it wakes no workers" in worked.err) == (2, True)
+    assert (given.code, "--backend: a file is a store without a queue" in given.err) == (2, True)
+
+
+def test_a_spawned_run_whose_server_asks_waits_for_the_answer(folder: Path) -> None:
+    write_config(folder, {"rooms": asking_server.entry(folder, "2026-07-28")})
+    words = ("--model", "command", "--confirm", "never")
+    run_id = spawned(folder, '/call rooms_book {"guest": "Ada"}', *words)
+
+    waiting = shown(run_id, until=lambda run: run["status"] in ("waiting", *ENDS))["waiting"]
+    answered = toolweave("runs", "answer", run_id, waiting[0]["call_id"], "nights=2", "view=sea")
+    resumed = toolweave("runs", "resume", run_id, *words, cwd=folder)
+    run = shown(run_id, until=lambda run: run["status"] in ENDS)
+
+    assert waiting[0]["question"]["message"] == "How many nights for Ada?"
+    assert (answered.code, resumed.code, run["status"]) == (0, 0, "completed")
+    assert "2" in run["text"]
+
+
+def test_a_run_of_another_agent_is_resumed_by_its_own_program(folder: Path) -> None:
+    store = folder / "store.db"
+    run_id = anyio.run(waiting_run, store)
+
+    done = toolweave("runs", "resume", run_id, "--store", store, "--model", "command", cwd=folder)
+
+    assert (done.code, "is a run of agent 'desk', which its own program resumes" in done.err) == (2, True)
 
 
 async def waiting_run(store: Path) -> str:
@@ -146,6 +202,79 @@ def test_a_run_that_waits_is_listed_shown_whole_and_answered(folder: Path) -> No
     assert toolweave("runs", "show", run_id, "--json", *at).json["waiting"] == []
     both = toolweave("runs", "approve", run_id, "call_1", *at, "--backend", "redis://127.0.0.1:1/0")
     assert (both.code, "exclude each other" in both.err) == (2, True)
+
+
+class Deleting:
+    """A run of two turns that deletes a file in each: the second call's id begins with the first one's."""
+
+    def __init__(self, store: Path) -> None:
+        self.store = store
+        self.deleted: list[str] = []
+
+    async def resumed(self, run_id: str | None = None) -> str:
+        """Begin the run, or resume it, until it waits or ends; return its id."""
+
+        def delete(name: str) -> str:
+            """Delete a file."""
+            self.deleted.append(name)
+            return name
+
+        def answer(request: ModelRequest) -> Any:
+            turns = sum(isinstance(one, AssistantMessage) for one in request.messages)
+            calls = [("call_1", "old"), ("call_1_2", "new")]
+            return [tool_call("delete", {"name": name}, id=one) for one, name in calls[turns : turns + 1]] or "done"
+
+        async with SqliteStore(self.store) as store:
+            agent = Agent(ScriptedModel(answer), name="desk", tools=[delete], confirm="always", store=store)
+            if run_id is None:
+                return (await agent.send("delete", attended="later")).run_id
+            return (await (await agent.resume(run_id))).run_id
+
+
+def test_an_id_that_the_run_knows_is_never_the_beginning_of_another(folder: Path) -> None:
+    desk = Deleting(folder / "store.db")
+    at = ("--store", desk.store)
+    run_id = anyio.run(desk.resumed)
+    assert toolweave("runs", "approve", run_id, "call_1", *at).code == 0
+    anyio.run(desk.resumed, run_id)
+
+    stale = {verb: toolweave("runs", verb, run_id, "call_1", *at) for verb in ("approve", "deny")}
+    answered = toolweave("runs", "answer", run_id, "call_1", "--accept", *at)
+
+    for done in (*stale.values(), answered):
+        assert (done.code, "has a call 'call_1', but it does not wait; those that do: call_1_2" in done.err) == (
+            1,
+            True,
+        )
+    waiting = toolweave("runs", "show", run_id, "--json", *at).json["waiting"]
+    assert ([call["call_id"] for call in waiting], desk.deleted) == (["call_1_2"], ["old"])
+
+    assert toolweave("runs", "approve", run_id, "call_1_", *at).code == 0
+    anyio.run(desk.resumed, run_id)
+    assert desk.deleted == ["old", "new"]
+    for verb, *more in (("approve",), ("deny",), ("answer", "--accept")):
+        ended = toolweave("runs", verb, run_id, "call_1_2", *more, *at)
+        assert (ended.code, "has ended: its status is completed" in ended.err) == (1, True)
+
+
+def test_an_empty_id_and_one_that_begins_several_answer_no_call(folder: Path) -> None:
+    store = folder / "store.db"
+    run_id = anyio.run(waiting_run, store)
+    at = ("--store", store)
+    first = toolweave("runs", "approve", run_id, "call_1", *at)
+
+    empty = toolweave("runs", "approve", run_id, "", *at)
+    again = toolweave("runs", "approve", run_id, "call_1", *at)
+    denied = toolweave("runs", "deny", run_id, "call_2", *at)
+    twice = toolweave("runs", "deny", run_id, "call_2", *at)
+
+    assert first.code == 0
+    assert (empty.code, "the id of the call is empty" in empty.err) == (2, True)
+    assert (again.code, "call 'call_1' has this answer already" in again.err) == (0, True)
+    assert (denied.code, twice.code, "call 'call_2' has this answer already" in twice.err) == (0, 0, True)
+    several = anyio.run(waiting_run, store)
+    both = toolweave("runs", "approve", several, "call_", *at)
+    assert (both.code, "2 calls that wait begin with 'call_'" in both.err) == (2, True)
 
 
 async def asking_run(folder: Path) -> str:

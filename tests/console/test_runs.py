@@ -113,6 +113,8 @@ def test_calls_are_approved_and_denied(browser: Browser, tmp_path: Path) -> None
     assert "is not waiting for an answer (status pending)" in none.text
     text = "old is deleted and the call of tool 'delete' was not allowed: it is needed"
     assert resumed(tmp_path, run_id) == text
+    ended = browser.submit(page.form("/run/deny", call="thesis"))
+    assert "has ended: its status is completed" in ended.text
 
 
 def test_a_run_is_stopped(browser: Browser, tmp_path: Path) -> None:

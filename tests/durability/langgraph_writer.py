@@ -34,6 +34,11 @@ def answer_to(writer: Decider, messages: Sequence[BaseMessage]) -> AIMessage:
 
 def agent_of(writer: Writer, store: Store, *, approved: bool = False) -> DurableAgent[Any]:
     """Return the durable graph."""
+    return durable(graph_of(writer, approved=approved), store)
+
+
+def graph_of(writer: Writer, *, approved: bool = False) -> Pregel[Any, Any, Any, Any]:
+    """Return the graph."""
 
     async def model(state: MessagesState) -> dict[str, Any]:
         return {"messages": [answer_to(writer, state["messages"])]}
@@ -47,7 +52,7 @@ def agent_of(writer: Writer, store: Store, *, approved: bool = False) -> Durable
     graph.add_conditional_edges("model", tools_condition)
     graph.add_edge("tools", "model")
     compiled: Pregel[Any, Any, Any, Any] = graph.compile(name="writer")
-    return durable(compiled, store)
+    return compiled
 
 
 def answer_of(result: Any) -> Any:

@@ -14,7 +14,7 @@ import pytest
 from tests.durability.killed import DONE, kills
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
-FRAMEWORKS = ["pydantic_ai_writer", "openai_agents_writer", "langgraph_writer"]
+FRAMEWORKS = ["pydantic_ai_writer", "openai_agents_writer", "langgraph_writer", "langgraph_nested_writer"]
 
 pytestmark = pytest.mark.slow
 

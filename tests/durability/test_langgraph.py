@@ -278,9 +278,152 @@ async def test_a_worker_executes_a_submitted_run() -> None:
     assert (record.status, record.text) == ("completed", "done")
 
 
-def test_graphs_whose_calls_cannot_be_recorded_are_refused() -> None:
+def test_a_store_is_needed() -> None:
+    with pytest.raises(TypeError, match="or a Backend, not in NoneType"):
+        lasting_of(graph_of(Turns("done"), []), None)  # pyright: ignore[reportArgumentType]
+
+
+def around(inner: Any, *, saved: bool = False) -> Any:
+    """A graph whose node is a graph, and that is a node of the outermost one; which runs it twice."""
+    middle: Any = StateGraph(MessagesState)
+    middle.add_node("desk", inner)
+    middle.add_edge(START, "desk")
     outer: Any = StateGraph(MessagesState)
-    outer.add_node("inner", graph_of(Turns("done"), []))
+    outer.add_node("office", middle.compile())
+    outer.add_node("again", lambda state: {"messages": [("user", "again")]})  # pyright: ignore[reportUnknownLambdaType]
+    outer.add_edge(START, "office")
+    outer.add_conditional_edges("office", _next)
+    outer.add_edge("again", "office")
+    return outer.compile(name="outer", checkpointer=InMemorySaver() if saved else None)
+
+
+def _next(state: MessagesState) -> str:
+    return END if any(one.content == "again" for one in state["messages"]) else "again"
+
+
+@pytest.mark.parametrize("saved", [False, True])
+async def test_the_calls_of_a_graph_that_is_a_node_are_recorded_each_time_it_runs(saved: bool) -> None:
+    calls, store = list[int](), MemoryStore()
+    model = Turns([call("act", n=1)], [call("act", n=2)], "once", [call("act", n=3)], Outage("away"), "twice")
+
+    async def act(n: int) -> str:
+        """Act."""
+        calls.append(n)
+        return f"did {n}"
+
+    lasting = lasting_of(around(graph_of(model, [made(act)]), saved=saved), store)
+    with pytest.raises(Outage):
+        await lasting.run(GO, run_id="r")
+    result = await lasting.resume("r")
+    info = await RunStatuses(store).get("r")
+
+    assert (calls, model.asked) == ([1, 2, 3], 6)  # of the same id, in different steps
+    assert [text for text, _ in outputs(result)] == ["did 1", "did 2", "did 3"]
+    assert result["messages"][-1].text == "twice"
+    assert info is not None
+    assert info.status == "completed"
+    assert saved or info.record.steps == 5
+
+
+@pytest.mark.parametrize("saved", [False, True])
+async def test_a_call_in_a_graph_that_is_a_node_waits_for_its_approval(saved: bool) -> None:
+    calls, store = list[str](), MemoryStore()
+
+    async def pay() -> str:
+        """Pay."""
+        calls.append("pay")
+        return "paid"
+
+    async def look() -> str:
+        """Look."""
+        calls.append("look")
+        return "seen"
+
+    model = Turns([call("pay"), call("look", "c2")], "once", "twice")
+    lasting = lasting_of(around(graph_of(model, [made(pay, requires_approval=True), made(look)]), saved=saved), store)
+    await lasting.run(GO, run_id="r")
+    (waiting,) = await lasting.waiting("r")
+    before = list(calls)
+    await RunStatuses(store).approve("r", waiting.call_id)
+    result = await lasting.resume("r")
+
+    assert (waiting.tool, waiting.call_id) == ("pay", "office/1/desk/2/c1")
+    assert (before, calls) == (["look"], ["look", "pay"])
+    assert [text for text, _ in outputs(result)] == ["paid", "seen"]
+    assert result["messages"][-1].text == "twice"
+
+
+async def test_an_interrupt_in_a_graph_that_is_a_node_is_answered_and_its_sibling_is_not_called_again() -> None:
+    calls, store = list[str](), MemoryStore()
+
+    async def pay() -> str:
+        """Pay."""
+        calls.append("pay")
+        return "paid"
+
+    async def ask() -> str:
+        """Ask."""
+        return f"they say {interrupt('really?')}"
+
+    model = Turns([call("pay"), call("ask", "c2")], "once", "twice")
+    lasting = lasting_of(around(graph_of(model, [made(pay), made(ask)]), saved=True), store)
+    asked = await lasting.run(GO, run_id="r")
+    result = await lasting.run(Command(resume="yes"), run_id="r")
+
+    assert asked["__interrupt__"][0].value == "really?"
+    assert (calls, model.asked) == (["pay"], 3)
+    assert outputs(result) == [("paid", "success"), ("they say yes", "success")]
+
+
+async def test_a_graph_that_runs_several_times_in_one_step_has_entries_for_each() -> None:
+    calls, store = list[str](), MemoryStore()
+
+    async def act(of: str) -> str:
+        """Act."""
+        calls.append(of)
+        return f"for {of}"
+
+    async def model(state: MessagesState) -> dict[str, Any]:
+        last = state["messages"][-1]
+        if isinstance(last, ToolMessage):
+            return {"messages": [AIMessage(f"done {last.text}")]}
+        return {"messages": [AIMessage("", tool_calls=[call("act", of=last.text)])]}
+
+    failing = [Outage("away")]
+
+    async def end(state: MessagesState) -> dict[str, Any]:
+        if failing:
+            raise failing.pop()
+        return {}
+
+    inner: Any = StateGraph(MessagesState)
+    inner.add_node("model", model)
+    inner.add_node("tools", ToolNode([made(act)]))
+    inner.add_edge(START, "model")
+    inner.add_conditional_edges("model", tools_condition)
+    inner.add_edge("tools", "model")
+    outer: Any = StateGraph(MessagesState)
+    outer.add_node("desk", inner.compile())
+    outer.add_node("end", end)
+    outer.add_conditional_edges(START, lambda _: [Send("desk", {"messages": [("user", one)]}) for one in ("a", "b")])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    outer.add_edge("desk", "end")
+    lasting = lasting_of(outer.compile(name="outer"), store)
+    with pytest.raises(Outage):
+        await lasting.run(GO, run_id="r")
+    result = await lasting.resume("r")
+
+    assert sorted(calls) == ["a", "b"]
+    assert sorted(text for text, _ in outputs(result)) == ["for a", "for b"]
+
+
+def test_graphs_whose_calls_cannot_be_recorded_are_refused() -> None:
+    inner = graph_of(Turns("done"), [])
+
+    async def runs_a_graph(state: MessagesState) -> Any:
+        return await inner.ainvoke(state)
+
+    outer: Any = StateGraph(MessagesState)
+    outer.add_node("inner", runs_a_graph)
     outer.add_edge(START, "inner")
 
     def wrap(request: Any, execute: Any) -> Any:
@@ -288,7 +431,7 @@ def test_graphs_whose_calls_cannot_be_recorded_are_refused() -> None:
 
     blocking = ToolNode([], wrap_tool_call=wrap)
 
-    with pytest.raises(ValueError, match="node 'inner' is a graph of its own"):
+    with pytest.raises(ValueError, match="node 'inner' is a function that runs a graph"):
         lasting_of(outer.compile(name="outer"), MemoryStore())
     with pytest.raises(ValueError, match="give it as awrap_tool_call"):
-        lasting_of(graph_of(Turns("done"), blocking), MemoryStore())
+        lasting_of(around(graph_of(Turns("done"), blocking)), MemoryStore())

@@ -181,6 +181,37 @@ async def test_files_are_uploaded_in_a_multipart_body(api: Serve) -> None:
     ]
 
 
+async def test_an_upload_that_may_be_left_out_needs_its_file_with_any_other_field(api: Serve) -> None:
+    schema = {
+        "type": "object",
+        "required": ["file"],
+        "properties": {"file": {"type": "string", "format": "binary"}, "note": TEXT},
+    }
+    source = document(
+        {
+            "/up": {
+                "post": operation(
+                    operationId="up", requestBody={"content": {"multipart/form-data": {"schema": schema}}}
+                )
+            }
+        }
+    )
+    mock, url = api(source)
+
+    async with openapi_tools(source, base_url=url) as tools:
+        problems = tools.problems
+        without = await tools.execute("up", {})
+        bare = mock.last
+        noted = await tools.execute("up", {"note": "hello"})
+        whole = await tools.execute("up", {"file": {"text": "é"}, "note": "hello"})
+
+    assert problems == ()
+    assert (without.is_error, bare.body, "content-type" in bare.headers) == (False, b"", False)
+    assert (noted.require_error().kind, "file" in noted.text) == (ErrorKind.INVALID_INPUT, True)
+    assert (whole.is_error, len(mock.received)) == (False, 2)
+    assert b'name="file"; filename="file"' in mock.last.body
+
+
 async def test_files_are_read_from_the_folder_of_uploads_alone(api: Serve, tmp_path: Path) -> None:
     folder = tmp_path / "uploads"
     folder.mkdir()

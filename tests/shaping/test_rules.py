@@ -51,6 +51,19 @@ def names(rules: list[ShapeRule]) -> list[str]:
     return [spec.name for spec in shaped(TOOLS, rules).snapshot()]
 
 
+def test_a_rule_may_be_written_as_in_a_config() -> None:
+    toolset = shaped(
+        TOOLS, [{"tools": "remove", "arguments": {"force": {"hide": True}}}, ShapeRule(tools="search", hide=True)]
+    )
+
+    assert tuple(toolset.snapshot().by_name) == ("remove", "search.all")
+    assert list(toolset.snapshot().by_name["remove"].input_schema["properties"]) == ["path"]
+    with pytest.raises(ConfigError, match=r"'shape\[0\]' has no setting 'tool'; did you mean 'tools'"):
+        shaped(TOOLS, [{"tool": "remove"}])
+    with pytest.raises(TypeError, match="put the one into a list"):
+        shaped(TOOLS, {"tools": "remove"})  # pyright: ignore[reportArgumentType]
+
+
 CONDITIONS: list[tuple[dict[str, Any], list[str]]] = [
     ({"tools": "search*"}, ["remove"]),
     ({"tools": ["search", "rem?ve"]}, ["search.all"]),

@@ -320,6 +320,24 @@ async def test_the_rest_can_be_offered_as_a_resource() -> None:
     assert LINES.startswith(page_of(contents.text), offset)
 
 
+async def test_the_rest_can_be_searched_as_a_resource() -> None:
+    tools = budget(lines)
+    search = resource("results://{id}/{offset}/search/{search}", name="search")(tools.read)
+    server = create_mcp_server(
+        "lines", tools=[tools], resources=[resource("results://{id}/{offset}")(tools.read), search]
+    )
+    with anyio.fail_after(60):
+        async with connect_mcp(server) as client:
+            _, key, _, _ = cut((await client.execute("lines")).text)
+            (contents,) = await client.read_resource(f"results://{key}/0/search/LINE%201500")
+            (later,) = await client.read_resource(f"results://{key}/{LINES.index('line 1501')}/search/line%201500")
+
+    assert contents.text is not None
+    assert contents.text.startswith(f"offset {LINES.index('line 1500')}: ")
+    assert later.text is not None
+    assert later.text.startswith("[0 places with 'line 1500'")
+
+
 async def test_a_client_with_another_key_cannot_read_what_was_kept() -> None:
     ada_key, eve_key = "a" * 32, "e" * 32
     auth = ApiKeyAuth([ApiKey(name="ada", key=ada_key), ApiKey(name="eve", key=eve_key)])

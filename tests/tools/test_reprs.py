@@ -11,7 +11,9 @@ import pytest
 
 import toolweave
 from tests.tools.doubles import Scripted, spec
-from toolweave import ImageContent, TextContent, Tool, ToolList, ToolResult, ToolSpec, sync
+from toolweave import ImageContent, TextContent, Tool, ToolList, ToolResult, ToolSpec, create_mcp_server, sync
+from toolweave.agent import RunResult
+from toolweave.models import Usage, tool_call
 
 EVIL = "<script>alert(1)</script><img src=x onerror='alert(1)'>\"&"
 PIXEL = base64.b64encode(b"\x89PNG pixels").decode()
@@ -65,6 +67,8 @@ def tool() -> Tool:
         ToolResult(content=(ImageContent(data=EVIL, mime_type="image/png"),)),
         ToolResult(content=(ImageContent(data=PIXEL, mime_type=f"image/png{EVIL}"),)),
         ToolResult.failure(EVIL),
+        RunResult(run_id="r", text=EVIL, pending=(tool_call(EVIL, id="c"),)),
+        RunResult(run_id="r", status="failed", error=ValueError(EVIL)),
     ],
     ids=lambda shown: type(shown).__name__,
 )
@@ -89,6 +93,30 @@ def test_a_picture_is_shown_and_what_is_too_long_is_cut() -> None:
     assert html(shown).tags == ["div", "img", "pre"]
     assert "characters in all" in html(shown).text
     assert html(ToolResult()).tags == ["div", "pre"]
+
+
+def test_the_result_of_a_run_shows_its_text_and_why_it_ended() -> None:
+    usage = Usage(input_tokens=1000, output_tokens=234)
+    done = html(RunResult(run_id="r", text="It is done.", steps=2, usage=usage))
+    stopped = html(RunResult(run_id="r", status="stopped", stop_reason="max_steps", steps=9))
+    failed = html(RunResult(run_id="r", status="failed", stop_reason="error", error=ValueError("no key")))
+
+    assert done.tags == ["div", "pre", "small"]
+    assert all(word in done.text for word in ("It is done.", "completed", "2 steps", "1,234 tokens"))
+    assert "stopped: max_steps" in stopped.text
+    assert ("no key" in failed.text, failed.attributes) == (True, ["style"])
+
+
+def test_a_connection_for_plain_code_shows_its_server_and_tools() -> None:
+    with sync.connect_mcp(create_mcp_server("sums", tools=[add]), name="sums") as client:
+        shown = html(client)
+
+    assert all(word in shown.text for word in ("sums", "ready", "add", "Add two numbers.", "a, b"))
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
 
 
 def test_no_public_class_is_shown_as_an_address() -> None:

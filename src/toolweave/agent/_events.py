@@ -99,6 +99,14 @@ class RunResult:
             raise RunError(f"ended before it was done: {self.why}", run_id=self.run_id, reason=self.stop_reason)
         return self
 
+    def _repr_html_(self) -> str:
+        from toolweave.tools._notebook import run_html  # for notebooks alone
+
+        ended = self.status if self.stop_reason == "end" else f"{self.status}: {self.why}"
+        tokens = self.usage.input_tokens + self.usage.output_tokens
+        facts = [ended, f"{self.steps} steps", f"{tokens:,} tokens", *(f"waits: {one.name}" for one in self.pending)]
+        return run_html(self.text, facts, self.error)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:

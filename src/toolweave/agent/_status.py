@@ -179,7 +179,7 @@ class RunStatuses:
 
         It continues after the last answer: a worker resumes it, or `Agent.resume` where there is no queue. The approval
         is for the definition of the tool that was shown: when that has changed, the run asks again. Giving the same
-        answer again does nothing.
+        answer again does nothing, until the call is made.
 
         Args:
             run_id: The run.
@@ -189,7 +189,8 @@ class RunStatuses:
             reason: The reason, for the event.
 
         Raises:
-            RunError: There is no such run or call, the run does not wait, or the call was denied before.
+            RunError: There is no such run or call, the run or the call does not wait, the run has ended, or the call
+                was denied before.
             StoreError: The store or the queue cannot be reached.
         """
         return await self._answer(run_id, call_id, Approval(approved=True, remember=remember, reason=reason))

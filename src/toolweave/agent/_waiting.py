@@ -16,7 +16,7 @@ from toolweave.agent._questions import Asked, GivenAnswer, checked_answer
 from toolweave.agent._records import JOURNAL, RunRecord, read_record, record_change, run_topic
 from toolweave.errors import RunError
 from toolweave.jobs import WorkQueue
-from toolweave.models._serialization import plain
+from toolweave.models._serialization import plain, turn_from_json
 from toolweave.protocol.client_requests import ElicitationResult
 from toolweave.state import Change, Delete, Document, Put, Store, iter_documents
 from toolweave.tools._spec import ToolSpec
@@ -98,6 +98,20 @@ async def waiting_calls(store: Store, run_id: str) -> Sequence[WaitingCall]:
     return [] if record is None or record.status != "waiting" else await _unanswered(store, run_id)
 
 
+async def known_calls(store: Store, run_id: str) -> frozenset[str]:
+    """Return the ids of all calls and questions in a run's journal, whether they wait or not."""
+    prefix, known = f"{run_id}/", set[str]()
+    async for found in iter_documents(store, JOURNAL, prefix):
+        kind, _, rest = found.key.removeprefix(prefix).partition("/")
+        if kind in ("waiting", "answer"):
+            known.add(rest)
+        elif rest.startswith("call/"):
+            known.add(rest.removeprefix("call/"))
+        elif rest == "turn":  # with the calls that have not begun
+            known.update(call.id for call in turn_from_json(found.value).message.tool_calls)
+    return frozenset(known)
+
+
 async def answer_waiting(
     store: Store,
     run_id: str,
@@ -110,12 +124,12 @@ async def answer_waiting(
 ) -> bool:
     """Answer a waiting call; return whether the run continues, as no other call waits.
 
-    With `remember` an approval counts for all waiting calls of the tool. The same answer may be given again. The one
-    open question of a call may be named by the id of the call.
+    With `remember` an approval counts for all waiting calls of the tool. The same answer may be given again until the
+    call is made. The one open question of a call may be named by the id of the call.
 
     Raises:
-        RunError: There is no such run or call, the run does not wait, the call has another answer, or needs another
-            kind of answer; or the answer does not fit the form.
+        RunError: There is no such run or call, the run does not wait, the run or the call is over, the call has another
+            answer, or needs another kind of answer; or the answer does not fit the form.
         StoreError: The store or the queue cannot be reached.
     """
     while True:
@@ -127,9 +141,10 @@ async def answer_waiting(
         if asked is None:
             if await _is_answered(store, run_id, call_id, answer):
                 return False
-            raise _error(
-                run_id, f"has no call {call_id!r} that waits; those that do: {', '.join(open_calls) or 'none'}"
-            )
+            asks = any(one.of_call == call_id for one in open_calls.values())  # with several questions
+            known = not asks and call_id in await known_calls(store, run_id)
+            text = f"has a call {call_id!r}, but it does not wait" if known else f"has no call {call_id!r} that waits"
+            raise _error(run_id, f"{text}; those that do: {', '.join(open_calls) or 'none'}")
         values = _values(asked, open_calls.values(), answer)
         goes_on = len(values) == len(open_calls)
         jobs = None if queue is None else run_topic(record.agent, store, queue, keep_seconds=ttl)
@@ -150,11 +165,13 @@ async def _waiting_record(store: Store, run_id: str, call_id: str, answer: _Answ
     """Return the record of a waiting run; None if the run has gone on with the same answer.
 
     Raises:
-        RunError: There is no such run, or it does not wait.
+        RunError: There is no such run, or it has ended, or it does not wait.
     """
     record = await read_record(store, run_id)
     if record is None:
         raise _error(run_id, "is not in the store")
+    if record.done:
+        raise _error(run_id, f"has ended: its status is {record.status}")
     if record.status == "waiting":
         return record
     if await _is_answered(store, run_id, call_id, answer):

@@ -88,8 +88,8 @@ async def _from_command_line(target: Target) -> LoadedConfig:
 
 async def _api(target: Target, source: str) -> LoadedConfig:
     """Return an API as a server of this process, which every command takes like another."""
-    from toolweave.openapi import openapi_tools  # for those who name a document
-    from toolweave.serve import create_mcp_server
+    from toolweave.cli._serve.api import server_of_api  # for those who name a document
+    from toolweave.openapi import openapi_tools
 
     toolset = openapi_tools(
         source,
@@ -101,7 +101,7 @@ async def _api(target: Target, source: str) -> LoadedConfig:
         for one in toolset.problems:
             note(f"{one.operation}: left out is the {one.left_out}: {one.reason} (at {one.pointer})")
     name = target.server[0] if target.server else "api"
-    config = server_config(create_mcp_server(name, tools=toolset), name=name)
+    config = server_config(server_of_api(toolset, name=name), name=name)
     return LoadedConfig(servers={name: config})
 
 

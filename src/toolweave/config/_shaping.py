@@ -227,7 +227,7 @@ def read_shape(value: Any, field: str) -> tuple[ShapeRule, ...]:  # Any: whateve
     named: dict[str, tuple[int, tuple[str, ...]]] = {}
     for index, item in enumerate(cast("Sequence[Any]", value)):
         where = f"{field}[{index}]"
-        rule = item if isinstance(item, ShapeRule) else _read_rule(check_object(item, where), where)
+        rule = read_rule(item, where)
         rules.append(rule)
         if rule.name is None or rule.regex is not None or any(_WILDCARDS.search(one) for one in rule.tools):
             continue
@@ -236,6 +236,15 @@ def read_shape(value: Any, field: str) -> tuple[ShapeRule, ...]:  # Any: whateve
             text = f"{where!r} names {rule.tools[0]!r} as '{field}[{other}]' names {tools[0]!r}: {rule.name!r}"
             raise ConfigError(text, field=f"{where}.name")
     return tuple(rules)
+
+
+def read_rule(item: Any, where: str) -> ShapeRule:  # Any: as above
+    """Return a rule that is one, or written as in a config.
+
+    Raises:
+        ConfigError: It is wrong; its field is the path to the mistake.
+    """
+    return item if isinstance(item, ShapeRule) else _read_rule(check_object(item, where), where)
 
 
 def _read_rule(given: Mapping[Any, Any], where: str) -> ShapeRule:

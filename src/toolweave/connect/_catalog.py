@@ -14,6 +14,7 @@ from toolweave.config import ServerConfig
 from toolweave.connect._feed.list_cache import ListChanged, LiveList
 from toolweave.connect._feed.list_reader import ParsedList, Refusal, Request, read_tools
 from toolweave.errors import ErrorKind, SchemaError, ToolError, printable
+from toolweave.protocol.left_out import LeftOut, left_out_in
 from toolweave.schema._pydantic_models import loader_for_schema
 from toolweave.schema._type_loader import TypeLoader
 from toolweave.schema._validate import Validator
@@ -108,6 +109,11 @@ class Catalog:
     def problems(self) -> tuple[str, ...]:
         """The entries left out of the last listing or withheld, and suspicious ones and results, with the reasons."""
         return (*self.live.problems, *self.guard.result_problems)
+
+    @property
+    def left_out_by_server(self) -> tuple[LeftOut, ...]:
+        """The tools that the server says it leaves out of the last listing, with its reasons."""
+        return left_out_in(self.live.members.get("_meta"))
 
     @property
     def pages(self) -> int:

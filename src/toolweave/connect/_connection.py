@@ -5,7 +5,7 @@ Combines the supervisor, the catalog and the session. Knows nothing of other ser
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -42,6 +42,7 @@ from toolweave.errors import (
 )
 from toolweave.protocol.component_meta import asking_for
 from toolweave.protocol.json_types import as_object
+from toolweave.protocol.left_out import LeftOut
 from toolweave.tools._call import CallContext, ProgressCallback, ToolCall
 from toolweave.tools._names import unknown_tool
 from toolweave.tools._result import ToolResult
@@ -188,6 +189,14 @@ class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
     def left_out(self) -> Mapping[str, str]:
         """The tools that its config leaves out, by the server's names, each with the reason; not those withheld."""
         return self._catalog.left_out
+
+    @property
+    def left_out_by_server(self) -> Sequence[LeftOut]:
+        """The tools, and parts of tools, that the server says it leaves out, such as operations of an API's document.
+
+        The reasons are untrusted text of the server.
+        """
+        return self._catalog.left_out_by_server
 
     # life
 

@@ -82,10 +82,13 @@ def durable(
         options: The framework's own keyword arguments of each run, such as `deps` of Pydantic AI.
 
     Raises:
-        TypeError: The agent is none of these frameworks'.
+        TypeError: The agent is none of these frameworks', or `store` is neither a store nor a backend.
         ValueError: It has no name, something in it cannot be recorded, or there is no such policy.
     """
     check_policy(on_unknown)
+    if not isinstance(store, (Store, WorkBackend)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers pass anything
+        kind = type(store).__name__
+        raise TypeError(f"durable() keeps runs in a store, such as SqliteStore(), or a Backend, not in {kind}")
     framework = _framework(agent)
     named = name or getattr(agent, "name", None)
     if not named:

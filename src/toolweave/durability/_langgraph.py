@@ -1,6 +1,8 @@
 """A compiled graph of LangGraph on our journal: outcomes of tools, and the results of its other nodes, are recorded.
 
-Imported when one is given.
+A node that is a graph is not recorded itself, but its nodes are. They count their own steps from 1, so their entries
+are below the step of the outermost graph, under ids that begin with the nodes and steps around them. Imported when a
+graph is given.
 """
 
 from __future__ import annotations
@@ -10,13 +12,14 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.prebuilt import ToolNode
+from langgraph.pregel import Pregel  # pyright: ignore[reportMissingTypeStubs] - it is typed itself
 from langgraph.types import Command, Interrupt
 
 from toolweave.agent._approval import denied
@@ -30,27 +33,40 @@ from toolweave.tools._spec import ToolSpec
 _NAME = "langgraph"
 _MARK = "toolweave_run"
 _WRAPPER = "_awrap_tool_call"
+_PULL = "__pregel_pull"
+"""The first part of the path of a task whose node runs once in its step."""
 _SERIALIZER = JsonPlusSerializer(allowed_msgpack_modules=None)  # nothing in a store is run as code
 _asked: ContextVar[list[Interrupt]] = ContextVar("toolweave-asked-approvals")
+
+
+class _JournalPlace(NamedTuple):
+    """The place of a node's entries in the journal.
+
+    Attributes:
+        step: The step of the outermost graph.
+        within: The beginning of their ids: the nodes and steps around it, `""` in the outermost graph.
+    """
+
+    step: int
+    within: str = ""
+
+
+_around: ContextVar[_JournalPlace | None] = ContextVar("toolweave-graph-around", default=None)
+"""The place of the graph that runs as a node here; None in the outermost graph."""
 
 
 class LangGraphAgent:
     """A compiled graph, run by a recorder.
 
     Raises:
-        ValueError: The graph has subgraphs, or a `ToolNode` with a wrapper that cannot be waited for.
+        ValueError: A function of the graph runs another graph, or a `ToolNode` has a wrapper that cannot be waited for.
     """
 
     name = _NAME
 
     def __init__(self, graph: Any) -> None:  # its class leaves most of its types open
         self._graph = graph
-        for name, node in graph.nodes.items():
-            if node.subgraphs:
-                raise ValueError(f"durable(): node {name!r} is a graph of its own, whose calls cannot be recorded")
-            bound = node.bound
-            if isinstance(bound, ToolNode) and _member(bound, "_wrap_tool_call") and not _member(bound, _WRAPPER):
-                raise ValueError(f"durable(): node {name!r} has a wrap_tool_call; give it as awrap_tool_call")
+        _check_nodes(graph)
 
     def kept(self, sent: Any, options: Mapping[str, Any]) -> FrameworkInput:
         value = {"input": _dumped(sent), "thread": _thread(options.get("config"))}
@@ -73,7 +89,11 @@ class LangGraphAgent:
                 if answer is None and not state.next:
                     return state.values
                 sent = answer
-        return await self._recorded(recorder).ainvoke(sent, config, **given)
+        token = _around.set(None)  # else it is in the graph whose tool runs this one
+        try:
+            return await _recorded(self._graph, recorder).ainvoke(sent, config, **given)
+        finally:
+            _around.reset(token)
 
     def outcome(self, result: Any) -> FrameworkOutcome:
         values: dict[str, Any] = cast("dict[str, Any]", result) if isinstance(result, dict) else {}
@@ -87,16 +107,33 @@ class LangGraphAgent:
     def continues(self, sent: Any) -> bool:
         return isinstance(sent, Command)
 
-    def _recorded(self, recorder: RunRecorder) -> Any:
-        """Return the graph with its nodes recorded."""
-        nodes = {
-            name: node if name.startswith("__") else node.copy({"bound": _bound(name, node.bound, recorder)})
-            for name, node in self._graph.nodes.items()
-        }
-        return self._graph.copy({"nodes": nodes})
+
+def _check_nodes(graph: Any) -> None:
+    for name, node in graph.nodes.items():
+        bound = node.bound
+        if isinstance(bound, Pregel):
+            _check_nodes(bound)
+        elif node.subgraphs:
+            raise ValueError(
+                f"durable(): node {name!r} is a function that runs a graph, whose calls cannot be recorded; add the "
+                "graph itself as the node"
+            )
+        if isinstance(bound, ToolNode) and _member(bound, "_wrap_tool_call") and not _member(bound, _WRAPPER):
+            raise ValueError(f"durable(): node {name!r} has a wrap_tool_call; give it as awrap_tool_call")
+
+
+def _recorded(graph: Any, recorder: RunRecorder) -> Any:
+    """Return a graph with its nodes recorded, and those of the graphs that are nodes of it."""
+    nodes = {
+        name: node if name.startswith("__") else node.copy({"bound": _bound(name, node.bound, recorder)})
+        for name, node in graph.nodes.items()
+    }
+    return graph.copy({"nodes": nodes})
 
 
 def _bound(name: str, bound: Runnable[Any, Any], recorder: RunRecorder) -> Runnable[Any, Any]:
+    if isinstance(bound, Pregel):
+        return GraphNode(name, _recorded(bound, recorder))
     return _tool_node(bound, recorder) if isinstance(bound, ToolNode) else RecordedNode(name, bound, recorder)
 
 
@@ -105,15 +142,15 @@ def _tool_node(node: ToolNode, recorder: RunRecorder) -> ToolNode:
     inner = _member(node, _WRAPPER)
 
     async def recorded(request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:
-        call, tool, step = request.tool_call, request.tool, _step(request.runtime.config)
-        part = ToolCallPart(id=call["id"], name=call["name"], arguments=call["args"])
+        call, tool, (step, within) = request.tool_call, request.tool, _place(request.runtime.config)
+        part = ToolCallPart(id=f"{within}{call['id']}", name=call["name"], arguments=call["args"])
         metadata: Mapping[str, Any] = (tool and tool.metadata) or {}
         if _needs_approval(tool, part.arguments):
             given = await recorder.decision(step, part, _spec(tool))
             if given is None:
-                return _waits(part, tool)
+                return _waits(part, tool, call["id"])
             if not given.approved:
-                return _message(part, denied(part.name, given).text)
+                return _message(part, denied(part.name, given).text, call["id"])
             request = request.override(tool=_approved(tool))
 
         async def make() -> Any:
@@ -161,15 +198,15 @@ def _approved(tool: Any) -> Any:
     return made() if callable(made) else tool
 
 
-def _waits(call: ToolCallPart, tool: Any) -> ToolMessage:
+def _waits(call: ToolCallPart, tool: Any, call_id: str) -> ToolMessage:
     """Note that a call waits; the message replaces its result until its node is interrupted."""
     value = approval_request(call.name, call.arguments, tool.description, call.id)
     _asked.get().append(Interrupt(value=value, id=call.id))
-    return _message(call, "waits for approval")
+    return _message(call, "waits for approval", call_id)
 
 
-def _message(call: ToolCallPart, text: str) -> ToolMessage:
-    return ToolMessage(text, name=call.name, tool_call_id=call.id, status="error")
+def _message(call: ToolCallPart, text: str, call_id: str) -> ToolMessage:
+    return ToolMessage(text, name=call.name, tool_call_id=call_id, status="error")
 
 
 def _spec(tool: Any) -> ToolSpec:
@@ -202,15 +239,37 @@ class RecordedNode(Runnable[Any, Any]):
         raise NotImplementedError("a durable graph is run with DurableAgent.run, which awaits its nodes")
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:  # noqa: A002
-        metadata = (config or {}).get("metadata") or {}
-        key = f"node/{self.name}/{'/'.join(map(str, metadata.get('langgraph_path', ())))}"
+        step, within = _place(config)
+        key = f"{within}node/{self.name}/{'/'.join(map(str, _path(config)))}"
 
         async def make() -> Any:
             return await self._bound.ainvoke(input, config, **options)
 
-        value = await self._recorder.value(_step(config), f"node {self.name}", key, _NODE, make)
+        value = await self._recorder.value(step, f"node {self.name}", key, _NODE, make)
         self._recorder.count(*_usages(value))
         return value
+
+
+class GraphNode(Runnable[Any, Any]):
+    """A node that is a graph: its nodes are recorded, each time under the step and the task that it runs in."""
+
+    def __init__(self, name: str, graph: Any) -> None:
+        self.name = name
+        self._graph = graph
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:  # noqa: A002 - theirs
+        raise NotImplementedError("a durable graph is run with DurableAgent.run, which awaits its nodes")
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:  # noqa: A002
+        step, within = _place(config)
+        path = _path(config)
+        tasks = () if path[:1] == (_PULL,) else path[1:]  # several of one node in one step
+        place = "/".join(map(str, (self.name, *tasks)))
+        token = _around.set(_JournalPlace(step, f"{within}{place}/"))
+        try:
+            return await self._graph.ainvoke(input, config, **options)
+        finally:
+            _around.reset(token)
 
 
 class GraphValueForm:
@@ -236,8 +295,15 @@ class GraphValueForm:
 _NODE = GraphValueForm()
 
 
-def _step(config: RunnableConfig | None) -> int:
-    return int(((config or {}).get("metadata") or {})["langgraph_step"])
+def _place(config: RunnableConfig | None) -> _JournalPlace:
+    """Return the place of the entries of the node that runs with this config."""
+    step = int(((config or {}).get("metadata") or {})["langgraph_step"])
+    around = _around.get()
+    return _JournalPlace(step) if around is None else _JournalPlace(around.step, f"{around.within}{step}/")
+
+
+def _path(config: RunnableConfig | None) -> tuple[Any, ...]:
+    return tuple(((config or {}).get("metadata") or {}).get("langgraph_path", ()))
 
 
 def _thread(config: Mapping[str, Any] | None) -> str | None:

@@ -11,6 +11,7 @@ from typing import ClassVar
 from toolweave._value import Value
 from toolweave.connect._connection import McpConnection
 from toolweave.hub._hub import Hub
+from toolweave.protocol.left_out import LeftOut
 from toolweave.tools._names import aliases, expose
 from toolweave.tools._selection import own_names
 from toolweave.tools._spec import AppliedRule, ToolSpec
@@ -73,6 +74,7 @@ def _of_server(hub: Hub, client: McpConnection) -> Iterator[ToolExplanation]:
     reasons |= client.left_out
     reasons |= client.withheld
     reasons |= _left_out_of_list(client.problems)
+    reasons |= {one.name: f"its server leaves it out: {one.reason}" for one in _tools_left_out(client)}
     for tool, reason in reasons.items():
         if tool not in offered:
             yield ToolExplanation(server=server, tool=tool, reason=reason)
@@ -97,6 +99,10 @@ def _not_named(hub: Hub, server: str, tool: str) -> str:
         return str(error)
     start = f"server {server!r}: tool {tool!r} left out"
     return next((one for one in hub.warnings if one.startswith(start)), f"server {server!r} is not ready")
+
+
+def _tools_left_out(client: McpConnection) -> Iterator[LeftOut]:
+    return (one for one in client.left_out_by_server if one.part == "tool" and one.name)
 
 
 def _left_out_of_list(problems: Iterable[str]) -> dict[str, str]:

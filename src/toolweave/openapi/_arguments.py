@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from toolweave.openapi._schemas import Needed, SchemaReader
@@ -23,6 +23,7 @@ class ArgumentNames:
         self.needed: Needed = {}
         self._members: dict[str, Any] = {}
         self._required: list[str] = []
+        self._with: dict[str, list[str]] = {}
 
     def add(self, name: str, place: str, schema: Any, *, required: bool, description: str = "") -> str:
         """Add an argument and return its name: `name`, made legal for models, or with its location if it is taken."""
@@ -41,6 +42,13 @@ class ArgumentNames:
             self._required.append(free)
         return free
 
+    def require_together(self, names: Collection[str], required: Collection[str]) -> None:
+        """Require some arguments of a group as soon as any of the group is given."""
+        for name in names:
+            others = [one for one in required if one != name]
+            if others:
+                self._with[name] = others
+
     def schema(self, reader: SchemaReader) -> dict[str, Any]:
         """Return the schema of the object of all arguments.
 
@@ -50,6 +58,8 @@ class ArgumentNames:
         made: dict[str, Any] = {"type": "object", "properties": self._members}
         if self._required:
             made["required"] = self._required
+        if self._with:
+            made["dependentRequired"] = self._with
         made["additionalProperties"] = False
         if definitions := reader.definitions(self.needed):
             made["$defs"] = definitions

@@ -102,8 +102,9 @@ def read_body(
         name = arguments.add(_WHOLE, "body", read, required=required, description=description)
         return Body(media_type=media_type, whole=name, is_file="properties" in read)
     found = object_members(document, schema, at)
-    if found is not None and (required or not found[0].get("required")):
-        parts = _parts(document, media, found[0], media_type)
+    parts = {} if found is None else _parts(document, media, found[0], media_type)
+    has_files = any(part.kind != "value" for part in parts.values())
+    if found is not None and (required or has_files or not found[0].get("required")):
         members = _flat(reader, found, parts, arguments, required=required, paths=paths)
         return Body(media_type=media_type, members=members)
     parts = {}
@@ -127,12 +128,13 @@ def _flat(
     required: bool,
     paths: bool,
 ) -> dict[str, BodyPart]:
-    """Add every member of an object as an argument."""
+    """Add every member of an object as an argument; those that a body needs which may be left out, only with it."""
     node, pointer = found
     files = {name for name, part in parts.items() if part.kind != "value"}
     shallow = {**node, "properties": {name: one for name, one in node["properties"].items() if name not in files}}
     read = reader.read(shallow, pointer, arguments.needed)
     members: dict[str, BodyPart] = {}
+    needed: list[str] = []
     for name, original in node["properties"].items():
         part = parts[name]
         if name in files:
@@ -145,8 +147,12 @@ def _flat(
             one = read["properties"][name]
         else:  # read-only
             continue
-        wanted = required and name in (read.get("required") or ())
-        members[arguments.add(name, "body", one, required=wanted)] = part
+        wanted = name in (read.get("required") or ())
+        argument = arguments.add(name, "body", one, required=required and wanted)
+        members[argument] = part
+        if wanted and not required:
+            needed.append(argument)
+    arguments.require_together(members, needed)
     return members
 
 

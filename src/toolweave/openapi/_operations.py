@@ -51,12 +51,14 @@ class OperationProblem(Value, frozen=True, kw_only=True):
         pointer: JSON pointer to the part at fault (RFC 6901).
         reason: The fault.
         left_out: `"operation"` if there is no tool for it, `"output schema"` if the tool has none.
+        tool: The name of the tool, or that which it would have; `""` for a path without readable operations.
     """
 
     operation: str
     pointer: str
     reason: str
     left_out: str = "operation"
+    tool: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,16 +161,17 @@ class OperationReader:
                     self._operation(method, path, operation, pointer, item, ToolSpec(name=name, original_name=own))
                 )
             except UnusablePart as exc:
-                self._leave_out(f"{method} {path}", exc.pointer, exc.reason)
+                self._leave_out(f"{method} {path}", exc.pointer, exc.reason, tool=name)
             except SchemaError as exc:
-                self._leave_out(f"{method} {path}", pointer, exc.message)
+                self._leave_out(f"{method} {path}", pointer, exc.message, tool=name)
             except (RecursionError, TypeError, AttributeError, ValueError) as exc:  # shapes that nobody thought of
                 why = "it is nested too deeply" if isinstance(exc, RecursionError) else f"it is malformed: {exc}"
-                self._leave_out(f"{method} {path}", pointer, why)
+                self._leave_out(f"{method} {path}", pointer, why, tool=name)
         return read
 
-    def _leave_out(self, operation: str, pointer: str, reason: str, left_out: str = "operation") -> None:
-        self.problems.append(OperationProblem(operation=operation, pointer=pointer, reason=reason, left_out=left_out))
+    def _leave_out(self, operation: str, pointer: str, reason: str, left_out: str = "operation", *, tool: str) -> None:
+        problem = OperationProblem(operation=operation, pointer=pointer, reason=reason, left_out=left_out, tool=tool)
+        self.problems.append(problem)
 
     def _names(self, found: Sequence[tuple[str, str, Any]]) -> list[tuple[str, str]]:
         """Return a legal name and the own name of each operation: its id if it has one of its own."""
@@ -215,7 +218,7 @@ class OperationReader:
                 paths=self.upload_paths,
             )  # fmt: skip
         schema = arguments.schema(self._inputs)
-        output, accept = self._responses(operation, f"{method} {path}", pointer)
+        output, accept = self._responses(operation, f"{method} {path}", pointer, spec.name)
         servers = as_array(operation.get("servers")) or as_array(item.get("servers"))
         return Operation(
             spec=_described(spec, method, path, operation, parameters).replace(
@@ -278,7 +281,9 @@ class OperationReader:
             media_type=media_type,
         )
 
-    def _responses(self, operation: Mapping[str, Any], named: str, pointer: str) -> tuple[Validator | None, str]:
+    def _responses(
+        self, operation: Mapping[str, Any], named: str, pointer: str, tool: str
+    ) -> tuple[Validator | None, str]:
         """Return the validator of successful answers if all are JSON, and the media types to accept."""
         types: dict[str, None] = {}
         schemas: list[tuple[Any, str]] = []
@@ -304,7 +309,7 @@ class OperationReader:
             return self._output(schemas), accept
         except (UnusablePart, SchemaError) as exc:
             reason = exc.reason if isinstance(exc, UnusablePart) else exc.message
-            self._leave_out(named, exc.pointer or pointer, reason, "output schema")
+            self._leave_out(named, exc.pointer or pointer, reason, "output schema", tool=tool)
             return None, accept
 
     def _output(self, schemas: Sequence[tuple[Any, str]]) -> Validator:

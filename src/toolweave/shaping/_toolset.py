@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
-from toolweave.config._shaping import ShapeRule
+from toolweave.config._shaping import ShapeRule, read_rule
 from toolweave.errors import ErrorKind, ToolError, as_tool_error, printable
 from toolweave.shaping._arguments import ShapedCalls
 from toolweave.shaping._rules import ShapedTools, Shaper
@@ -23,9 +24,16 @@ class ShapedToolset(WrapperToolset):
 
     __slots__ = ("_calls", "_inner", "_offered", "_seen", "_shaper", "_told", "_tools")
 
-    def __init__(self, toolset: Toolset, rules: Iterable[ShapeRule], *, where: str = "shape") -> None:
+    def __init__(
+        self, toolset: Toolset, rules: Iterable[ShapeRule | Mapping[str, Any]], *, where: str = "shape"
+    ) -> None:
         super().__init__(toolset)
-        self._shaper = Shaper(tuple(rules), where=where)
+        given: object = rules
+        if isinstance(given, (ShapeRule, Mapping, str)):
+            kind = type(cast("object", given)).__name__
+            raise TypeError(f"rules are a sequence of rules, not {kind}: put the one into a list")
+        read = tuple(read_rule(rule, f"{where}[{index}]") for index, rule in enumerate(rules))
+        self._shaper = Shaper(read, where=where)
         self._calls = ShapedCalls()
         self._seen: ToolSnapshot | None = None
         self._tools = ShapedTools()
@@ -82,7 +90,7 @@ class ShapedToolset(WrapperToolset):
             return ToolResult.failure(as_tool_error(exc))
 
 
-def shaped(toolset: Toolset, rules: Iterable[ShapeRule]) -> ShapedToolset:
+def shaped(toolset: Toolset, rules: Iterable[ShapeRule | Mapping[str, Any]]) -> ShapedToolset:
     """Return the toolset with other definitions: tools and arguments renamed, described, hidden, bound, injected.
 
     Rules apply in their order, each to what those before it made. Calls are checked against the shaped schema, and
@@ -91,6 +99,10 @@ def shaped(toolset: Toolset, rules: Iterable[ShapeRule]) -> ShapedToolset:
 
     Args:
         toolset: The toolset.
-        rules: The rules.
+        rules: The rules, each a `ShapeRule` or a mapping as in the `shape` of a config's server.
+
+    Raises:
+        ConfigError: A rule is wrong; names the mistake.
+        TypeError: The rules are no sequence.
     """
     return ShapedToolset(toolset, rules)

@@ -12,7 +12,7 @@ import toolweave.hub as async_hub
 from toolweave.connect import ConnectionState, McpConnection
 from toolweave.hub import Hub
 from toolweave.sync._blocking import blocking, with_signature_of
-from toolweave.tools._notebook import tool_html, tools_html
+from toolweave.tools._notebook import server_html, tool_html, tools_html
 from toolweave.tools._portal import PORTAL
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Tool, ToolList, ToolsChanged, changes
@@ -184,6 +184,10 @@ class _OpenSyncToolset(SyncToolset[OpenT_co]):
 
 class SyncConnection(_OpenSyncToolset[McpConnection]):
     """A connection to one MCP server, for synchronous code; see `toolweave.McpConnection`. Made by `connect_mcp`."""
+
+    def _repr_html_(self) -> str:
+        facts = [one for one in (str(self.state), self.protocol_version) if one]
+        return server_html(self.name, facts, (tool.spec for tool in self.tools))
 
     @property
     def name(self) -> str:

@@ -52,6 +52,18 @@ def result_html(content: Sequence[ContentBlock], structured_content: Any, error:
     return f"<div{style}>{head}{shown}</div>"
 
 
+def server_html(name: str, facts: Sequence[str], specs: Iterable[ToolSpec]) -> str:
+    """Return a connection: its name, facts such as its state, and its tools."""
+    return f"<div><b>{_text(name)}</b> {_text(', '.join(facts))}{tools_html(specs)}</div>"
+
+
+def run_html(text: str, facts: Sequence[str], error: Exception | None) -> str:
+    """Return the result of a run: its text, and facts such as its status."""
+    style = "" if error is None else ' style="color: #b00020"'
+    failed = "" if error is None else _pre(str(error))
+    return f"<div{style}>{_pre(text) if text else ''}{failed}<small>{_text(', '.join(facts))}</small></div>"
+
+
 def _picture(block: ContentBlock) -> str | None:
     """Return a block as a picture, if it is of a raster format; else None."""
     if not isinstance(block, ImageContent) or block.mime_type not in _PICTURES or len(block.data) > _MAX_IMAGE:

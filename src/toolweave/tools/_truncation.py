@@ -40,8 +40,8 @@ class ResultPolicy:
     """Size limits for one tool result that a model reads.
 
     Attributes:
-        max_chars: Characters of text; of a longer one the model reads the head and the tail. 40,000 are some 10,000
-            tokens of English.
+        max_chars: Characters of text, at least 400; of a longer one the model reads the head and the tail. 40,000 are
+            some 10,000 tokens of English.
         head: Share of `max_chars` for the head, from 0 to 1.
         max_binary: Bytes of an image, a sound or another binary block; a larger one is left out with a note.
         keep_chars: Characters of long results that are kept for `read_tool_result`, for each session of an agent, and
@@ -354,13 +354,27 @@ class BudgetedToolset(WrapperToolset, RoutingToolset):
             result = self._without_structured(result)
         return self._cache.cut(result, ctx)
 
-    async def read(self, ctx: CallContext, id: str, offset: int = 0, length: int = 20_000) -> str:  # noqa: A002
-        """Return a part of a kept result, for callers that offer parts otherwise than as a tool.
+    async def read(
+        self,
+        ctx: CallContext,
+        id: str,  # noqa: A002 - the model's word
+        offset: int = 0,
+        length: int = 20_000,
+        search: str | None = None,
+    ) -> str:
+        """Return a part of a kept result, or the places of words in it, to offer them otherwise than as a tool.
+
+        Args:
+            ctx: The context of the request.
+            id: The id that the shortened result names.
+            offset: The first character to read, or to search from; from 0.
+            length: Number of characters.
+            search: Words to find instead of reading, in upper or lower case.
 
         Raises:
             ToolError: No result of the caller's is kept under this id (`NOT_FOUND`).
         """
-        return await self._cache.read(ctx, id, offset, length)
+        return await self._cache.read(ctx, id, offset, length, search)
 
     def _without_structured(self, result: ToolResult) -> ToolResult:
         """Return a result without structured content that is too large; its text has it then."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Annotated
 
@@ -53,3 +53,8 @@ class ChatOptions(AgentOptions):
         str | None, Option("--resume", metavar="NAME", help="Continue a conversation, or begin one of this name.")
     ] = None
     store: StoreOption = None
+
+
+def chat_options(options: AgentOptions, *, store: str | None = None) -> ChatOptions:
+    """Return the options of the terminal's agent as those of a conversation."""
+    return ChatOptions(**{one.name: getattr(options, one.name) for one in fields(AgentOptions)}, store=store)

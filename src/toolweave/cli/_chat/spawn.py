@@ -27,10 +27,16 @@ async def spawn(options: ChatOptions, message: str) -> str:
     """Start a run that outlives this process, and return its id."""
     run_id = uuid.uuid4().hex
     sent = (UserMessage.of(message),)
-    start = RunStart(run_id=run_id, agent=AGENT, messages=sent, sent=1, session=options.resume)
+    start = RunStart(run_id=run_id, agent=AGENT, messages=sent, sent=1, session=options.resume, attended="later")
     async with opened_store(options.store) as store:
         await create(store, start, status="pending", now=time.time(), ttl=KEEP_SECONDS)
-    subprocess.Popen(  # noqa: ASYNC220 - begun and left alone
+    start_process(options, run_id)
+    return run_id
+
+
+def start_process(options: ChatOptions, run_id: str) -> None:
+    """Start the process that executes a run of the store, from its beginning or from where it ended."""
+    subprocess.Popen(  # begun and left alone
         [sys.executable, "-m", "toolweave", *_words(options, run_id)],
         env=_environment(options.store),
         stdin=subprocess.DEVNULL,
@@ -38,7 +44,6 @@ async def spawn(options: ChatOptions, message: str) -> str:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    return run_id
 
 
 async def submit(url: str, agent: str, message: str, *, session: str | None, key: str | None) -> str:
@@ -59,13 +64,16 @@ async def submit(url: str, agent: str, message: str, *, session: str | None, key
 
 @asynccontextmanager
 async def failing(place: str | None, run_id: str) -> AsyncGenerator[None]:
-    """Record an exception of the block as the failure of a run that has not recorded its end itself."""
+    """Record an exception of the block as the failure of a run that has never begun.
+
+    One that has begun recorded its end itself, can be resumed, or is executed by another process.
+    """
     try:
         yield
     except Exception as error:
         async with opened_store(place) as store:
             record = await read_record(store, run_id)
-            if record is not None and not record.done:
+            if record is not None and record.status == "pending" and not record.attempts:
                 why = str(error) if isinstance(error, ToolweaveError) else f"{type(error).__name__}: {error}"
                 ended = replace(record, status="failed", stop_reason="error", error=why, changed_at=time.time())
                 await write_record(store, ended, ttl=KEEP_SECONDS)

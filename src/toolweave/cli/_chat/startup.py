@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from toolweave.agent import Approval
-from toolweave.cli._chat.options import AGENT, ChatOptions, Confirm
+from toolweave.agent._approval import Attended
+from toolweave.cli._chat.options import AGENT, ChatOptions
 from toolweave.cli._chat.stores import opened_store
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._questions import ask_line
@@ -21,10 +21,8 @@ from toolweave.compose import Agent
 from toolweave.config import LoadedConfig, default_config
 from toolweave.connect import Callbacks, ask_caller
 from toolweave.jobs import WorkBackend
-from toolweave.models import Model, ToolCallPart, model_from
+from toolweave.models import Model, model_from
 from toolweave.state import Store
-from toolweave.tools import ToolSpec
-from toolweave.tools._spec import is_destructive
 
 VARIABLE = "TOOLWEAVE_MODEL"
 OFFLINE = "command"
@@ -47,12 +45,12 @@ class OpenedAgent:
 
 @asynccontextmanager
 async def opened(
-    options: ChatOptions, *, attended: bool = True, backend: WorkBackend | None = None
+    options: ChatOptions, *, attended: Attended = True, backend: WorkBackend | None = None
 ) -> AsyncGenerator[OpenedAgent]:
     """Open the agent for these options; a server that fails is reported and left out.
 
-    Without `attended`, calls that need a person's approval are denied at once. An open `backend` becomes the agent's,
-    and its store is used.
+    With `attended="later"` questions of servers wait in the store, as they do for workers. An open `backend` becomes
+    the agent's, and its store is used.
 
     Raises:
         CommandError: No model is named, or the options contradict each other.
@@ -66,9 +64,8 @@ async def opened(
         kept: dict[str, Any] = {"backend": backend} if backend else {"store": store}
         fleet = None
         if selection is not None:
-            callbacks = (
-                None if backend is None else Callbacks(elicitation=ask_caller)
-            )  # a worker's runs wait for answers
+            waits = backend is not None or attended == "later"
+            callbacks = Callbacks(elicitation=ask_caller) if waits else None
             fleet = await stack.enter_async_context(open_fleet(selection, callbacks=callbacks))
             fleet.show_failures()
         agent = Agent(
@@ -76,7 +73,7 @@ async def opened(
             name=AGENT,
             system=options.system,
             tools=[] if fleet is None else [fleet.hub],
-            confirm=options.confirm.value if attended else _refusing(options.confirm),
+            confirm=options.confirm.value,
             **kept,
         )
         yield OpenedAgent(agent=await stack.enter_async_context(agent), fleet=fleet, store=store)
@@ -94,14 +91,6 @@ async def servers_of(options: ChatOptions) -> LoadedConfig | None:
         note("no servers: there is no config")
         return None
     return await select(options)
-
-
-def _refusing(confirm: Confirm) -> Callable[[ToolCallPart, ToolSpec], Approval]:
-    def decide(_: ToolCallPart, tool: ToolSpec) -> Approval:
-        asked = confirm is Confirm.ALWAYS or (confirm is Confirm.DESTRUCTIVE and is_destructive(tool))
-        return Approval(approved=not asked, reason="there is no one who could be asked" if asked else None)
-
-    return decide
 
 
 async def _closed(model: Model) -> None:

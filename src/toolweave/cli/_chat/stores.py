@@ -16,27 +16,34 @@ if TYPE_CHECKING:
 
 BACKEND = "TOOLWEAVE_BACKEND"
 """The variable with the URL of the backend."""
+NO_WORKERS = "a store without a queue: it wakes no workers"
 _MEMORY = "memory:"
+_SQLITE = "sqlite:"
 
 
 def is_url(place: str) -> bool:
     """Whether a store's location is the URL of a shared backend, not a file."""
-    return "://" in place and not place.startswith("sqlite:")
+    return "://" in place and not place.startswith(_SQLITE)
 
 
 def backend_named(option: str | None) -> str | None:
-    """Return the backend's URL, from the option or `TOOLWEAVE_BACKEND`; None when there is no shared backend.
+    """Return the URL of the backend with workers, from the option or `TOOLWEAVE_BACKEND`; None when there is none.
 
     Raises:
-        CommandError: The option is no URL, or names the memory of this process.
+        CommandError: The option is no URL, or names a file or the memory of this process.
     """
     if option is None:
         found = os.environ.get(BACKEND, "").strip()
-        return None if found.startswith(_MEMORY) or not found else found
+        return None if found.startswith((_MEMORY, _SQLITE)) or not found else found
     if option.startswith(_MEMORY):
         raise CommandError(
             "--backend memory:// is the memory of one process: no other process can give work to it, or do its work",
             hint="--backend redis://HOST:6379/0, and the same for workers and for those who submit",
+        )
+    if option.startswith(_SQLITE):
+        raise CommandError(
+            f"--backend: a file is {NO_WORKERS}",
+            hint="--store FILE keeps runs of this machine there, in processes of their own",
         )
     if not is_url(option):
         raise CommandError("--backend: expected a URL", hint="--backend redis://HOST:6379/0")
@@ -53,7 +60,7 @@ async def opened_store(place: str | None) -> AsyncGenerator[Store]:
     """
     from toolweave.state import SqliteStore, open_store  # --help imports this module
 
-    place = place or backend_named(None)
+    place = place or _place_of_environment()
     with _refused(ExitCode.USAGE):
         store = SqliteStore() if place is None else open_store(place)
     async with AsyncExitStack() as stack:
@@ -63,6 +70,11 @@ async def opened_store(place: str | None) -> AsyncGenerator[Store]:
         with _refused(ExitCode.UNREACHABLE):
             await stack.enter_async_context(store)
         yield store
+
+
+def _place_of_environment() -> str | None:
+    found = os.environ.get(BACKEND, "").strip()
+    return None if found.startswith(_MEMORY) or not found else found
 
 
 @asynccontextmanager

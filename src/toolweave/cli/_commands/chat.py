@@ -112,8 +112,8 @@ async def _spawned(options: ChatOptions, run_id: str) -> ExitCode:
     from toolweave.cli._chat.spawn import failing
     from toolweave.cli._chat.startup import opened  # late, as above
 
-    async with failing(options.store, run_id), opened(options, attended=False) as here:
-        await here.agent.begin(run_id=run_id)
+    async with failing(options.store, run_id), opened(options, attended="later") as here:
+        await here.agent.begin(run_id=run_id, attended="later")
     return ExitCode.OK
 
 

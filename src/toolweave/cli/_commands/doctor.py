@@ -96,6 +96,7 @@ def _of_entry(selection: LoadedConfig, name: str) -> dict[str, Any]:
         "steps": [],
         "tools": 0,
         "problems": [],
+        "left_out": [],
         "stderr": "",
         "error": str(error) if error is not None else None,
         "exit_code": int(ExitCode.USAGE),
@@ -127,6 +128,9 @@ async def _examine(config: ServerConfig) -> dict[str, Any]:
         ],
         "tools": len(connection.snapshot()),
         "problems": list(connection.problems),
+        "left_out": [
+            {"tool": one.name, "part": one.part, "reason": one.reason} for one in connection.left_out_by_server
+        ],
         "stderr": connection.stderr_tail,
         "error": str(error) if error is not None else None,
         "exit_code": int(exit_code_of(error)) if error is not None else 0,
@@ -166,6 +170,8 @@ def _lines(finding: dict[str, Any]) -> list[str]:
         lines.append(f"  sign-in   {lasting(finding['sign_in'])}")
     if finding["problems"]:
         lines += ["  problems:", *(f"    {problem}" for problem in finding["problems"])]
+    if finding["left_out"]:
+        lines += ["  left out by the server:", *map(_left_out_line, finding["left_out"])]
     if finding["error"]:
         first, *rest = finding["error"].split("\n")
         failed = [step["detail"].split("\n")[0] for step in finding["steps"] if step["outcome"] == "failed"]
@@ -178,6 +184,11 @@ def _lines(finding: dict[str, Any]) -> list[str]:
     if finding["advice"]:
         lines.append(f"  next      {finding['advice']}")
     return lines
+
+
+def _left_out_line(one: dict[str, Any]) -> str:
+    part = "" if one["part"] == "tool" else f" ({one['part']})"
+    return f"    {one['tool'] or '-'}{part}: {one['reason']}"
 
 
 COMMAND = Command(doctor, examples=_EXAMPLES)

@@ -98,7 +98,9 @@ def _found(fleet: OpenServers, name: str) -> Sequence[ToolExplanation]:
     server = next((one for mark in ":/_" if (one := name.partition(mark)[0]) in fleet.selection.disabled), None)
     if server is not None:
         raise CommandError(f"tool {name!r}: server {server!r} is not started: {fleet.selection.why_disabled(server)}")
-    known = {tool for client in fleet.hub.clients.values() for tool in (*client.left_out, *client.withheld)}
+    clients = fleet.hub.clients.values()
+    known = {tool for client in clients for tool in (*client.left_out, *client.withheld)}
+    known.update(one.name for client in clients for one in client.left_out_by_server if one.name)
     known.update(own for spec in fleet.specs for own in (spec.name, *own_names(spec)))
     raise ToolError(unknown_tool(name, sorted(known)), kind=ErrorKind.NOT_FOUND)
 
@@ -116,12 +118,19 @@ def _explained(
         "reason": one.reason or None,
         "source": None if config.source is None else str(config.source),
         "rules": rules,
-        "problems": [text for text in fleet.hub.clients[one.server].problems if repr(one.tool) in text],
+        "problems": _problems(fleet, one),
         "definition": None if spec is None else _definition(spec),
         "original": None if spec is None or spec.shape is None else _definition(spec.unshaped),
         "views": {} if spec is None else _views(fleet, spec, selection),
         "providers": {} if spec is None else {profile: _seen_by(fleet, spec, profile) for profile in profiles},
     }
+
+
+def _problems(fleet: OpenServers, one: ToolExplanation) -> list[str]:
+    """Return what is wrong with a tool: what the connection found, and what its server left out of it."""
+    client = fleet.hub.clients[one.server]
+    parts = [part for part in client.left_out_by_server if part.name == one.tool and part.part != "tool"]
+    return [*(text for text in client.problems if repr(one.tool) in text), *map(str, parts)]
 
 
 def _definition(spec: ToolSpec) -> Mapping[str, Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
-from toolweave.cli._chat.options import AGENT, ChatOptions, StoreOption
+from toolweave.cli._chat.options import AGENT, AgentOptions, ChatOptions, StoreOption, chat_options
 from toolweave.cli._chat.stores import backend_named
 from toolweave.cli._command import Command, CommandGroup, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
     from toolweave.agent._status import RunInfo, RunStatuses
     from toolweave.state import Store
 
-_HELP = "List, show, begin, stop and answer runs of agents."
+_HELP = "List, show, begin, resume, stop and answer runs of agents."
 _EXAMPLES = {
     "spawn": """
 toolweave runs spawn "Summarise the notes" --config mcp.json
 toolweave runs spawn '/call time_get_current_time {"timezone": "UTC"}' --model command
 toolweave runs spawn "Summarise the notes" --backend redis://localhost:6379/0 --agent researcher
+""",
+    "resume": """
+toolweave runs resume 496e77
+toolweave runs resume 496e77 --config mcp.json --model anthropic:claude-sonnet-4-5
 """,
     "list": """
 toolweave runs list
@@ -100,10 +105,10 @@ def spawn(
 ) -> ExitCode:
     """Begin a run that continues without this terminal.
 
-    Prints its id; `toolweave runs show` shows its result. It runs in a process of its own, where nobody can be
-    asked about its tool calls: those of tools that may destroy something are not made, unless --confirm says never.
-    With --backend or TOOLWEAVE_BACKEND it runs in one of the workers there, with that worker's model and servers, and
-    waits for `toolweave runs approve` where a call needs a yes.
+    Prints its id; `toolweave runs show` shows its result. It runs in a process of its own. Where a call needs a
+    yes it ends as waiting: `toolweave runs approve` answers, and then `toolweave runs resume` starts its process again.
+    With --backend, or a TOOLWEAVE_BACKEND with workers, it runs in one of those, with that worker's model and servers,
+    and continues after the answer.
     """
     if not message.strip():
         raise CommandError("the message is empty")
@@ -149,6 +154,47 @@ def _check_submitted(options: ChatOptions) -> None:
             f"{given[0]} does not go to workers: each has its own model and servers",
             hint="--store FILE begins the run in a process of this machine, with all of these options",
         )
+
+
+def resume(options: AgentOptions, run_id: RunId, store: StoreOption = None, as_json: JsonOption = False) -> ExitCode:
+    """Start the process of a spawned run again, after the answers that it waited for or after its process died.
+
+    Give the options of its spawn: the servers, the model and --confirm are not kept in the store. What is in its
+    journal is not done again. Exits with 1 when it has ended, runs already, or waits for an answer.
+    """
+
+    async def body(_: Store, statuses: RunStatuses) -> ExitCode:
+        from toolweave.cli._chat.spawn import start_process  # late, as above
+        from toolweave.cli._chat.startup import choose_model, servers_of
+
+        chat = chat_options(options, store=store)
+        one = await _found(statuses, run_id)
+        await _check_resumable(statuses, one)
+        await servers_of(chat)  # as for spawn
+        await choose_model(chat.model)
+        start_process(chat, one.run_id)
+        if as_json:
+            answer_json({"run_id": one.run_id})
+        else:
+            answer(one.run_id)
+            note(f"toolweave runs show {one.run_id[:_SHORT]} tells what came of it")
+        return ExitCode.OK
+
+    return _with_store(store, body)
+
+
+async def _check_resumable(statuses: RunStatuses, one: RunInfo) -> None:
+    """Reject a run that no process of this command goes on with now."""
+    run, waiting = one.run_id, await statuses.waiting(one.run_id)
+    if one.record.agent != AGENT:
+        raise CommandError(f"{run} is a run of agent {one.record.agent!r}, which its own program resumes: Agent.resume")
+    if one.status not in ("pending", "interrupted", "waiting"):
+        said = "runs already" if one.status == "running" else f"has ended: its status is {one.status}"
+        raise CommandError(f"{run} {said}", code=ExitCode.TOOL_ERROR)
+    if waiting:
+        calls = ", ".join(call.call_id for call in waiting)
+        hint = f"toolweave runs show {run[:_SHORT]} shows them, and how they are answered"
+        raise CommandError(f"{run} waits for answers: {calls}", hint=hint, code=ExitCode.TOOL_ERROR)
 
 
 def list_runs(
@@ -251,7 +297,8 @@ def approve(
 ) -> ExitCode:
     """Allow a tool call that a run waits with; `toolweave runs show RUN` shows it whole.
 
-    After the last answer a worker of the backend goes on with the run. Exits with 1 when no such call waits.
+    After the last answer a worker of the backend goes on with the run; without workers `toolweave runs resume` does.
+    Exits with 1 when no such call waits.
     """
 
     async def answer_call(statuses: RunStatuses, run: str, call: str) -> bool:
@@ -350,23 +397,50 @@ def _answered(
         raise CommandError("--store and --backend exclude each other: a backend keeps what is done there")
     url = None if store is not None else backend_named(backend)
 
-    async def body(_: Store, statuses: RunStatuses) -> ExitCode:
+    async def body(kept: Store, statuses: RunStatuses) -> ExitCode:
         one = await _found(statuses, run_id)
-        begin = [call.call_id for call in await statuses.waiting(one.run_id) if call.call_id.startswith(call_id)]
+        waiting = await statuses.waiting(one.run_id)
+        call = await _named_call(kept, one.run_id, waiting, call_id)
         try:
-            goes_on = await answer_call(statuses, one.run_id, begin[0] if len(begin) == 1 else call_id)
+            goes_on = await answer_call(statuses, one.run_id, call)
         except RunError as error:
             raise CommandError(str(error), code=ExitCode.TOOL_ERROR) from None
         if as_json:
             answer_json({"run_id": one.run_id, "goes_on": goes_on})
-        elif not goes_on:
+            return ExitCode.OK
+        if all(call not in (other.call_id, other.of_call) for other in waiting):
+            note(f"call {call!r} has this answer already")
+        if not goes_on:
             note(f"{one.run_id} waits for answers to other calls")
+        elif url is not None:
+            note(f"{one.run_id} continues")
+        elif one.record.agent == AGENT:
+            place = "" if store is None else f" --store {shlex.quote(store)}"
+            note(f"{one.run_id} continues with `toolweave runs resume {one.run_id[:_SHORT]}{place}`: it has no workers")
         else:
-            later = "" if url is not None else " when its program resumes it: it has no workers"
-            note(f"{one.run_id} continues{later}")
+            note(f"{one.run_id} continues when its program resumes it: it has no workers")
         return ExitCode.OK
 
     return _with_store(store, body) if url is None else _with_backend(url, body)
+
+
+async def _named_call(kept: Store, run_id: str, waiting: Sequence[WaitingCall], call_id: str) -> str:
+    """Return the id of a call: an id that the run's journal knows is that call's, else the beginning of one that waits.
+
+    Raises:
+        CommandError: The id is empty, or the beginning of several.
+    """
+    from toolweave.agent._waiting import known_calls  # late, as above
+
+    shows = f"toolweave runs show {run_id[:_SHORT]} lists those that wait"
+    if not call_id.strip():
+        raise CommandError("the id of the call is empty", hint=shows)
+    if any(call_id == one.of_call for one in waiting) or call_id in await known_calls(kept, run_id):
+        return call_id
+    begun = [one.call_id for one in waiting if one.call_id.startswith(call_id)]
+    if len(begun) > 1:
+        raise CommandError(f"{len(begun)} calls that wait begin with {call_id!r}", hint=shows)
+    return begun[0] if begun else call_id
 
 
 def _with_backend(url: str, body: Callable[[Store, RunStatuses], Awaitable[ExitCode]]) -> ExitCode:
@@ -451,6 +525,7 @@ COMMAND = CommandGroup(
     _HELP,
     {
         "spawn": Command(spawn, examples=_EXAMPLES["spawn"]),
+        "resume": Command(resume, examples=_EXAMPLES["resume"]),
         "list": Command(list_runs, examples=_EXAMPLES["list"]),
         "show": Command(show_run, examples=_EXAMPLES["show"]),
         "approve": Command(approve, examples=_EXAMPLES["approve"]),

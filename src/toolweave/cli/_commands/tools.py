@@ -10,7 +10,7 @@ from toolweave.cli._command import Command, Option
 from toolweave.cli._exit_codes import ExitCode
 from toolweave.cli._options import JsonOption, StrictOption, Target
 from toolweave.cli._runner import run
-from toolweave.cli._screen import answer_json, show
+from toolweave.cli._screen import answer_json, note, show
 
 if TYPE_CHECKING:
     from toolweave.cli._servers import OpenServers
@@ -46,6 +46,7 @@ def tools(
                 answer_json({"servers": fleet.servers_json(), "tools": [_tool_json(spec) for spec in fleet.specs]})
             else:
                 _show(fleet, schema)
+                _note_left_out(fleet)
                 fleet.show_failures()
             if not target.ad_hoc:
                 remember_tools({name: [spec.name for spec in fleet.specs_of(name)] for name in fleet.answered})
@@ -98,6 +99,15 @@ def _show(fleet: OpenServers, schema: bool) -> None:
     if len(fleet.answered) > 1:
         cost = size_text(approximate_tokens(fleet.specs))
         show(heading("total", f"{len(fleet.answered)} servers", f"{len(fleet.specs)} tools", cost))
+
+
+def _note_left_out(fleet: OpenServers) -> None:
+    """Say how many tools the servers themselves leave out, such as operations of an API that cannot be used."""
+    for connection in fleet.connections():
+        left_out = sum(one.part == "tool" for one in connection.left_out_by_server)
+        if left_out:
+            what = "1 tool is" if left_out == 1 else f"{left_out} tools are"
+            note(f"{connection.name}: {what} left out by the server; toolweave doctor says which and why")
 
 
 COMMAND = Command(tools, examples=_EXAMPLES)

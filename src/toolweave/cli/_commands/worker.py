@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-from toolweave.cli._chat.options import AgentOptions, ChatOptions
-from toolweave.cli._chat.stores import BACKEND, backend_named, opened_backend
+from toolweave.cli._chat.options import AgentOptions, chat_options
+from toolweave.cli._chat.stores import BACKEND, NO_WORKERS, backend_named, opened_backend
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import given_options
@@ -71,7 +71,8 @@ def worker(
     """
     url = backend_named(options.backend)
     if url is None:
-        raise CommandError("no backend is named", hint=f"--backend redis://HOST:6379/0, or set {BACKEND}")
+        named = f"{BACKEND} is {NO_WORKERS}" if os.environ.get(BACKEND, "").strip() else "no backend is named"
+        raise CommandError(named, hint=f"--backend redis://HOST:6379/0, or set {BACKEND}")
     _check(options, targets)
     os.environ[BACKEND] = url  # what the code below makes of the environment is this one
     found = None
@@ -112,7 +113,7 @@ async def _work(options: WorkerOptions, url: str, found: WorkerTargets | None) -
             telling = WorkerReporter(statuses=RunStatuses(backend.store), as_json=options.as_json, quiet=options.quiet)
             told = ReportingBackend(backend, telling)
             if found is None:
-                chat = opened(_of_the_chat(options), backend=told)
+                chat = opened(chat_options(options), backend=told)
                 agents, tasks = [(await stack.enter_async_context(chat)).agent], None
             else:
                 agents, tasks = found.agents, await open_all(found, told, stack)
@@ -125,11 +126,6 @@ async def _work(options: WorkerOptions, url: str, found: WorkerTargets | None) -
                 most_deaths=options.most_deaths,
             )
     return ExitCode.OK
-
-
-def _of_the_chat(options: WorkerOptions) -> ChatOptions:
-    """Return the options of the chat agent."""
-    return ChatOptions(**{one.name: getattr(options, one.name) for one in fields(AgentOptions)})
 
 
 COMMAND = Command(worker, examples=_EXAMPLES)

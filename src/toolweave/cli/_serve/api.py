@@ -10,9 +10,14 @@ from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._screen import note
 from toolweave.cli._serve.listen import secret_in
 from toolweave.errors import ToolweaveError
+from toolweave.protocol import methods
+from toolweave.protocol.json_types import as_object
+from toolweave.protocol.left_out import LeftOut, left_out_meta
 
 if TYPE_CHECKING:
+    from toolweave.openapi import OpenApiToolset
     from toolweave.serve import McpServer
+    from toolweave.serve._request import CallNext, Json, Request
 
 
 def api_server(
@@ -38,7 +43,6 @@ def api_server(
         CommandError: The document cannot be had, or a variable is not set or holds something else.
     """
     from toolweave.openapi import openapi_tools  # --help imports this module
-    from toolweave.serve import create_mcp_server
 
     headers: Mapping[str, Any] = (
         {} if headers_env is None else _object(secret_in(headers_env, "--headers-env"), headers_env)
@@ -54,7 +58,46 @@ def api_server(
         raise CommandError(str(error)) from None
     for one in toolset.problems:
         note(f"{one.operation}: left out is the {one.left_out}: {one.reason} (at {one.pointer})")
-    return create_mcp_server(name or "api", tools=toolset, request_state_keys=state_keys)
+    return server_of_api(toolset, name=name or "api", state_keys=state_keys)
+
+
+def server_of_api(toolset: OpenApiToolset, *, name: str, state_keys: Sequence[str] | None = None) -> McpServer:
+    """Return a server with the operations of an API as tools, and its GET operations as resources, too.
+
+    Its list of tools names the operations that are left out, and why.
+    """
+    from toolweave.serve import create_mcp_server  # late, as below
+
+    return create_mcp_server(
+        name,
+        tools=toolset,
+        resources=[toolset.resources()],
+        request_state_keys=state_keys,
+        middleware=[LeftOutOperations(toolset)],
+    )
+
+
+class LeftOutOperations:
+    """Middleware that names in every list of tools the operations of an API that are left out, and why."""
+
+    def __init__(self, toolset: OpenApiToolset) -> None:
+        self._toolset = toolset
+
+    async def __call__(self, request: Request, call_next: CallNext) -> Json:
+        """Add to the `_meta` of a list of tools."""
+        result = await call_next(request)
+        if request.method != methods.TOOLS_LIST or not self._toolset.problems:
+            return result
+        parts = (
+            LeftOut(
+                name=one.tool,
+                part="tool" if one.left_out == "operation" else one.left_out,
+                reason=f"{one.operation}: {one.reason} (at {one.pointer})",
+            )
+            for one in self._toolset.problems
+        )
+        meta = as_object(result.get("_meta")) or {}
+        return {**result, "_meta": {**meta, **left_out_meta(parts)}}
 
 
 def _credentials(text: str, variable: str) -> Any:  # what `openapi_tools` takes
