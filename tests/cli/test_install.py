@@ -1,10 +1,11 @@
-"""`toolweave serve --install`: the editor's file gets an entry that starts the server as that editor would."""
+"""`toolweave serve --install`: a client's file gets an entry that starts the server as that client would."""
 
 from __future__ import annotations
 
 import json
 import stat
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,31 @@ import pytest
 
 from tests.cli.command import Done, toolweave, write_config
 from toolweave import connect_mcp, load_config
-from toolweave.cli._serve.editor_config import EditorSource, file_of, section_of
+from toolweave.cli._install.clients import InstallClient
+from toolweave.cli._install.toml_text import table_lines
+from toolweave.config import editor_config_files
+from toolweave.install import CLIENT_FORMATS
 
 Cli = Callable[..., Done]
 
 BOUND = 60
-EDITORS = ["claude", "cursor", "vscode"]
+EDITORS = list(InstallClient)
 PLACES = {
     "claude": (".config/Claude/claude_desktop_config.json", "mcpServers"),
+    "claude-code": (".claude.json", "mcpServers"),
     "cursor": (".cursor/mcp.json", "mcpServers"),
     "vscode": (".config/Code/User/mcp.json", "servers"),
+    "codex": (".codex/config.toml", "mcp_servers"),
+    "gemini": (".gemini/settings.json", "mcpServers"),
+    "windsurf": (".codeium/windsurf/mcp_config.json", "mcpServers"),
+    "cline": (
+        ".config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+        "mcpServers",
+    ),
+    "zed": (".config/zed/settings.json", "context_servers"),
+    "opencode": (".config/opencode/opencode.json", "mcp"),
 }
+TYPED = {"claude-code": "stdio", "vscode": "stdio", "cline": "stdio", "opencode": "local"}
 OURS = {"command": "/old/python", "args": ["-P", "-m", "toolweave", "serve", "/old/notes.py"]}
 linux = pytest.mark.skipif("sys.platform != 'linux'", reason="platform: the editors keep their files elsewhere")
 
@@ -43,6 +58,23 @@ def code(folder: Path) -> Path:
     return folder / "notes.py"
 
 
+def entry_words(editor: str, *words: str) -> dict[str, Any]:
+    """Return the entry that starts `toolweave WORDS`, as the editor writes it."""
+    typed = {"type": TYPED[editor]} if editor in TYPED else {}
+    args = ["-P", "-m", "toolweave", *words]
+    started = (
+        {"command": [sys.executable, *args]} if editor == "opencode" else {"command": sys.executable, "args": args}
+    )
+    return {**typed, **started}
+
+
+def read_servers(path: Path, editor: str) -> dict[str, Any]:
+    """Return the servers in an editor's file."""
+    text = path.read_text("utf-8")
+    document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    return document[PLACES[editor][1]]
+
+
 def placed(home: Path, editor: str, text: str | None = None) -> Path:
     """Return the editor's file, with this text in it if any."""
     path = home / PLACES[editor][0]
@@ -52,27 +84,31 @@ def placed(home: Path, editor: str, text: str | None = None) -> Path:
     return path
 
 
+def test_every_client_of_the_table_can_be_named() -> None:
+    assert list(InstallClient) == list(CLIENT_FORMATS)
+
+
 @pytest.mark.parametrize(
     "platform, editor, place",
     [
         ("darwin", "claude", "Library/Application Support/Claude/claude_desktop_config.json"),
         ("win32", "claude", "AppData/Roaming/Claude/claude_desktop_config.json"),
-        ("linux", "claude", ".config/Claude/claude_desktop_config.json"),
         ("darwin", "cursor", ".cursor/mcp.json"),
         ("win32", "cursor", ".cursor/mcp.json"),
-        ("linux", "cursor", ".cursor/mcp.json"),
         ("darwin", "vscode", "Library/Application Support/Code/User/mcp.json"),
         ("win32", "vscode", "AppData/Roaming/Code/User/mcp.json"),
-        ("linux", "vscode", ".config/Code/User/mcp.json"),
+        ("darwin", "zed", ".config/zed/settings.json"),
+        ("win32", "zed", "AppData/Roaming/Zed/settings.json"),
+        *(("linux", editor, place) for editor, (place, _) in PLACES.items()),
     ],
 )
 def test_each_editor_keeps_its_file_where_the_platform_has_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str, editor: str, place: str
+    tmp_path: Path, platform: str, editor: str, place: str
 ) -> None:
-    monkeypatch.setattr(sys, "platform", platform)
+    files = editor_config_files(home=tmp_path, platform=platform)
 
-    assert file_of(EditorSource(editor), home=tmp_path) == (tmp_path / place).resolve()
-    assert section_of(EditorSource(editor)) == PLACES[editor][1]
+    assert next(file.path for file in files if file.kind == CLIENT_FORMATS[editor].kind) == tmp_path / place
+    assert CLIENT_FORMATS[editor].section == (PLACES[editor][1],)
 
 
 @linux
@@ -82,20 +118,19 @@ def test_a_new_file_holds_an_entry_with_nothing_relative_in_it(cli: Cli, code: P
 
     assert (done.code, done.out) == (0, "")
     path = placed(home, editor)
-    expected = {"command": sys.executable, "args": ["-P", "-m", "toolweave", "serve", f"{code}:server"]}
-    if editor == "vscode":
-        expected = {"type": "stdio", **expected}
-    assert json.loads(path.read_text()) == {PLACES[editor][1]: {"notes": expected}}
+    assert read_servers(path, editor) == {"notes": entry_words(editor, "serve", f"{code}:server")}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert f"'notes' is in {path}" in done.err
+    assert f"restart {editor} to see it" in done.err
 
 
 @pytest.mark.slow
 @linux
 @pytest.mark.anyio
 @pytest.mark.requirement("D26")
-@pytest.mark.parametrize("editor", EDITORS)
-@pytest.mark.parametrize("what", ["notes.py", "package:tools", "--config"])
+@pytest.mark.parametrize(
+    "editor, what", [*((editor, "package:tools") for editor in EDITORS), ("vscode", "notes.py"), ("cursor", "--config")]
+)
 async def test_what_is_written_starts_the_server_as_that_editor_would(
     code: Path, home: Path, editor: str, what: str
 ) -> None:
@@ -118,7 +153,7 @@ async def test_what_is_written_starts_the_server_as_that_editor_would(
 
 
 @linux
-@pytest.mark.parametrize("editor", EDITORS)
+@pytest.mark.parametrize("editor", [one for one in EDITORS if one != "codex"])  # tests/cli/test_toml_entries.py
 def test_other_servers_comments_and_unknown_keys_stay(cli: Cli, code: Path, home: Path, editor: str) -> None:
     section = PLACES[editor][1]
     text = f'{{\n\t// mine\n\t"{section}": {{\n\t\t"other": {{"command": "x"}}, // keep\n\t}},\n\t"theme": [1,],\n}}\n'
@@ -250,9 +285,40 @@ def test_print_shows_the_entry_and_writes_nothing(cli: Cli, code: Path, home: Pa
     done = cli("serve", "notes.py", "--install", editor, "--print")
 
     assert done.code == 0
-    assert list(done.json[PLACES[editor][1]]) == ["notes"]
+    shown = tomllib.loads(done.out) if editor == "codex" else done.json
+    assert shown == {PLACES[editor][1]: {"notes": entry_words(editor, "serve", str(code))}}
     assert str(placed(home, editor)) in done.err
     assert not placed(home, editor).exists()
+
+
+@linux
+def test_an_entry_is_shown_for_a_file_that_is_broken_and_as_json_for_one_in_toml(
+    cli: Cli, code: Path, home: Path
+) -> None:
+    placed(home, "codex", "[")
+
+    done = cli("serve", "notes.py", "--install", "codex", "--print", "--json")
+
+    assert (done.code, list(done.json["mcp_servers"])) == (0, ["notes"])
+
+
+@linux
+@pytest.mark.parametrize("editor", ["codex", "opencode"])
+def test_an_entry_in_another_form_is_ours_too_and_keeps_what_was_added_to_it(
+    cli: Cli, code: Path, home: Path, editor: str
+) -> None:
+    env = "environment" if editor == "opencode" else "env"
+    there = {**entry_words(editor, "serve", "/old/notes.py"), env: {"TOKEN": "x"}, "enabled": True}
+    text = "\n".join(table_lines(("mcp_servers", "notes"), there))
+    path = placed(home, editor, text if editor == "codex" else json.dumps({"mcp": {"notes": there}}))
+
+    done = cli("serve", "notes.py", "--install", editor)
+    other = cli("serve", "notes.py", "--name", "notes", "--install", editor)
+
+    assert (done.code, other.code) == (0, 0), done.err
+    assert read_servers(path, editor) == {
+        "notes": {**entry_words(editor, "serve", str(code)), env: {"TOKEN": "x"}, "enabled": True}
+    }
 
 
 @linux
@@ -313,7 +379,7 @@ def test_a_new_name_is_another_entry(cli: Cli, code: Path, home: Path) -> None:
 @pytest.mark.slow
 @linux
 @pytest.mark.anyio
-@pytest.mark.parametrize("editor", EDITORS)
+@pytest.mark.parametrize("editor", ["claude", "vscode", "codex", "opencode"])
 async def test_a_gateway_is_started_by_an_editor_and_takes_the_place_of_what_served_the_config_before(
     cli: Cli, folder: Path, home: Path, editor: str
 ) -> None:

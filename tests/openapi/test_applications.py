@@ -198,8 +198,25 @@ async def test_an_application_that_does_not_start_says_so() -> None:
         raise RuntimeError("no database")
         yield
 
-    with pytest.raises(ConfigError, match="did not start"):
-        async with openapi_tools(Starlette(lifespan=broken)):
+    toolset = openapi_tools(Starlette(lifespan=broken))
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="did not start"):
+            async with toolset:
+                pass
+
+
+@pytest.mark.parametrize("anew", [False, True])
+async def test_an_application_whose_lifespan_waits_for_its_own_operations_is_told_so_at_once(anew: bool) -> None:
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None]:
+        async with openapi_tools(app) if anew else toolset:
+            yield
+
+    app = Starlette(routes=[Route("/openapi.json", Application().document)], lifespan=lifespan)
+    toolset = openapi_tools(app)
+
+    with anyio.fail_after(10), pytest.raises(ConfigError, match="which waits for that lifespan"):
+        async with toolset:
             pass
 
 

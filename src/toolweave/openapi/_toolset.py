@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +39,8 @@ from toolweave.tools._toolset import Listeners
 ApiSource: TypeAlias = "str | Path | Mapping[str, Any] | AsgiApp"
 """A document: its URL, its path, or itself; or an application that is called in this process."""
 _IN_PROCESS = "http://localhost"
+_STARTING: ContextVar[tuple[AsgiApp, ...]] = ContextVar("_STARTING", default=())
+"""The applications whose lifespan runs around this code."""
 _SHORTEST_SECRET = 4
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 
@@ -205,8 +208,14 @@ class OpenApiToolset(BaseToolset):
         """Read the document if that is to be done, and start the application.
 
         Raises:
-            ConfigError: The document cannot be had, is none or names no server; the application does not start.
+            ConfigError: The document cannot be had, is none or names no server; the application does not start, or
+                its lifespan enters a toolset of itself.
         """
+        if not self._users and any(app is self._app for app in _STARTING.get()):
+            raise ConfigError(
+                "the application's lifespan enters a toolset of its own operations, which waits for that lifespan; put "
+                "the application, and what serves its operations, below an application around both"
+            )
         async with self._opening:  # whoever comes second waits for what the first opens
             if self._sender is None:
                 self._owner.settle()
@@ -240,13 +249,16 @@ class OpenApiToolset(BaseToolset):
     async def _open(self) -> None:
         if self._app is not None:
             sender = self._sender = AsgiSender(self._app)
-            await sender.start()
+            starting = _STARTING.set((*_STARTING.get(), self._app))
             try:
+                await sender.start()
                 if self._api is None:
                     self._read(await self._of_app(self._app))
             except BaseException:
                 await self._close()
                 raise
+            finally:
+                _STARTING.reset(starting)
             return
         if self._api is None:
             self._read(await self._fetched(cast("str", self._source)))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli._command import Command, CommandGroup, Option, Positional, Remainder
 from toolweave.cli._exit_codes import CommandError, ExitCode
+from toolweave.cli._install.clients import InstallClient
 from toolweave.cli._options import JsonOption, VerboseOption
 from toolweave.cli._runner import run
 from toolweave.cli._screen import answer, answer_json, note, show
-from toolweave.cli._serve.editor_config import EditorSource
 from toolweave.cli._serve.gateway_options import GatewayRunOptions, check_options
 from toolweave.cli._serve.listen import LOOPBACK, keep_started_objects, listening, secret_in, state_keys_in, token_auth
 
@@ -90,7 +90,7 @@ def run_gateway(options: GatewayRunOptions) -> ExitCode:
     return ExitCode.OK
 
 
-def _install(options: GatewayRunOptions, editor: EditorSource) -> ExitCode:
+def _install(options: GatewayRunOptions, client: InstallClient) -> ExitCode:
     from toolweave.cli._serve.install import install_command  # late, as above
 
     words = ["gateway", "run"]
@@ -104,7 +104,7 @@ def _install(options: GatewayRunOptions, editor: EditorSource) -> ExitCode:
         words += ["--wait", f"{options.wait:g}"]
     words += [option for option, given in (("--trace", options.trace), ("--no-watch", options.no_watch)) if given]
     name = _manager(options).name  # and the config is one
-    return install_command(editor, name, words, only_show=options.show, as_json=options.as_json)
+    return install_command(client, name, words, only_show=options.show, as_json=options.as_json)
 
 
 def _replicas(options: GatewayRunOptions, keys: tuple[str, ...] | None, worker: WorkerSettings | None) -> Any:

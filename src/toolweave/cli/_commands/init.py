@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,6 @@ from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._render.text import safe_json
 from toolweave.cli._screen import note
-from toolweave.cli._serve.editor_config import EditorSource
 
 _EXAMPLES = """
 toolweave init
@@ -24,6 +24,14 @@ _STARTER: dict[str, Any] = {
         "files": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "."]},
     }
 }
+
+
+class EditorSource(StrEnum):
+    """Editors that servers are taken from."""
+
+    CLAUDE = "claude"
+    CURSOR = "cursor"
+    VSCODE = "vscode"
 
 
 def init(

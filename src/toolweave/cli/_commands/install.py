@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._commands.search import RegistryOption
 from toolweave.cli._exit_codes import CommandError, ExitCode
+from toolweave.cli._install.clients import InstallClient
 from toolweave.cli._options import JsonOption
 from toolweave.cli._runner import run
 from toolweave.cli._screen import answer, answer_json, note, show
@@ -25,21 +26,6 @@ toolweave install io.github.ada/notes --via npm --name work-notes --set folder=~
 toolweave install com.example/crm --client vscode --set tenant=acme --set-env key=CRM_KEY
 toolweave install ./notes.mcpb --dry-run
 """
-
-
-class InstallClient(StrEnum):
-    """The programs whose configs are written."""
-
-    CLAUDE = "claude"
-    CLAUDE_CODE = "claude-code"
-    CURSOR = "cursor"
-    VSCODE = "vscode"
-    CODEX = "codex"
-    GEMINI = "gemini"
-    WINDSURF = "windsurf"
-    CLINE = "cline"
-    ZED = "zed"
-    OPENCODE = "opencode"
 
 
 class InstallKind(StrEnum):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
+from toolweave.cli._install.clients import InstallClient
 from toolweave.cli._options import BaseUrlOption, JsonOption, VerboseOption
-from toolweave.cli._serve.editor_config import EditorSource
 from toolweave.cli._serve.listen import LOOPBACK, keep_started_objects, listening, state_keys_in, token_auth
 from toolweave.cli._serve.listen_options import HttpOption, ServerOfConfigOption, StatelessOption, TokenEnvOption
 
@@ -89,7 +89,7 @@ class ServeOptions:
     name: Annotated[str | None, Option("--name", metavar="NAME", help="The server's name.")] = None
     reload: Annotated[bool, Option("--reload", help="Restart when the source changes.")] = False
     install: Annotated[
-        EditorSource | None, Option("--install", help="Let this editor start the server, instead of serving now.")
+        InstallClient | None, Option("--install", help="Let this client start the server, instead of serving now.")
     ] = None
     show: Annotated[bool, Option("--print", help="With --install: show the entry, write nothing.")] = False
     as_json: JsonOption = False
@@ -235,14 +235,14 @@ def _tell(server: ServerRunners, url: str, *, as_json: bool) -> None:
         announce(server.name, url, f"{tools} tool{'s' * (tools != 1)}", "Ctrl-C stops it")
 
 
-def _install(options: ServeOptions, editor: EditorSource) -> ExitCode:
+def _install(options: ServeOptions, client: InstallClient) -> ExitCode:
     from toolweave.cli._serve.install import install_command  # late, as above
 
     server = _server(options)  # and it can be served
     name = options.name or server.name
     words = ["serve", *_arguments(options)]
     environment = _environment(options)
-    return install_command(editor, name, words, environment, only_show=options.show, as_json=options.as_json)
+    return install_command(client, name, words, environment, only_show=options.show, as_json=options.as_json)
 
 
 def _arguments(options: ServeOptions) -> list[str]:

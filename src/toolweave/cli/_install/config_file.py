@@ -27,6 +27,7 @@ class EditedConfig:
         encoding: In which it is read and written.
         section: The path of the object that holds the servers.
         exists: Whether it has a server of the name already.
+        there: The entry of that server; None where there is none.
     """
 
     path: Path
@@ -35,6 +36,7 @@ class EditedConfig:
     encoding: str
     section: tuple[str, ...]
     exists: bool = False
+    there: Any = None
 
     @property
     def changed(self) -> bool:
@@ -89,30 +91,43 @@ def format_named(client: str | None) -> ClientFormat:
     return OWN_FORMAT if client is None else CLIENT_FORMATS[client]
 
 
+def file_of(form: ClientFormat) -> Path:
+    """Return the file of a client's servers, or of Toolweave's own in this directory, whether it exists or not."""
+    from toolweave.config import editor_config_files  # late, as above
+
+    if not form.kind:
+        return Path("mcp.json").absolute()
+    first, *others = (file.path for file in editor_config_files() if file.kind == form.kind)
+    named_alike = (path for path in (first, *others) if path.stem == first.stem and path.is_file())
+    return next(named_alike, first)  # `opencode.jsonc` where there is no `opencode.json`
+
+
 def open_config(form: ClientFormat, path: Path | None, name: str) -> EditedConfig:
     """Read the file that a server of a name is to be written into, a client's own by default.
 
     Raises:
         CommandError: It cannot be read, or is of a kind that is not edited.
     """
-    from toolweave.cli._serve.editor_config import read_text  # late, as above
+    from toolweave.cli._serve.editor_config import BY_HAND, read_text  # late, as above
 
-    file = (_file_of(form) if path is None else path.absolute()).resolve()
+    file = (file_of(form) if path is None else path.absolute()).resolve()
     if file.suffix.lower() not in (*_JSON, ".toml"):
-        raise CommandError(f"{file}: only JSON and TOML are edited", hint="--dry-run shows the entry to put in by hand")
+        raise CommandError(f"{file}: only JSON and TOML are edited", hint=BY_HAND)
     text, encoding = read_text(file)
     value = _read(text, file)
     section = _section(form, value, file)
     inside: Any = value
     for key in section:
         inside = cast("dict[str, Any]", inside).get(key, {}) if isinstance(inside, dict) else {}
+    servers: Mapping[str, Any] = cast("dict[str, Any]", inside) if isinstance(inside, dict) else {}
     return EditedConfig(
         path=file,
         text=text,
         new_text=text,
         encoding=encoding,
         section=section,
-        exists=isinstance(inside, dict) and name in inside,
+        exists=name in servers,
+        there=servers.get(name),
     )
 
 
@@ -136,16 +151,6 @@ def edited(
     for item in inputs:
         text = with_item(text, "inputs", item, source)
     return replace(config, new_text=text)
-
-
-def _file_of(form: ClientFormat) -> Path:
-    from toolweave.config import editor_config_files  # late, as above
-
-    if not form.kind:
-        return Path("mcp.json").absolute()
-    first, *others = (file.path for file in editor_config_files() if file.kind == form.kind)
-    named_alike = (path for path in (first, *others) if path.stem == first.stem and path.is_file())
-    return next(named_alike, first)  # `opencode.jsonc` where there is no `opencode.json`
 
 
 def _read(text: str, file: Path) -> dict[str, Any]:

@@ -111,13 +111,12 @@ def _relayed(
     launch: ServerLaunch, form: ClientFormat, name: str, secrets: SecretFiles
 ) -> tuple[dict[str, Any], tuple[Path, dict[str, Any]]]:
     """Return the client's entry, which starts Toolweave, and the config that this one reads."""
-    from toolweave.cli._serve.editor_config import EditorSource, entry_of  # late, as above
-    from toolweave.install import OWN_FORMAT, ServerLaunch
+    from toolweave.cli._serve.install import own_launch  # late, as above
+    from toolweave.install import OWN_FORMAT
 
     own = OWN_FORMAT.entry(launch, secrets.paths(launch), server=name) | {"tool_prefix": ""}
     path = secrets.folder.with_suffix(".json")
-    ours = entry_of(EditorSource.CLAUDE, ["serve", "--config", str(path), "--name", name], {})
-    relay = ServerLaunch(command=ours["command"], args=tuple((word,) for word in ours["args"]))
+    relay = own_launch(["serve", "--config", str(path), "--name", name])
     return form.entry(relay, {}, server=name), (path, {"mcpServers": {name: own}})
 
 

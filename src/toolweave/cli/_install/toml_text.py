@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from toolweave.cli._exit_codes import CommandError
-from toolweave.cli._serve.editor_config import with_value
+from toolweave.cli._serve.editor_config import BY_HAND, with_value
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _HEADER = re.compile(r"[ \t]*(\[\[?)[^\n]*")
@@ -43,17 +43,14 @@ def with_table(text: str, path: Sequence[str], value: Mapping[str, Any], source:
     while at and not kept[at - 1].strip():
         at -= 1
     rest = kept[at:]
-    block = _table(path, value)
+    block = table_lines(path, value)
     made = "\n".join([*kept[:at], *([""] if at else []), *block, *(rest or [""])])
     try:
         edited = tomllib.loads(made) == wanted
     except ValueError:
         edited = False
     if not edited:
-        raise CommandError(
-            f"{source}: it is written in a way that cannot be edited safely",
-            hint="--dry-run shows the entry to put in by hand",
-        )
+        raise CommandError(f"{source}: it is written in a way that cannot be edited safely", hint=BY_HAND)
     return made.replace("\n", newline)
 
 
@@ -102,7 +99,8 @@ def _header_path(line: str) -> list[str]:
     return keys
 
 
-def _table(path: Sequence[str], value: Mapping[str, Any]) -> list[str]:
+def table_lines(path: Sequence[str], value: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a table with one key a line."""
     return [f"[{'.'.join(map(_key, path))}]", *(f"{_key(name)} = {_inline(item)}" for name, item in value.items())]
 
 

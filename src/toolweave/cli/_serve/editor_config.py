@@ -1,7 +1,4 @@
-"""Writes the entry that makes an editor start a server: where, in which form, with a backup, whole or not at all.
-
-The locations of the editors' files are in `config`.
-"""
+"""Edits the text of a JSON file of servers, and replaces such a file: with a backup, whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,10 +6,7 @@ import json
 import re
 import shutil
 import stat
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +15,7 @@ from toolweave.config._jsonc import key_offsets, parse_json, strip_comments
 
 _WHITESPACE = re.compile(r"\s*")
 _COLON = re.compile(r"\s*:\s*")
-_BY_HAND = "--print or --dry-run shows the entry to put in by hand"
+BY_HAND = "--print or --dry-run shows the entry to put in by hand"
 
 
 def read_object(text: str, source: str) -> dict[str, Any]:
@@ -68,7 +62,7 @@ def with_member(text: str, path: Sequence[str], value: Any, source: str) -> str:
         start, end = _value_span(plain, offsets, path)
         made = plain[:start] + _dumped(value, _indent(plain), depth) + plain[end:]
     if read_object(made, source) != wanted:
-        raise CommandError(f"{source}: it is written in a way that cannot be edited safely", hint=_BY_HAND)
+        raise CommandError(f"{source}: it is written in a way that cannot be edited safely", hint=BY_HAND)
     return made.replace("\n", newline)
 
 
@@ -92,7 +86,7 @@ def with_item(text: str, key: str, item: Mapping[str, Any], source: str) -> str:
     plain = text.replace("\r\n", "\n")
     made = _inserted(plain, _value_span(plain, key_offsets(plain), (key,)), None, item, 1)
     if read_object(made, source) != {**before, key: [*items, item]}:
-        raise CommandError(f"{source}: it is written in a way that cannot be edited safely", hint=_BY_HAND)
+        raise CommandError(f"{source}: it is written in a way that cannot be edited safely", hint=BY_HAND)
     return made.replace("\n", newline)
 
 
@@ -163,99 +157,6 @@ def _dumped(value: Any, unit: str, depth: int) -> str:
     return json.dumps(value, ensure_ascii=False, indent=unit).replace("\n", f"\n{unit * depth}")
 
 
-class EditorSource(StrEnum):
-    """Editors whose config is written, and from which servers are taken."""
-
-    CLAUDE = "claude"
-    CURSOR = "cursor"
-    VSCODE = "vscode"
-
-
-_KINDS = {EditorSource.CLAUDE: "claude-desktop", EditorSource.CURSOR: "cursor", EditorSource.VSCODE: "vscode"}
-"""Their names in `config`; the first file of a kind is the one that the editor writes itself."""
-_COMMAND = ["-P", "-m", "toolweave"]
-_SERVING = ("serve", "gateway")
-"""The commands that an entry of ours starts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installed:
-    """The result of an installation.
-
-    Attributes:
-        path: The editor's file.
-        changed: False when the entry was there already.
-        backup: The copy of the file as it was, or None.
-    """
-
-    path: Path
-    changed: bool
-    backup: Path | None = None
-
-
-def entry_of(editor: EditorSource, arguments: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
-    """Return the entry that starts `toolweave ARGUMENTS`: this Python, by its full path.
-
-    Editors start their servers with few variables, so `PATH` is not used; and in any directory, such as an untrusted
-    project, so Python must not look for modules there (`-P`).
-    """
-    typed: dict[str, Any] = {"type": "stdio"} if editor is EditorSource.VSCODE else {}
-    entry = {**typed, "command": sys.executable, "args": [*_COMMAND, *arguments]}
-    return entry | ({"env": dict(env)} if env else {})
-
-
-def install(editor: EditorSource, name: str, entry: Mapping[str, Any], *, home: Path | None = None) -> Installed:
-    """Write the entry into the editor's file; the rest of the file is unchanged, comments included.
-
-    Idempotent; an entry of an earlier `--install` is updated, and members that a person added to it stay.
-
-    Raises:
-        CommandError: The file is broken or cannot be written, or another server has the name; nothing was changed.
-    """
-    path, section = file_of(editor, home=home), section_of(editor)
-    text, encoding = read_text(path)
-    servers = read_object(text, str(path)).get(section, {})
-    there: Any = cast("dict[str, Any]", servers).get(name) if isinstance(servers, dict) else None
-    if there is not None and not _is_ours(there):
-        hint = "give this one another name with --name, or take that one out"
-        raise CommandError(f"{path}: there is another server {name!r}", hint=hint)
-    made = with_member(text, (section, name), _merged(there or {}, entry), str(path))
-    if made == text:
-        return Installed(path=path, changed=False)
-    try:
-        backup = backed_up(path)
-        replace_file(path, made.encode(encoding))
-    except OSError as error:
-        raise CommandError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
-    return Installed(path=path, changed=True, backup=backup)
-
-
-def file_of(editor: EditorSource, *, home: Path | None = None) -> Path:
-    """Return the editor's file of servers, whether it exists or not; a link is followed, so that it stays one."""
-    from toolweave.config import editor_config_files  # as above
-
-    return next(file.path for file in editor_config_files(home=home) if file.kind == _KINDS[editor]).resolve()
-
-
-def section_of(editor: EditorSource) -> str:
-    """Return the member of the editor's file that holds the servers."""
-    return "servers" if editor is EditorSource.VSCODE else "mcpServers"
-
-
-def _is_ours(entry: Any) -> bool:
-    args = cast("dict[str, Any]", entry).get("args") if isinstance(entry, dict) else None
-    words: list[Any] = cast("list[Any]", args) if isinstance(args, list) else []
-    return any(words[: len(_COMMAND) + 1] == [*_COMMAND, serving] for serving in _SERVING)
-
-
-def _merged(there: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    merged = {**there, **entry}
-    env = there.get("env")
-    if isinstance(env, dict):
-        merged["env"] = {**cast("dict[str, Any]", env), **entry.get("env", {})}
-    return merged
-
-
 def read_text(path: Path) -> tuple[str, str]:
     """Return the text of a file of servers and its encoding; no text where there is no file.
 
@@ -287,7 +188,7 @@ def backed_up(path: Path) -> Path | None:
 
 def replace_file(path: Path, data: bytes) -> None:
     """Write the file atomically; a new one is readable by its owner alone, as entries may hold secrets."""
-    from toolweave.config._trust import write_privately  # as above
+    from toolweave.config._trust import write_privately  # imports are late: not every command writes a file
 
     path.parent.mkdir(parents=True, exist_ok=True)
     write_privately(path, data, mode=stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from toolweave.cli._command import Option
 from toolweave.cli._exit_codes import CommandError
+from toolweave.cli._install.clients import InstallClient
 from toolweave.cli._options import JsonOption, VerboseOption
-from toolweave.cli._serve.editor_config import EditorSource
 from toolweave.cli._serve.listen_options import HttpOption, ServerOfConfigOption, StatelessOption, TokenEnvOption
 
 
@@ -88,7 +88,7 @@ class GatewayRunOptions:
         bool, Option("--no-watch", help="Read the config again on SIGHUP only, not when it changes.")
     ] = False
     install: Annotated[
-        EditorSource | None, Option("--install", help="Let this editor start the gateway, instead of serving now.")
+        InstallClient | None, Option("--install", help="Let this client start the gateway, instead of serving now.")
     ] = None
     show: Annotated[bool, Option("--print", help="With --install: show the entry, write nothing.")] = False
     as_json: JsonOption = False

@@ -1,15 +1,39 @@
-"""`--install` of the commands that serve: the entry in an editor's file, or only shown, and the messages about it."""
+"""`--install` of the commands that serve: the entry in a client's file, or only shown, and the messages about it."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
-from toolweave.cli._exit_codes import ExitCode
-from toolweave.cli._serve.editor_config import EditorSource
+from toolweave.cli._exit_codes import CommandError, ExitCode
+from toolweave.cli._install.clients import InstallClient
+
+if TYPE_CHECKING:
+    from toolweave.install import ClientFormat, ServerLaunch
+
+_COMMAND = ("-P", "-m", "toolweave")
+_SERVING = ("serve", "gateway")
+"""The commands that an entry of ours starts."""
+
+
+def own_launch(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> ServerLaunch:
+    """Return how a client starts `toolweave ARGUMENTS`: by this Python, by its full path.
+
+    Clients start their servers with few variables, so `PATH` is not used; and in any directory, such as an untrusted
+    project, so Python must not look for modules there (`-P`).
+    """
+    from toolweave.install import ServerLaunch  # imports are late: --help imports the commands
+
+    return ServerLaunch(
+        command=sys.executable,
+        args=tuple((word,) for word in (*_COMMAND, *arguments)),
+        env={name: (value,) for name, value in (environment or {}).items()},
+    )
 
 
 def install_command(
-    editor: EditorSource,
+    client: InstallClient,
     name: str,
     arguments: Sequence[str],
     environment: Mapping[str, str] | None = None,
@@ -17,33 +41,76 @@ def install_command(
     only_show: bool,
     as_json: bool,
 ) -> ExitCode:
-    """Let an editor start `toolweave ARGUMENTS` under a name.
+    """Let a client start `toolweave ARGUMENTS` under a name.
+
+    Idempotent; an entry of an earlier `--install` is updated, and members that a person added to it stay.
 
     Args:
-        editor: The editor.
+        client: The client.
         name: The server's name in its file.
-        arguments: The words after `toolweave`; every path is absolute, as an editor may start it in any directory.
+        arguments: The words after `toolweave`; every path is absolute, as a client may start it in any directory.
         environment: Variables of the entry.
         only_show: Whether to print the entry and write nothing.
         as_json: Whether to print JSON.
 
     Raises:
-        CommandError: The file cannot be changed; nothing was.
+        CommandError: The file is broken or cannot be written, or another server has the name; nothing was changed.
     """
-    from toolweave.cli._screen import answer_json, note  # imports are late: --help imports the commands
-    from toolweave.cli._serve.editor_config import entry_of, file_of, install, section_of
+    from toolweave.cli._install.config_file import edited, format_named, open_config  # late, as above
+    from toolweave.cli._screen import answer_json, note
 
-    entry = entry_of(editor, arguments, environment or {})
+    form = format_named(client)
+    entry = form.entry(own_launch(arguments, environment), {}, server=name)
     if only_show:
-        answer_json({section_of(editor): {name: entry}})
-        note(f"for {file_of(editor)}")
-        return ExitCode.OK
-    done = install(editor, name, entry)
+        return _show(form, name, entry, as_json=as_json)
+    config = open_config(form, None, name)
+    if config.there is not None and not _is_ours(config.there):
+        hint = "give this one another name with --name, or take that one out"
+        raise CommandError(f"{config.path}: there is another server {name!r}", hint=hint)
+    config = edited(config, name, _merged(config.there or {}, entry, form))
+    changed, backup = config.changed, config.write() if config.changed else None
     if as_json:
-        backup = str(done.backup) if done.backup else None
-        answer_json({"path": str(done.path), "name": name, "entry": entry, "changed": done.changed, "backup": backup})
+        copy = str(backup) if backup else None
+        answer_json({"path": str(config.path), "name": name, "entry": entry, "changed": changed, "backup": copy})
         return ExitCode.OK
-    kept = f"; as it was before: {done.backup.name}" if done.backup else ""
-    note(f"{name!r} is in {done.path}{kept}" if done.changed else f"{name!r} was in {done.path} already")
-    note("restart the editor to see it" if done.changed else "nothing was changed")
+    kept = f"; as it was before: {backup.name}" if backup else ""
+    note(f"{name!r} is in {config.path}{kept}" if changed else f"{name!r} was in {config.path} already")
+    note(f"restart {client} to see it" if changed else "nothing was changed")
     return ExitCode.OK
+
+
+def _show(form: ClientFormat, name: str, entry: Mapping[str, Any], *, as_json: bool) -> ExitCode:
+    """Print the entry as it is put into the client's file by hand, which is not read."""
+    from toolweave.cli._install.config_file import file_of  # late, as above
+    from toolweave.cli._install.toml_text import table_lines
+    from toolweave.cli._screen import answer, answer_json, note
+
+    path, keys = file_of(form).resolve(), (*form.section, name)
+    if path.suffix == ".toml" and not as_json:
+        answer("\n".join(table_lines(keys, entry)))
+    else:
+        whole: Mapping[str, Any] = entry
+        for key in reversed(keys):
+            whole = {key: whole}
+        answer_json(whole)
+    note(f"for {path}")
+    return ExitCode.OK
+
+
+def _is_ours(entry: Any) -> bool:
+    members = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+    command, args = members.get("command"), members.get("args")
+    words: list[Any] = []
+    if isinstance(command, list):  # the program and its arguments are one list
+        words = cast("list[Any]", command)[1:]
+    elif isinstance(args, list):
+        words = cast("list[Any]", args)
+    return any(words[: len(_COMMAND) + 1] == [*_COMMAND, serving] for serving in _SERVING)
+
+
+def _merged(there: Mapping[str, Any], entry: Mapping[str, Any], form: ClientFormat) -> dict[str, Any]:
+    merged = {**there, **entry}
+    env = there.get(form.env)
+    if isinstance(env, dict):
+        merged[form.env] = {**cast("dict[str, Any]", env), **entry.get(form.env, {})}
+    return merged
