@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -47,20 +48,29 @@ def available(client: Client) -> bool:
     return python_of(client) != sys.executable or find_spec(client.module) is not None
 
 
-def install() -> None:
-    """Make the environments that are missing; one that fails is told and left out."""
-    for requirement in [*(client.peer for client in CLIENTS.values() if client.peer), POST, *GATEWAYS]:
-        if environment(requirement).exists():
+def install(requirements: Iterable[str] = (), *, upgrade: bool = False) -> None:
+    """Make the environments that are missing; one that fails is reported and left out.
+
+    Args:
+        requirements: What each environment shall have; empty: all that the benchmarks need.
+        upgrade: Bring environments that exist up to date.
+    """
+    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    wanted = list(requirements) or [*(client.peer for client in CLIENTS.values() if client.peer), POST, *GATEWAYS]
+    for requirement in wanted:
+        made = environment(requirement).exists()
+        if made and not upgrade:
             continue
         sys.stderr.write(f"installing {requirement} ...\n")
         target = FOLDER / folder_name(requirement)
         python = str(environment(requirement))
-        uv = shutil.which("uv")
         make = [uv, "venv", "-q", "--python", sys.executable] if uv else [sys.executable, "-m", "venv"]
         pip = [uv, "pip", "install", "-q", "--python", python] if uv else [python, "-m", "pip", "install", "-q"]
         try:
-            subprocess.run([*make, str(target)], check=True)
-            subprocess.run([*pip, *requirement.split()], check=True)
+            if not made:
+                subprocess.run([*make, str(target)], check=True)
+            subprocess.run([*pip, *(["--upgrade"] if upgrade else []), *requirement.split()], check=True)
         except (subprocess.CalledProcessError, OSError) as exc:
             sys.stderr.write(f"{requirement} could not be installed: {exc}\n")
-            shutil.rmtree(target, ignore_errors=True)
+            if not made:
+                shutil.rmtree(target, ignore_errors=True)

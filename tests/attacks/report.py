@@ -19,7 +19,7 @@ import anyio
 from tests.attacks import guests, servers, sign_ins
 from tests.attacks.playing import CHECKOUT, NONE, Peer
 
-__all__ = ["OWN", "PEERS", "Cells", "as_page", "main", "marks", "read_table", "table"]
+__all__ = ["OWN", "PEERS", "Cells", "as_page", "main", "marks", "read_table", "table", "version"]
 
 PAGE = CHECKOUT / "docs" / "security.md"
 PACKAGES = {

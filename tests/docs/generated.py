@@ -13,6 +13,7 @@ from typing import Any, cast
 from griffe import Docstring
 
 from tests.docs.side_by_side import FOLDER, TASKS, code_lines
+from tests.features.report import experiments, read, table
 from toolweave import errors
 from toolweave.agent import Limits
 from toolweave.config import ServerConfig, Timeouts
@@ -54,6 +55,11 @@ def _error_kinds() -> Iterator[str]:
         yield f"| `{kind}` | {text} |\n"
 
 
+def _features() -> Iterator[str]:
+    """Yield README's table of features, as it was measured."""
+    yield from table(read())
+
+
 def _settings(settings: type[Any], leave_out: tuple[str, ...] = ()) -> Iterator[str]:
     """Yield the table of a class of settings: each with its default and what its docstring says."""
     yield "| setting | default | |\n|---|---|---|\n"
@@ -80,6 +86,8 @@ PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "lines of tasks": _lines,
     "error tree": _error_tree,
     "error kinds": _error_kinds,
+    "features": _features,
+    "experiments": experiments,
     "server settings": partial(_settings, ServerConfig, FROM_CODE_ONLY),
     "timeouts": partial(_settings, Timeouts),
     "run limits": partial(_settings, Limits),

@@ -1,0 +1,327 @@
+"""One experiment with one library, in an environment that has it: `python -m tests.features.player LIBRARY ROW`.
+
+Reads the scene as JSON from standard input and prints what was observed as JSON. It judges nothing. Needs nothing but
+the standard library and the module of the library in `tests/features/libraries`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import signal
+import sys
+import time
+import webbrowser
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from importlib import import_module
+from pathlib import Path
+from threading import Thread
+from typing import Any, Protocol
+from urllib.parse import parse_qs, urlsplit
+
+__all__ = ["Command", "Opened", "Person", "find", "root_of", "sdk_sign_in"]
+
+SECONDS = 60.0
+CHANGE_SECONDS = 5.0
+RESTART_ATTEMPTS = 6
+REDIRECT = "http://127.0.0.1:43117/callback"
+Command = Sequence[str]
+Facts = dict[str, Any]
+
+
+class Opened(Protocol):
+    """Servers as a program has them that uses the library."""
+
+    async def offered(self) -> Mapping[str, str]:
+        """Return the tools that a model would be given at its next turn: name -> description."""
+        ...
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Run a tool as a model asks for it, and return the text that the model reads."""
+        ...
+
+
+class Library(Protocol):
+    """A module of `tests/features/libraries`."""
+
+    def opened(self, servers: Mapping[str, Command], **how: Any) -> AbstractAsyncContextManager[Opened]:
+        """Connect servers, as the documentation of the library has it for the feature at hand."""
+        ...
+
+    def opened_file(self, path: str, inputs: Mapping[str, str]) -> AbstractAsyncContextManager[Opened]:
+        """Connect the servers of an editor's file."""
+        ...
+
+    def signed_in(self, url: str, person: Person) -> AbstractAsyncContextManager[Opened]:
+        """Connect a server that wants a token."""
+        ...
+
+    def approving(
+        self, server: Command, paths: Sequence[str], decide: Callable[[str], bool]
+    ) -> AbstractAsyncContextManager[None]:
+        """Let a scripted model call `delete` for each path, and give what is asked to `decide`."""
+        ...
+
+
+class Person:
+    """A person who signs in: opens a page, and follows its redirect at once.
+
+    Attributes:
+        opened: The pages.
+    """
+
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+
+    def visit(self, url: str) -> str:
+        """Open a page and return where it redirects to."""
+        self.opened.append(url)
+        parts = urlsplit(url)
+        connection = http.client.HTTPConnection(parts.netloc, timeout=20)
+        try:
+            connection.request("GET", f"{parts.path}?{parts.query}")
+            return connection.getresponse().getheader("location", "")
+        finally:
+            connection.close()
+
+    def open(self, url: str, *_: Any) -> bool:
+        """Stand in for `webbrowser.open` of a library that listens for the redirect itself."""
+        Thread(target=self._follow, args=(url,), daemon=True).start()
+        return True
+
+    def _follow(self, url: str) -> None:
+        parts = urlsplit(self.visit(url))
+        for _ in range(100):
+            connection = http.client.HTTPConnection(parts.netloc, timeout=20)
+            try:
+                connection.request("GET", f"{parts.path}?{parts.query}")
+                connection.getresponse().read()
+            except ConnectionRefusedError:  # it does not listen yet
+                time.sleep(0.1)
+            else:
+                return
+            finally:
+                connection.close()
+
+
+class _Tokens:
+    """The storage of tokens that the SDK leaves to its user."""
+
+    def __init__(self) -> None:
+        self._tokens: Any = None
+        self._client: Any = None
+
+    async def get_tokens(self) -> Any:
+        return self._tokens
+
+    async def set_tokens(self, tokens: Any) -> None:
+        self._tokens = tokens
+
+    async def get_client_info(self) -> Any:
+        return self._client
+
+    async def set_client_info(self, client_info: Any) -> None:
+        self._client = client_info
+
+
+def sdk_sign_in(url: str, person: Person) -> Any:
+    """Return the `OAuthClientProvider` of the MCP SDK with all that its user has to write for it."""
+    auth, shared = import_module("mcp.client.auth"), import_module("mcp.shared.auth")
+    came: list[str] = []
+
+    async def show(address: str) -> None:
+        came.append(await asyncio.to_thread(person.visit, address))
+
+    async def answer() -> Any:
+        query = {name: values[0] for name, values in parse_qs(urlsplit(came[-1]).query).items()}
+        made = getattr(auth, "AuthorizationCodeResult", None)
+        if made is None:  # SDK 1.x
+            return query["code"], query.get("state")
+        return made(code=query["code"], state=query.get("state"), iss=query.get("iss"))
+
+    metadata = {"client_name": "probe", "redirect_uris": [REDIRECT], "token_endpoint_auth_method": "none"}
+    return auth.OAuthClientProvider(
+        server_url=url,
+        client_metadata=shared.OAuthClientMetadata.model_validate(metadata),
+        storage=_Tokens(),
+        redirect_handler=show,
+        callback_handler=answer,
+    )
+
+
+def root_of(error: BaseException) -> BaseException:
+    """Return the first error in a group of them."""
+    group: Any = error
+    return root_of(group.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+async def find(tools: Opened, tool: str) -> str:
+    """Return the name by which a tool of a server is offered.
+
+    Raises:
+        LookupError: It is not offered.
+    """
+    offered = await tools.offered()
+    for name in offered:
+        if name.endswith(tool):
+            return name
+    raise LookupError(f"{tool!r} is not among {list(offered)}")
+
+
+async def changes(library: Library, scene: Mapping[str, Any]) -> Facts:
+    """Call a tool that adds another, and look whether it is offered."""
+    async with library.opened({"s": scene["command"]}, row="changes") as tools:
+        await tools.call(await find(tools, "grow"), {})
+
+        async def grown() -> bool:
+            return any(name.endswith("grown") for name in await tools.offered())
+
+        return {"offered": await until(grown, CHANGE_SECONDS)}
+
+
+async def restart(library: Library, scene: Mapping[str, Any]) -> Facts:
+    """Kill a server's process between two calls."""
+    async with library.opened({"s": scene["command"]}, row="restart") as tools:
+        name = await find(tools, "pid")
+        first = int(await tools.call(name, {}))
+        second = int(await tools.call(name, {}))
+        with suppress(ProcessLookupError):
+            os.kill(second, signal.SIGKILL)
+        for _ in range(RESTART_ATTEMPTS):
+            with suppress(Exception):  # boundary: a call that fails is tried again
+                async with asyncio.timeout(5):
+                    answer = await tools.call(name, {})
+                if answer.isdecimal():
+                    return {"pids": [first, second, int(answer)]}
+            await asyncio.sleep(0.5)
+        return {"pids": [first, second, None]}
+
+
+async def partial(library: Library, scene: Mapping[str, Any]) -> Facts:
+    """Connect two servers that work and one whose command does not exist."""
+    servers = {"one": scene["command"], "broken": ["no-such-program"], "two": scene["command"]}
+    async with library.opened(servers, row="partial") as tools:
+        return {"texts": [await tools.call(name, {}) for name in await tools.offered()]}
+
+
+async def arguments(library: Library, scene: Mapping[str, Any]) -> Facts:
+    """Call a tool with arguments that break its schema, each in one way."""
+    async with library.opened({"s": scene["command"]}, row="arguments") as tools:
+        name = await find(tools, "book")
+        for one in scene["calls"]:
+            with suppress(Exception):  # boundary: the journal of the server shows what was sent
+                await tools.call(name, one)
+        return {}
+
+
+async def names(library: Library, scene: Mapping[str, Any]) -> Facts:
+    """Look at the names that a model would be given, and call each."""
+    async with library.opened({"s": scene["command"]}, row="names") as tools:
+        return {"answers": {name: await tools.call(name, {}) for name in await tools.offered()}}
+
+
+async def pins(library: Library, scene: Mapping[str, Any]) -> Facts:
+    """Connect, let the definition of a tool change, and connect again."""
+    found: list[list[str]] = []
+    for description in scene["descriptions"]:
+        Path(scene["definition"]).write_text(description, encoding="utf-8")
+        async with library.opened({"s": scene["command"]}, row="pins", folder=scene["folder"]) as tools:
+            found.append(list((await tools.offered()).values()))
+    return {"offered": found}
+
+
+async def vscode(library: Library, scene: Mapping[str, Any]) -> Facts:
+    """Connect the server of a file of VS Code, and ask it for the value of the input."""
+    async with library.opened_file(scene["file"], scene["inputs"]) as tools:
+        return {"token": await tools.call(await find(tools, "token"), {})}
+
+
+async def approval(library: Library, scene: Mapping[str, Any]) -> Facts:
+    """Allow one call and deny another; count what had reached the server before."""
+    asked: list[str] = []
+    before: list[int] = []
+
+    def decide(path: str) -> bool:
+        before.append(Path(scene["journal"]).read_text(encoding="utf-8").count('"tools/call"'))
+        asked.append(path)
+        return path == scene["allowed"]
+
+    async with library.approving(scene["command"], scene["paths"], decide):
+        return {"asked": asked, "before": before}
+
+
+async def oauth(library: Library, scene: Mapping[str, Any]) -> Facts:
+    """Call a tool of a server that wants a token."""
+    person = Person()
+    webbrowser.open = person.open
+    async with library.signed_in(scene["url"], person) as tools:
+        return {
+            "text": await tools.call(await find(tools, "t"), {}),
+            "pages": len(person.opened),
+            "by_caller": getattr(library, "SIGN_IN_BY_CALLER", False),
+        }
+
+
+async def spans(library: Library, scene: Mapping[str, Any]) -> Facts:
+    """Call a tool while an exporter of OpenTelemetry listens."""
+    trace, sdk = import_module("opentelemetry.trace"), import_module("opentelemetry.sdk.trace")
+    export = import_module("opentelemetry.sdk.trace.export")
+    memory = import_module("opentelemetry.sdk.trace.export.in_memory_span_exporter").InMemorySpanExporter()
+    provider = sdk.TracerProvider()
+    provider.add_span_processor(export.SimpleSpanProcessor(memory))
+    trace.set_tracer_provider(provider)
+    async with library.opened({"s": scene["command"]}, row="spans") as tools:
+        await tools.call(await find(tools, "echo"), {})
+    return {
+        "spans": [
+            {"scope": one.instrumentation_scope.name, "name": one.name, "attributes": dict(one.attributes)}
+            for one in memory.get_finished_spans()
+        ]
+    }
+
+
+async def until(check: Callable[[], Awaitable[bool]], seconds: float) -> bool:
+    """Whether a check holds within a bound."""
+    end = asyncio.get_running_loop().time() + seconds
+    while not (holds := await check()) and asyncio.get_running_loop().time() < end:
+        await asyncio.sleep(0.25)
+    return holds
+
+
+EXPERIMENTS: Mapping[str, Callable[[Library, Mapping[str, Any]], Awaitable[Facts]]] = {
+    "changes": changes,
+    "restart": restart,
+    "partial": partial,
+    "arguments": arguments,
+    "names": names,
+    "pins": pins,
+    "vscode": vscode,
+    "approval": approval,
+    "oauth": oauth,
+    "spans": spans,
+}
+
+
+async def play(library: str, row: str, scene: Mapping[str, Any]) -> Facts:
+    """Run one experiment; an error is what was observed, too."""
+    module: Any = import_module(f"tests.features.libraries.{library}")
+    try:
+        async with asyncio.timeout(SECONDS):
+            return await EXPERIMENTS[row](module, scene)
+    except Exception as exc:  # boundary: it is what is looked at
+        return {"error": f"{type(root_of(exc)).__name__}: {root_of(exc)}"}
+
+
+async def main() -> None:
+    """Run one experiment, print what was observed, and exit."""
+    observed = await play(sys.argv[1], sys.argv[2], json.load(sys.stdin))
+    sys.stdout.write("\n" + json.dumps(observed, default=str) + "\n")
+    sys.stdout.flush()
+    os._exit(0)  # a library that failed may have left tasks that cannot be cancelled
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
