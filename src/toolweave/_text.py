@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
+from itertools import islice
 
 _MAX_PRINTED = 10_000
 _CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # but tab, line feed and carriage return
@@ -21,7 +22,7 @@ _FORMATS = (
 )
 _SURROGATES = "\ud800-\udfff"
 _ASCII_HIDDEN = bytes((*range(9), 11, 12, *range(14, 32), 127))
-_JOINERS = "\u200c\u200d"
+JOINERS = "\u200c\u200d"
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -75,12 +76,13 @@ def replace_hidden(text: str, replacement: Callable[[str], str], *, keep: str = 
     return _pattern(keep).sub(lambda found: found[0] if _is_spelling(found) else replacement(found[0]), text)
 
 
-def hidden_characters(text: str) -> Iterator[str]:
-    """Yield the characters that `visible` writes out, but for tabs and the ends of lines."""
-    if not is_plain(text):
-        yield from (found[0] for found in _pattern("\t\n\r").finditer(text) if not _is_spelling(found))
+def hidden_joiners(text: str, most: int) -> Iterator[str]:
+    """Yield those of the first `most` joiners that are no spelling where they stand."""
+    joiners = islice(re.finditer(f"[{JOINERS}]", text), most)
+    yield from (found[0] for found in joiners if not _is_spelling(found))
 
 
+@lru_cache(4_096)
 def takes_joiner(char: str) -> bool:
     """Whether a character is a letter, a mark or a pictograph that is written with joiners."""
     import unicodedata  # hardly any text needs it
@@ -107,7 +109,7 @@ def _joined() -> re.Pattern[str]:
 def _is_spelling(found: re.Match[str]) -> bool:
     """Whether a joiner is between two characters that it joins."""
     text, place = found.string, found.start()
-    if text[place] not in _JOINERS or not 0 < place < len(text) - 1:
+    if text[place] not in JOINERS or not 0 < place < len(text) - 1:
         return False
     return takes_joiner(text[place - 1]) and takes_joiner(text[place + 1])
 

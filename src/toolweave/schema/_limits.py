@@ -30,22 +30,18 @@ MAX_INSTANCE_DEPTH = 512
 MAX_STEPS = 20_000_000
 """Steps of one validation, a step being one value checked against one subschema: a second or two, uninterrupted."""
 
-MAX_STEPS_EXPLAINED = 50_000
-"""Steps of collecting the errors of a value, which costs a hundred times as much as a yes or no."""
-
 STEPS_OF_A_PATTERN = 1_000
 """Steps counted for a pattern that needs backtracking (look-around, back-references)."""
 
-_MAX_PAIRS = 20_000
 _BACKTRACKING = r"\(\?[=!<>(]|\\[1-9kKgG]|[*+?}]\+"
-_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _NAMES = {"$anchor": "#", "$dynamicAnchor": "#", "$id": ""}
 
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 _IN_PLACE = ("not", "if", "then", "else")
-_EACH_MEMBER = ("additionalProperties", "unevaluatedProperties", "propertyNames")
-_EACH_ITEM = ("items", "additionalItems", "unevaluatedItems", "contains")
-_EACH_ITEM_IN_ORDER = ("prefixItems", "items")
+EACH_MEMBER = ("additionalProperties", "unevaluatedProperties", "propertyNames")
+EACH_ITEM = ("items", "additionalItems", "unevaluatedItems", "contains")
+EACH_ITEM_IN_ORDER = ("prefixItems", "items")
 
 
 def check_schema(schema: Any) -> int:  # any JSON value, and whatever else a caller hands over
@@ -65,14 +61,14 @@ def check_schema(schema: Any) -> int:  # any JSON value, and whatever else a cal
         if nodes > MAX_SCHEMA_NODES:
             raise SchemaError(f"the schema has more than {MAX_SCHEMA_NODES} objects and arrays")
         schemas += [node for node in level if isinstance(node, dict)]
-        level = _containers(level)
+        level = containers(level)
         if not level:
             break
     else:
         raise SchemaError(f"the schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
     if isinstance(schema, dict) and any("$ref" in node or "allOf" in node or "anyOf" in node for node in schemas):
         _check_combinations(cast("dict[str, Any]", schema), schemas)
-    return sum(map(_own_steps, schemas))
+    return sum(map(own_steps, schemas))
 
 
 def measure(instance: Any) -> int:  # any JSON value
@@ -99,7 +95,7 @@ def max_steps_per_value(schema: dict[str, Any], every: int) -> int:
     That is far less than `every`, the steps of all subschemas, for a schema of many properties. A validator checks
     a value against one subschema once, so the result is `every` for a schema that refers to itself.
     """
-    find = _finder(schema)
+    find = finder(schema)
     known: dict[int, tuple[int, int, int, int]] = {}
     looked_at: set[int] = set()
 
@@ -112,10 +108,10 @@ def max_steps_per_value(schema: dict[str, Any], every: int) -> int:
         if found is not None:
             return found
         if id(node) in looked_at:
-            raise _TooManySteps
+            raise TooManySteps
         looked_at.add(id(node))
-        here, member, item = _own_steps(node), _members(node, steps), _items(node, steps)
-        for branch in _branches(find, node):
+        here, member, item = own_steps(node), _members(node, steps), _items(node, steps)
+        for branch in branches_of(find, node):
             own, of_member, of_item, _ = steps(branch)
             here, member, item = here + own, member + of_member, item + of_item
         known[id(node)] = here, member, item, max(here, member, item)
@@ -123,40 +119,8 @@ def max_steps_per_value(schema: dict[str, Any], every: int) -> int:
 
     try:
         return min(every, steps(schema)[3])
-    except (_TooManySteps, RecursionError):
+    except (TooManySteps, RecursionError):
         return every
-
-
-def is_explainable(schema: Any, instance: Any) -> bool:  # any JSON values
-    """Return whether a validator can collect the errors of a value within `MAX_STEPS_EXPLAINED`.
-
-    Unlike a check for validity alone, collecting errors follows every path to a subschema.
-    """
-    find = _finder(schema)
-    known: dict[tuple[int, int], int] = {}
-
-    def steps(node: Any, value: Any) -> int:
-        if not isinstance(node, dict):
-            return 0
-        key = (id(cast("Any", node)), id(value))
-        if key in known:
-            return known[key]
-        if len(known) > _MAX_PAIRS:
-            raise _TooManySteps
-        known[key] = 0  # a reference to itself ends here
-        node = cast("dict[str, Any]", node)
-        total = _own_steps(node) + sum(steps(branch, value) for branch in _branches(find, node))
-        total += sum(steps(inner, child) for inner, child in _inside(node, value))
-        if total > MAX_STEPS_EXPLAINED:
-            raise _TooManySteps
-        known[key] = total
-        return total
-
-    try:
-        steps(schema, instance)
-    except (_TooManySteps, RecursionError):
-        return False
-    return True
 
 
 def has_alternatives(schema: Any) -> bool:  # any JSON value
@@ -165,19 +129,20 @@ def has_alternatives(schema: Any) -> bool:  # any JSON value
     while level:
         if any("anyOf" in node or "oneOf" in node for node in level):
             return True
-        level = _containers(level)
+        level = containers(level)
     return False
 
 
-class _TooManySteps(Exception):
+class TooManySteps(Exception):
     """Raised when counting steps does not end or passes its bound."""
 
 
-def _own_steps(node: dict[str, Any]) -> int:
-    steps = 1
-    values = node.get("enum")
-    if isinstance(values, list):
-        steps += sum(map(_is_container, cast("list[Any]", values)))
+def own_steps(node: dict[str, Any]) -> int:
+    steps = 1 + len(named(node, "dependentRequired")) // 10
+    values = listed(node, "enum")
+    kinds = set(map(type, values))
+    if len(kinds) > 1 or not kinds <= SCALARS:  # those of one scalar type are looked up, all others are compared
+        steps += len(values)
     pattern = node.get("pattern")
     if isinstance(pattern, str) and re.search(_BACKTRACKING, pattern):
         steps += STEPS_OF_A_PATTERN
@@ -189,7 +154,7 @@ def _own_steps(node: dict[str, Any]) -> int:
     return steps
 
 
-def _branches(find: Callable[[Any], Any], node: dict[str, Any]) -> list[Any]:
+def branches_of(find: Callable[[Any], Any], node: dict[str, Any]) -> list[Any]:
     """Return the subschemas that apply to the same value."""
     found = [node[keyword] for keyword in _IN_PLACE if keyword in node]
     for keyword in _IN_PLACE_LISTS:
@@ -199,11 +164,11 @@ def _branches(find: Callable[[Any], Any], node: dict[str, Any]) -> list[Any]:
     dependent = node.get("dependentSchemas", node.get("dependencies"))
     if isinstance(dependent, dict):
         found += cast("dict[str, Any]", dependent).values()
-    found += (find(node[keyword]) for keyword in _REFERENCES if keyword in node)
+    found += (find(node[keyword]) for keyword in REFERENCES if keyword in node)
     return found
 
 
-def _finder(root: Any) -> Callable[[Any], Any]:
+def finder(root: Any) -> Callable[[Any], Any]:
     """Return a function that resolves a reference to a subschema, by JSON pointer, anchor or id."""
     named: dict[str, Any] = {}
 
@@ -216,10 +181,10 @@ def _finder(root: Any) -> Callable[[Any], Any]:
                     if isinstance(node, dict):
                         member = cast("dict[str, Any]", node)
                         named.update((f"{mark}{member[key]}", member) for key, mark in _NAMES.items() if key in member)
-                level = _containers(level)
+                level = containers(level)
         target = named.get(str(ref)) if target is None else target
         if target is None:
-            raise _TooManySteps  # such as a pointer into a schema with an id of its own
+            raise TooManySteps  # such as a pointer into a schema with an id of its own
         return target
 
     return find
@@ -227,48 +192,28 @@ def _finder(root: Any) -> Callable[[Any], Any]:
 
 def _members(node: dict[str, Any], steps: Callable[[Any], tuple[int, int, int, int]]) -> int:
     """Return the most steps at one member of an object, or inside of it."""
-    named = [steps(inner)[3] for inner in _named(node, "properties").values()]
+    by_name = [steps(inner)[3] for inner in named(node, "properties").values()]
     # every pattern is tried with the name of each member
-    patterns = _own_steps({"patternProperties": node["patternProperties"]}) if "patternProperties" in node else 0
-    found = sum(steps(inner)[3] for inner in _named(node, "patternProperties").values())
-    rest = sum(steps(node.get(keyword))[3] for keyword in _EACH_MEMBER)
-    return max(named, default=0) + patterns + found + rest
+    patterns = own_steps({"patternProperties": node["patternProperties"]}) if "patternProperties" in node else 0
+    found = sum(steps(inner)[3] for inner in named(node, "patternProperties").values())
+    rest = sum(steps(node.get(keyword))[3] for keyword in EACH_MEMBER)
+    return max(by_name, default=0) + patterns + found + rest
 
 
 def _items(node: dict[str, Any], steps: Callable[[Any], tuple[int, int, int, int]]) -> int:
     """Return the most steps at one item of an array, or inside of it."""
-    listed = [steps(inner)[3] for keyword in _EACH_ITEM_IN_ORDER for inner in _listed(node, keyword)]
-    return max(listed, default=0) + sum(steps(node.get(keyword))[3] for keyword in _EACH_ITEM)
+    in_order = [steps(inner)[3] for keyword in EACH_ITEM_IN_ORDER for inner in listed(node, keyword)]
+    return max(in_order, default=0) + sum(steps(node.get(keyword))[3] for keyword in EACH_ITEM)
 
 
-def _inside(node: dict[str, Any], value: Any) -> Iterable[tuple[Any, Any]]:
-    """Yield each subschema that applies to a value inside of `value`, with that inner value."""
-    if isinstance(value, dict):
-        named = _named(node, "properties")
-        every = [*_named(node, "patternProperties").values(), *(node.get(keyword) for keyword in _EACH_MEMBER)]
-        for name, member in cast("dict[str, Any]", value).items():
-            yield named.get(name), member
-            yield from ((inner, member) for inner in every)
-    elif isinstance(value, list):
-        every = [node.get(keyword) for keyword in _EACH_ITEM]
-        ordered = [_listed(node, keyword) for keyword in _EACH_ITEM_IN_ORDER]
-        for number, item in enumerate(cast("list[Any]", value)):
-            yield from ((inner, item) for inner in every)
-            yield from ((inner[number], item) for inner in ordered if number < len(inner))
-
-
-def _named(node: dict[str, Any], keyword: str) -> dict[str, Any]:
+def named(node: dict[str, Any], keyword: str) -> dict[str, Any]:
     found = node.get(keyword)
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
-def _listed(node: dict[str, Any], keyword: str) -> list[Any]:
+def listed(node: dict[str, Any], keyword: str) -> list[Any]:
     found = node.get(keyword)
     return cast("list[Any]", found) if isinstance(found, list) else []
-
-
-def _is_container(value: Any) -> bool:
-    return isinstance(value, (dict, list))
 
 
 def local_target(root: dict[str, Any], ref: object) -> Any:  # any JSON value
@@ -289,7 +234,7 @@ def local_target(root: dict[str, Any], ref: object) -> Any:  # any JSON value
     return node
 
 
-def _containers(level: Iterable[Any]) -> list[Any]:
+def containers(level: Iterable[Any]) -> list[Any]:
     return [item for node in level for item in _values(node) if isinstance(item, (dict, list))]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from toolweave.errors import SchemaError, ToolError
+from toolweave.schema._explaining import is_explainable
 from toolweave.schema._flat import FlatObject
 from toolweave.schema._limits import (
     MAX_INSTANCE_DEPTH,
@@ -19,11 +20,11 @@ from toolweave.schema._limits import (
     SCALARS,
     check_schema,
     has_alternatives,
-    is_explainable,
     max_steps_per_value,
     measure,
 )
 from toolweave.schema._problems import Problem, describe, problems_of
+from toolweave.schema._unevaluated import NEVER, Repeats, repeats_of
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -64,7 +65,7 @@ class Validator:
             `toolweave.schema._limits`. The caller decides whether to continue without validation.
     """
 
-    __slots__ = ("_by_value", "_flat", "_made", "_steps", "_unchecked", "schema")
+    __slots__ = ("_by_value", "_flat", "_made", "_repeats", "_steps", "_unchecked", "schema")
 
     def __init__(self, schema: Mapping[str, Any] | bool) -> None:
         self.schema = schema
@@ -76,8 +77,8 @@ class Validator:
             self._compile()
 
     def _compile(self) -> jsonschema_rs.Validator:
-        made, self._steps = _compile(self.schema)
-        self._unchecked = MAX_STEPS // (self._steps + 1) - 1
+        made, self._steps, self._repeats = _compile(self.schema)
+        self._unchecked = MAX_STEPS // (self._steps + 1) - 1 if self._repeats is NEVER else -1
         """Nested values up to which a validation cannot pass `MAX_STEPS`."""
         self._made = made  # last: another thread may look for it
         return made
@@ -100,7 +101,7 @@ class Validator:
         ):
             instance = _plain(instance)
             size = measure(instance)
-            if size < 0 or self._is_too_much(size):
+            if size < 0 or self._is_too_much(instance, size):
                 return False
         try:
             return made.is_valid(instance)
@@ -113,26 +114,26 @@ class Validator:
         size = measure(instance)
         if size < 0:
             return (Problem(path="", message=f"is nested deeper than {MAX_INSTANCE_DEPTH} levels"),)
-        if self._is_too_much(size):
+        if self._is_too_much(instance, size):
             return (Problem(path="", message=_TOO_MUCH_WORK),)
         try:
             if compiled.is_valid(instance):
                 return ()
-            explainable = is_explainable(self.schema, instance)
+            few = size <= _ALL_ERRORS_UP_TO
+            explainable = (few or has_alternatives(self.schema)) and is_explainable(self.schema, instance)
             if not explainable and has_alternatives(self.schema):  # the first error may be as large as all of them
                 return (Problem(path="", message=_NOT_EXPLAINED),)
-            all_of_them = explainable and size <= _ALL_ERRORS_UP_TO
-            return problems_of(self._errors(instance, all_of_them=all_of_them), self.schema)
+            return problems_of(self._errors(instance, all_of_them=explainable and few), self.schema)
         except ValueError as exc:
             return (Problem(path="", message=f"is not a JSON value: {exc}"),)
 
-    def _is_too_much(self, size: int) -> bool:
+    def _is_too_much(self, instance: Any, size: int) -> bool:
         if size <= self._unchecked:
             return False
         if self._by_value is None:
             own = self.schema
             self._by_value = max_steps_per_value(dict(own), self._steps) if isinstance(own, Mapping) else 1
-        return (size + 1) * self._by_value > MAX_STEPS
+        return (size + 1) * self._by_value * self._repeats.of(instance) > MAX_STEPS
 
     def _errors(self, instance: Any, *, all_of_them: bool) -> list[jsonschema_rs.ValidationError]:
         if all_of_them:
@@ -158,19 +159,19 @@ def load_validator() -> None:
     import jsonschema_rs  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as in _compile
 
 
-def _compile(schema: Mapping[str, Any] | bool) -> tuple[jsonschema_rs.Validator, int]:
-    """Compile a schema; also return the steps of checking one value against all of it."""
+def _compile(schema: Mapping[str, Any] | bool) -> tuple[jsonschema_rs.Validator, int, Repeats]:
+    """Compile a schema; also return the steps of checking one value against all of it, and how often it is done."""
     try:
         import jsonschema_rs  # loading its 10 MB takes 20 ms, and few runs validate
     except OSError as exc:  # no file descriptor is left, as a rule; the next call tries again
         raise ToolError(f"arguments cannot be checked: {exc}; close files or connections", retryable=True) from exc
     if isinstance(schema, bool):
-        return jsonschema_rs.Draft202012Validator(schema), 1
+        return jsonschema_rs.Draft202012Validator(schema), 1, NEVER
     if not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # strangers send anything
         raise SchemaError(f"a schema is an object or a boolean, not {type(schema).__name__}")
     draft = getattr(jsonschema_rs, _dialect(schema))
     body = {key: value for key, value in schema.items() if key != "$schema"}
-    steps = check_schema(body)
+    steps, repeats = check_schema(body), repeats_of(body)
     patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKING)
     refused: list[str] = []
 
@@ -179,7 +180,7 @@ def _compile(schema: Mapping[str, Any] | bool) -> tuple[jsonschema_rs.Validator,
         raise LookupError(uri)
 
     try:
-        return draft(body, retriever=refuse, validate_formats=False, pattern_options=patterns), steps
+        return draft(body, retriever=refuse, validate_formats=False, pattern_options=patterns), steps, repeats
     except jsonschema_rs.ValidationError as exc:
         if refused:
             raise SchemaError(f"$ref {refused[0]!r} points outside the schema; it is never fetched") from None

@@ -6,6 +6,7 @@ The lock file is read again when it changed, so that an allowed tool appears wit
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -18,7 +19,7 @@ from toolweave.tools._names import aliases
 from toolweave.tools._spec import ToolSpec
 from toolweave.trust._drift import PinChange, drift
 from toolweave.trust._pins import LOCK, Pins, ServerIdentity, lock_path
-from toolweave.trust._scan import Finding, scan_tool
+from toolweave.trust._scan import Finding, ScanBudget, scan_tool
 
 PinMode: TypeAlias = Literal["off", "warn", "block"]
 """Nothing is compared; differences are reported; differing definitions are withheld too."""
@@ -131,7 +132,7 @@ class ServerGuard:
 
     def judge(self, specs: tuple[ToolSpec, ...]) -> tuple[tuple[ToolSpec, ...], tuple[str, ...]]:
         """Return the definitions that may be offered, and the problems of all."""
-        problems = [str(one) for one in self._scan(specs)][:_MOST_PROBLEMS]
+        problems = [str(one) for one in islice(self._scan(specs), _MOST_PROBLEMS)]
         self.verdict = self._compared(specs)
         problems += self.verdict.problems
         withheld = self.verdict.withheld
@@ -164,8 +165,9 @@ class ServerGuard:
         before, found_before = self._scanned, self._in_definitions
         self._scanned = {spec.original_name: spec for spec in specs}
         self._in_definitions = {}
+        budget = ScanBudget()
         for name, spec in self._scanned.items():
-            found = found_before.get(name, ()) if before.get(name) is spec else scan_tool(spec)
+            found = found_before.get(name, ()) if before.get(name) is spec else scan_tool(spec, budget)
             if found:
                 self._in_definitions[name] = found
         return [one for found in self._in_definitions.values() for one in found]

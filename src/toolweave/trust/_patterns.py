@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from ipaddress import ip_address
+from itertools import islice
 from urllib.parse import urlsplit
 
 from toolweave._value import Value
 
 _MOST_PLACES = 50
+_MOST_URLS = 5_000
 
 
 class Instruction(Value, frozen=True, eq=False):
@@ -194,16 +196,17 @@ def may_link(words: Collection[bytes], data: bytes) -> bool:
 
 
 def odd_urls_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the addresses that have no good use in a definition, each with the reason."""
+    """Yield the addresses that have no good use in a definition, each with the reason.
+
+    At most 50 of each kind, among the first 5,000 addresses.
+    """
     lower = text.lower()
     if "script:" in lower or "data:text/html" in lower:
-        for found in re.finditer(_SCRIPT, text):
+        for found in islice(re.finditer(_SCRIPT, text), _MOST_PLACES):
             yield found[1], "which is a program"
     if "://" in lower:
-        for found in re.finditer(_URL, lower):
-            why = _odd(found[0].rstrip(".,;:"))
-            if why is not None:
-                yield found[0], why
+        judged = ((found[0], _odd(found[0].rstrip(".,;:"))) for found in islice(re.finditer(_URL, lower), _MOST_URLS))
+        yield from islice(((url, why) for url, why in judged if why is not None), _MOST_PLACES)
 
 
 def _odd(url: str) -> str | None:

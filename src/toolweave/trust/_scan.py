@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
-from toolweave._text import hidden_characters, is_plain, one_line, shortened
+from toolweave._text import JOINERS, hidden_joiners, is_plain, one_line, shortened
 from toolweave._value import Value
 from toolweave.protocol.content import TextContent
 from toolweave.schema._problems import path_text
@@ -24,11 +24,25 @@ from toolweave.trust._lookalikes import lookalike_of
 from toolweave.trust._patterns import Instruction, instructions_for, instructions_in, may_link, odd_urls_in, words_of
 from toolweave.trust._shadowing import ShadowIndex
 
-FindingKind = Literal["control", "direction", "tag", "hidden", "instruction", "lookalike", "shadowing", "url"]
+FindingKind = Literal[
+    "control", "direction", "tag", "hidden", "instruction", "lookalike", "shadowing", "url", "unscanned"
+]
 """Control characters (escape sequences of terminals are made of them), marks of direction, tag characters, others
-without a glyph; text like an instruction; a name like another; another server's tool; an odd address."""
+without a glyph; text like an instruction; a name like another; another server's tool; an odd address; a definition
+that is too long, or of which too much is suspicious, to be scanned whole."""
 
 _LONGEST_RESULT = 200_000
+_LONGEST_TEXT = 200_000
+_LONGEST_DEFINITION = 500_000
+_LONGEST_LIST = 2_000_000
+"""Characters that are read of a text, of a suspicious definition, and of all suspicious definitions of a list: each
+is far more than any known server has, and a fraction of a second."""
+
+_MOST_FINDINGS = 20
+_MOST_JOINERS = 20_000
+_COST_OF_A_VALUE = 10
+_COST_OF_A_DEFINITION = 1_000
+_LONGEST_PLACE = 200
 _SHOWN = 3
 _DEEPEST = 100
 _NAMES: dict[FindingKind, str] = {
@@ -60,8 +74,46 @@ class Finding(Value, frozen=True, kw_only=True):
         return f"tool {shortened(self.tool, 80)!r} flagged: its {self.where} {self.detail}"
 
 
-def scan_tool(spec: ToolSpec) -> tuple[Finding, ...]:
-    """Return the findings in one definition: nearly always none, after a few microseconds."""
+class _TooLongError(Exception):
+    """Raised when more characters would be read than are left."""
+
+
+class ScanBudget:
+    """The characters that are still read of the suspicious definitions of one list."""
+
+    __slots__ = ("_here", "_left", "is_reported")
+
+    def __init__(self, characters: int = _LONGEST_LIST) -> None:
+        self._left = characters
+        self._here = 0
+        self.is_reported = False
+
+    def begin(self) -> bool:
+        """Begin with a definition; return whether anything may be read of it."""
+        self._here = min(_LONGEST_DEFINITION, self._left)
+        self._left -= _COST_OF_A_DEFINITION
+        return self._here > 0
+
+    def spend(self, characters: int) -> None:
+        """Note what is read.
+
+        Raises:
+            _TooLongError: Nothing more of this definition may be read.
+        """
+        self._here -= characters
+        self._left -= characters
+        if self._here < 0:
+            raise _TooLongError
+
+
+def scan_tool(spec: ToolSpec, budget: ScanBudget | None = None) -> tuple[Finding, ...]:
+    """Return the findings in one definition: nearly always none, after a few microseconds.
+
+    Args:
+        spec: The definition.
+        budget: What is shared with the other definitions of its list. One that passes it, or is too long by itself,
+            is scanned in part, and the last finding says so.
+    """
     definition = spec.raw or definition_of(spec)
     try:
         data = encode(definition)
@@ -76,18 +128,48 @@ def scan_tool(spec: ToolSpec) -> tuple[Finding, ...]:
     instructions, links = _suspected(data)
     if plain and not instructions and not links and spec.original_name.isascii():
         return ()
-    found = [
-        Finding(kind=kind, tool=spec.original_name, server=spec.server, where=path_text(path), detail=detail)
-        for path, text in _texts(definition)
-        for kind, detail in _judged(text, hidden=not plain, instructions=instructions, links=links)
-    ]
+    budget = budget or ScanBudget()
+    if not budget.begin():
+        if budget.is_reported:
+            return ()
+        budget.is_reported = True
+        detail = "is not scanned, nor are those behind it: too much of the list is suspicious"
+        return (_finding(spec, "unscanned", "definition", detail),)
+    found = [_finding(spec, *one) for one in _read(definition, budget, len(data), not plain, instructions, links)]
     like = lookalike_of(spec.original_name)
     if like is not None:
         detail = f"is written with letters that look like others: it reads as {like!r}"
-        found.append(
-            Finding(kind="lookalike", tool=spec.original_name, server=spec.server, where="name", detail=detail)
-        )
+        found.append(_finding(spec, "lookalike", "name", detail))
     return tuple(found)
+
+
+def _read(
+    definition: Any,  # any JSON value
+    budget: ScanBudget,
+    size: int,
+    hidden: bool,
+    instructions: Sequence[Instruction],
+    links: bool,
+) -> Iterator[tuple[FindingKind, str, str]]:
+    """Yield kind, place and detail of what is suspicious in a definition, as far as the budget goes."""
+    found, whole = 0, True
+    try:
+        for path, text in _texts(definition, budget):
+            for kind, detail in _judged(text, hidden=hidden, instructions=instructions, links=links):
+                if found == _MOST_FINDINGS:
+                    yield "unscanned", "definition", "has more that is suspicious"
+                    return
+                found += 1
+                yield kind, shortened(path_text(path), _LONGEST_PLACE), detail
+            whole = whole and len(text) <= _LONGEST_TEXT
+    except _TooLongError:
+        whole = False
+    if not whole:
+        yield "unscanned", "definition", f"is too long to be scanned: of its {size:,} bytes only a part was"
+
+
+def _finding(spec: ToolSpec, kind: FindingKind, where: str, detail: str) -> Finding:
+    return Finding(kind=kind, tool=spec.original_name, server=spec.server, where=where, detail=detail)
 
 
 def _suspected(data: bytes) -> tuple[Sequence[Instruction], bool]:
@@ -109,6 +191,7 @@ def _judged(
     text: str, *, hidden: bool, instructions: Sequence[Instruction], links: bool
 ) -> Iterator[tuple[FindingKind, str]]:
     """Yield the findings in one text, for the rules that can apply to its definition."""
+    text = text[:_LONGEST_TEXT]
     if hidden:
         yield from _hidden(text)
     if instructions and (said := instructions_in(text, instructions)):
@@ -123,8 +206,9 @@ def scan_tools(specs: Iterable[ToolSpec]) -> tuple[Finding, ...]:
     index = ShadowIndex()
     found: list[Finding] = []
     by_server: dict[str | None, list[ToolSpec]] = {}
+    budgets: dict[str | None, ScanBudget] = {}
     for spec in specs:
-        found += scan_tool(spec)
+        found += scan_tool(spec, budgets.setdefault(spec.server, ScanBudget()))
         by_server.setdefault(spec.server, []).append(spec)
     for server, own in by_server.items():
         index.update(server or "", own)
@@ -142,13 +226,14 @@ def shadowing_findings(index: ShadowIndex) -> Iterator[Finding]:
 
 
 def scan_result(result: ToolResult, *, tool: str = "", server: str | None = None) -> tuple[Finding, ...]:
-    """Return the hidden characters in the texts of a result, of each the first 200,000 characters.
+    """Return the hidden characters in the texts of a result, of each the first 200,000 characters, 2 million in all.
 
     Only characters are looked at: what a tool answers may well be a page that tells somebody to do something.
     """
     if is_plain_result(result):
         return ()
-    text = "\n".join(block.render()[:_LONGEST_RESULT] for block in result.content) or result.text[:_LONGEST_RESULT]
+    text = "\n".join(block.render()[:_LONGEST_RESULT] for block in result.content) or _without_blocks(result)
+    text = text[:_LONGEST_LIST]
     return tuple(
         Finding(kind=kind, tool=tool, server=server, where="result", detail=detail) for kind, detail in _hidden(text)
     )
@@ -157,7 +242,7 @@ def scan_result(result: ToolResult, *, tool: str = "", server: str | None = None
 def is_plain_result(result: ToolResult) -> bool:
     """Whether the texts of a result surely have no hidden character; on the path of every call."""
     if not result.content:
-        return result.structured_content is None or is_plain(result.text[:_LONGEST_RESULT])
+        return result.structured_content is None or is_plain(_without_blocks(result))
     for block in result.content:
         text = block.text if type(block) is TextContent else block.render()
         if not is_plain(text if len(text) <= _LONGEST_RESULT else text[:_LONGEST_RESULT]):
@@ -165,27 +250,52 @@ def is_plain_result(result: ToolResult) -> bool:
     return True
 
 
-def _texts(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield every text in a JSON value with its path; a key is a text at the path of its value."""
+def _without_blocks(result: ToolResult) -> str:
+    """Return the beginning of the text of a result without blocks: mostly of its structured content as JSON."""
+    if result.structured_content is not None:
+        try:
+            data = encode(result.structured_content)
+        except (TypeError, ValueError, OverflowError):  # a local tool's own value
+            return result.text[:_LONGEST_RESULT]
+        return data[: _LONGEST_RESULT * 4].decode(errors="ignore")[:_LONGEST_RESULT]
+    return result.text[:_LONGEST_RESULT]
+
+
+def _texts(
+    value: Any, budget: ScanBudget, path: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield every text in a JSON value with its path; a key is a text at the path of its value.
+
+    Raises:
+        _TooLongError: The budget is spent.
+    """
     if isinstance(value, str):
+        budget.spend(_COST_OF_A_VALUE + min(len(value), _LONGEST_TEXT))
         yield path, value
-    elif len(path) > _DEEPEST:
         return
-    elif isinstance(value, Mapping):
+    budget.spend(_COST_OF_A_VALUE)
+    if len(path) > _DEEPEST:
+        return
+    if isinstance(value, Mapping):
         for key, item in cast("Mapping[str, Any]", value).items():
+            budget.spend(len(key))
             if not is_plain(key):
                 yield (*path, key), key
-            yield from _texts(item, (*path, key))
+            yield from _texts(item, budget, (*path, key))
     elif isinstance(value, list):
         for index, item in enumerate(cast("list[Any]", value)):
-            yield from _texts(item, (*path, index))
+            yield from _texts(item, budget, (*path, index))
 
 
 def _hidden(text: str) -> Iterator[tuple[FindingKind, str]]:
     """Yield each kind of hidden characters in a text, with the commonest of them."""
+    counts = Counter(text)
+    joiners = Counter(hidden_joiners(text, _MOST_JOINERS))
     by_kind: dict[FindingKind, Counter[str]] = {}
-    for char in hidden_characters(text):
-        by_kind.setdefault(_kind_of(char), Counter())[char] += 1
+    for char in counts:
+        count = joiners[char] if char in JOINERS else 0 if is_plain(char) else counts[char]
+        if count:
+            by_kind.setdefault(_kind_of(char), Counter())[char] = count
     for kind, chars in by_kind.items():
         shown = ", ".join(_named(char) for char, _ in chars.most_common(_SHOWN))
         more = f" and {len(chars) - _SHOWN} more" if len(chars) > _SHOWN else ""
