@@ -27,6 +27,12 @@ __all__ = ["FOLDER", "SERVERS", "TASKS", "code_lines", "foreign_python", "printe
 FOLDER = SNIPPETS / "side_by_side"
 FASTMCP = CHECKOUT / ".cache" / "reference" / "fastmcp" / "bin" / "python"
 """Where `scripts/reference-servers` installs FastMCP: it cannot live in one environment with all that tests need."""
+PEERS = {
+    "from fastmcp": FASTMCP,
+    "from pydantic_ai.mcp": FASTMCP,
+    "from langchain_mcp_adapters": CHECKOUT / ".cache" / "peers" / "langchain-mcp-adapters" / "bin" / "python",
+}
+"""Imports of what is installed elsewhere, and the Python that has it; `scripts/attacks` installs the last one."""
 
 Turn: TypeAlias = str | Sequence[str] | Mapping[str, Mapping[str, Any]]
 """A text, a text in pieces, calls by the pattern of a tool's name, or a value for `{"": VALUE}`."""
@@ -57,14 +63,16 @@ def code_lines(text: str) -> int:
 
 def foreign_python(snippet: Path) -> str | None:
     """Return the Python that has what a snippet imports; None where its peer is not installed."""
-    if "from fastmcp" not in snippet.read_text(encoding="utf-8"):
+    text = snippet.read_text(encoding="utf-8")
+    python = next((python for line, python in PEERS.items() if line in text), None)
+    if python is None:
         return sys.executable
-    return str(FASTMCP) if FASTMCP.exists() else None
+    return str(python) if python.exists() else None
 
 
-async def printed(task: str, snippet: Path, python: str, folder: Path) -> str:
-    """Return what a program prints that is run in a folder."""
-    model = _Model(TASKS[task])
+async def printed(turns: Sequence[Turn], snippet: Path, python: str, folder: Path) -> str:
+    """Return what a program prints that is run in a folder, with a model that says `turns`."""
+    model = _Model(turns)
     async with serve(model.handle) as server:
         environment = {
             **os.environ,

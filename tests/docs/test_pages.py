@@ -11,50 +11,12 @@ import pytest
 import toolweave
 from tests.docs.generated import generated
 from tests.docs.pages import CHECKOUT, filled, pages, tables
+from tests.docs.public_names import code_spans, is_public
 from toolweave.config import ServerConfig, known_transports, server_config
 from toolweave.version import VERSION
 
-ROOMS = [
-    "toolweave",
-    *(
-        f"toolweave.{room}"
-        for room in (
-            "tools",
-            "config",
-            "connect",
-            "errors",
-            "hub",
-            "schema",
-            "state",
-            "testing",
-            "agent",
-            "compose",
-            "models",
-            "sync",
-            "serve",
-            "oauth",
-        )
-    ),
-]
 VOCABULARIES = ["Axle", "AIDK", "squidbot", "Axiom MCP", "kitn"]
 NAMES = "docs/from-the-designs-names.md"
-
-
-def code_spans(cell: str) -> list[str]:
-    """Return what stands between backticks."""
-    return re.findall(r"`([^`]+)`", cell)
-
-
-def is_public(path: str) -> bool:
-    """Tell whether the root or a room exports the first name, and the rest are its attributes."""
-    first, *rest = path.split(".")
-    for room in ROOMS:
-        module = importlib.import_module(room)
-        if first in module.__all__:
-            value = getattr(module, first)
-            fields = getattr(value, "__dataclass_fields__", {})
-            return all(hasattr(value, name) or name in fields for name in rest)
-    return False
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)

@@ -19,7 +19,7 @@ PAGE = CHECKOUT / "docs" / "side-by-side.md"
 async def outcome(task: str, side: str, python: str, folder: Path) -> str:
     """Return what the program of one side prints, or what a client gets of it if it is a server."""
     snippet = FOLDER / f"{task}_{side}.py"
-    return await (served(snippet, python) if task in SERVERS else printed(task, snippet, python, folder))
+    return await (served(snippet, python) if task in SERVERS else printed(TASKS[task], snippet, python, folder))
 
 
 def expected(task: str) -> str:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import SNIPPETS, pages, printed_by, source_of
+from tests.docs.pages import CHECKOUT, SNIPPETS, pages, printed_by, source_of
 
-FILES = sorted(SNIPPETS.glob("*.py"))
+FILES = sorted([*SNIPPETS.glob("*.py"), *SNIPPETS.glob("migrating/*_ours.py")])
 
 
 @pytest.mark.slow
@@ -24,7 +24,7 @@ def test_a_snippet_runs_and_prints_what_it_promises(snippet: Path, tmp_path: Pat
         (tmp_path / example.name).write_bytes(example.read_bytes())
     shutil.copytree(SNIPPETS / "cassettes", tmp_path / "cassettes")
     pasted = tmp_path / snippet.name
-    pasted.write_text(source_of(f"docs_src/{snippet.name}"), encoding="utf-8")
+    pasted.write_text(source_of(snippet.relative_to(CHECKOUT).as_posix()), encoding="utf-8")
     assert printed_by(pasted, tmp_path) == snippet.with_suffix(".out").read_text(encoding="utf-8")
 
 
@@ -42,4 +42,4 @@ def test_a_snippet_imports_only_what_is_public(snippet: Path) -> None:
 def test_every_snippet_is_shown_on_a_page() -> None:
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages())
 
-    assert not [snippet.name for snippet in FILES if f"docs_src/{snippet.name}" not in text]
+    assert not [snippet.name for snippet in FILES if snippet.relative_to(CHECKOUT).as_posix() not in text]
