@@ -536,7 +536,7 @@ class GatewayManager:
                 failed[name] = error  # it stays, without tools
             except Exception as error:  # boundary: a fault of one server must not end the gateway
                 failed[name] = error
-                rest = "; the connection with the settings before goes on" if replaces else ""
+                rest = "; the connection with the earlier settings stays in use" if replaces else ""
                 _log.error("%s%s", error, rest, exc_info=not isinstance(error, ToolweaveError | OSError))
             finally:
                 if self._pending.get(name, (None, None))[1] is scope:

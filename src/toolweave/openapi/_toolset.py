@@ -207,7 +207,7 @@ class OpenApiToolset(BaseToolset):
         Raises:
             ConfigError: The document cannot be had, is none or names no server; the application does not start.
         """
-        async with self._opening:  # whoever comes second waits for what the first opens
+        async with self._opening:  # the second waits for the first
             if self._sender is None:
                 self._owner.settle()
                 await self._open()

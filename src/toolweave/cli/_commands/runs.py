@@ -100,7 +100,7 @@ def spawn(
 ) -> ExitCode:
     """Begin a run that continues without this terminal.
 
-    Prints its id; `toolweave runs show` shows its result. It runs in a process of its own, where nobody can be
+    Prints its id; `toolweave runs show` shows its result. It runs in a process of its own, where no one can be
     asked about its tool calls: those of tools that may destroy something are not made, unless --confirm says never.
     With --backend or TOOLWEAVE_BACKEND it runs in one of the workers there, with that worker's model and servers, and
     waits for `toolweave runs approve` where a call needs a yes.
@@ -222,7 +222,7 @@ def show_run(run_id: RunId, store: StoreOption = None, as_json: JsonOption = Fal
 def cancel(run_id: RunId, store: StoreOption = None, as_json: JsonOption = False) -> ExitCode:
     """Stop a run and all that it started, wherever they run.
 
-    One that runs elsewhere is told within seconds. Exits with 1 when it has ended already.
+    One that runs elsewhere is notified within seconds. Exits with 1 when it has ended already.
     """
 
     async def body(_: Store, statuses: RunStatuses) -> ExitCode:
@@ -251,7 +251,7 @@ def approve(
 ) -> ExitCode:
     """Allow a tool call that a run waits with; `toolweave runs show RUN` shows it whole.
 
-    After the last answer a worker of the backend goes on with the run. Exits with 1 when no such call waits.
+    After the last answer a worker of the backend continues the run. Exits with 1 when no such call waits.
     """
 
     async def answer_call(statuses: RunStatuses, run: str, call: str) -> bool:
