@@ -209,5 +209,5 @@ def test_functions_of_a_loop_that_has_ended_say_so() -> None:
 
     add = asyncio.run(export())
 
-    with pytest.raises(RuntimeError, match="has ended; export them anew"):
+    with pytest.raises(RuntimeError, match="has ended; export them again"):
         add(1)

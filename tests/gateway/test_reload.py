@@ -186,7 +186,7 @@ def test_settings_that_cannot_connect_leave_the_old_connection(tmp_path: Path) -
         change = running.admin("POST", "/reload", {}).json
 
         assert change["changed"] == ["a"] or running.status()["generation"] == 2
-        until(lambda: "the connection with the settings before stays" in running.log, "the log")
+        until(lambda: "the connection with the earlier settings stays in use" in running.log, "the log")
         assert states(running) == {"a": "ready"}
         (kept,) = running.status()["upstreams"]
         assert "'toolweave-test-no-such-command' was not found" in kept["not_applied"]

@@ -334,7 +334,7 @@ async def test_what_is_no_token_becomes_no_header(token: str) -> None:
     async with world() as here:
         answer = {"access_token": token, "token_type": "Bearer"}
         here.host.answer["/token"] = lambda one: one.respond_json(200, answer)
-        with pytest.raises(AuthRequiredError, match="what is no token"):
+        with pytest.raises(AuthRequiredError, match="returned no token"):
             await sign_in(here.settings(), here.server.url, server="s", **here.ports())
 
 

@@ -126,7 +126,7 @@ async def test_a_conversation_that_cannot_be_told_costs_no_other_its_news(caplog
     changes.tools_changed()
     await inbox.until(TOOLS)
 
-    assert "could not be told of notifications/tools/list_changed" in caplog.text
+    assert "could not be notified of notifications/tools/list_changed" in caplog.text
 
 
 async def test_changes_outlive_the_event_loop_of_a_conversation() -> None:

@@ -377,7 +377,7 @@ async def test_an_open_endpoint_that_others_can_reach_is_warned_of(
             await tasks.start(serve)
         tasks.cancel_scope.cancel()
 
-    assert ("open to everybody" in caplog.text) is warned
+    assert ("open to everyone" in caplog.text) is warned
 
 
 async def test_a_client_that_goes_away_ends_its_call_whoever_runs_the_event_loop() -> None:

@@ -148,7 +148,7 @@ async def test_a_file_that_is_gone_while_it_is_open_is_an_error_until_it_is_open
 async def test_a_file_that_was_emptied_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     path.write_bytes(b"")
-    with pytest.raises(StoreError, match=r"store\.db is empty, and no store ever is: .* or delete it to begin anew"):
+    with pytest.raises(StoreError, match=r"store\.db is empty, and no store ever is: .* or delete it to start afresh"):
         await SqliteStore(path).get("c", "one")
     assert path.read_bytes() == b""
     path.unlink()

@@ -188,7 +188,7 @@ class SpawnTools(BaseToolset):
 
         Args:
             ids: The tasks; all of yours by default.
-            seconds: How long to wait at most; what has not ended by then goes on, and you can wait again.
+            seconds: How long to wait at most; tasks that have not ended by then continue, and you can wait again.
         """
         records = await self._all() if ids is None else [await self._mine(one) for one in ids]
         with anyio.move_on_after(seconds):
@@ -297,7 +297,7 @@ class SpawnTools(BaseToolset):
                 run = await self._help(record, helping)
                 if run is not None and not await is_held(self._store, LEASES, record.run_id):
                     return  # also when it could not be recorded; a worker may have been faster
-            waited += await pause.wait()  # it goes on in another process
+            waited += await pause.wait()  # it runs in another process
             record = await read_record(self._store, record.run_id)
 
     async def _help(self, record: RunRecord, helping: anyio.Lock) -> Run | None:

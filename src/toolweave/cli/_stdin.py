@@ -80,7 +80,7 @@ def read_all() -> str:
 async def read_piped() -> str | None:
     """Return the piped input, or None when there is none.
 
-    Waits only `FIRST_BYTE_SECONDS` for the first byte: standard input is often a pipe that nobody writes to.
+    Waits only `FIRST_BYTE_SECONDS` for the first byte: standard input is often a pipe without a writer.
 
     Raises:
         CommandError: It is not UTF-8 text.

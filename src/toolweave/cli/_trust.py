@@ -21,7 +21,7 @@ async def require_trust(loaded: LoadedConfig) -> None:
     """Return once every project file with one of these servers is trusted; ask a person about those that are not.
 
     Raises:
-        CommandError: The person said no, or nobody can be asked (`ExitCode.UNTRUSTED`); nothing was started.
+        CommandError: The person said no, or no one can be asked (`ExitCode.UNTRUSTED`); nothing was started.
     """
     from toolweave.cli._questions import ask_about  # imports are late: not every command asks
     from toolweave.cli._stdin import can_ask
@@ -53,7 +53,7 @@ def _nobody_to_ask(file: LoadedFile, loaded: LoadedConfig) -> CommandError:
     names = [entry.name for entry in loaded.entries if entry.path == file.path and entry.status == "ready"]
     shown = ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES} more" if len(names) > _NAMES else "")
     return CommandError(
-        f"{file.path} came with this folder and nobody trusted it yet, so nothing was started; it has the servers"
+        f"{file.path} came with this folder and was not trusted yet, so nothing was started; it has the servers"
         f" {shown}",
         code=ExitCode.UNTRUSTED,
         hint=f"read it, then give --trust, or --config {file.path}; in a terminal the same command asks once",

@@ -62,7 +62,7 @@ def apply_changes(changes: Sequence[FileChange]) -> None:
         _undo(done, staged)
         _clear(staged)
         for folder in reversed(folders):
-            with suppress(OSError):  # somebody put a file there meanwhile
+            with suppress(OSError):  # another process put a file there meanwhile
                 folder.rmdir()
         raise
     _clear(staged)

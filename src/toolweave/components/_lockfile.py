@@ -1,7 +1,7 @@
 """`toolweave-components.lock`: the components copied into a project, with version, texts and their hashes.
 
-The texts are the base of a three-way merge: without them a person's change could not be told from the catalog's. They
-are checked against their hashes, so that a badly merged lock changes nothing.
+The texts are the base of a three-way merge: without them a person's change could not be distinguished from the
+catalog's. They are checked against their hashes, so that a badly merged lock changes nothing.
 """
 
 from __future__ import annotations

@@ -279,7 +279,7 @@ class Project:
             ConfigError: The project does not have it.
         """
         folder, copied = self._folder(name), self.lock.components.get(name)
-        if copied is None and name in component_names():  # without a lock, what is as in the catalog is nobody's edit
+        if copied is None and name in component_names():  # without a lock, a file as in the catalog has no edit
             copied = CopiedComponent(version=component(name).version, files=component(name).files)
         originals = dict(copied.files) if copied is not None else {}
         plan = plan_remove(originals, self._disk(folder, originals), force=force)
@@ -374,7 +374,7 @@ def _tidy(deleted: list[Path], *, keep: Path) -> None:
     """Delete the bytecode of deleted files, and the folders that are empty then."""
     for path in deleted:
         for made in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
-            with suppress(OSError):  # nothing that somebody wrote
+            with suppress(OSError):  # deletes no user's file
                 made.unlink()
     folders = {place for path in deleted for place in (path.parent / "__pycache__", path.parent)} - {keep}
     for place in sorted(folders, key=lambda one: len(one.parts), reverse=True):

@@ -244,7 +244,7 @@ class McpTools(BaseToolset):
                 found = await opened.enter_async_context(self._found())
                 self._check(found)
                 view = found.toolset
-                if "opentelemetry" in sys.modules:  # whoever traces has loaded it
+                if "opentelemetry" in sys.modules:  # a tracing program has loaded it
                     view = traced(view)
                 self._view = view
                 self._unsubscribe = view.subscribe(lambda _: self._publish())
@@ -256,7 +256,7 @@ class McpTools(BaseToolset):
             self._forget()
             self._publish()
             if isinstance(exc, Exception) and await self.hooks.tell("on_error", exc):
-                _log.warning("goes on without a server: %s", exc)
+                _log.warning("continues without a server: %s", exc)
                 return
             raise
 

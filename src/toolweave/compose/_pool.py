@@ -83,7 +83,7 @@ class McpPool:
         Args:
             config: The settings of the server.
             principal: On whose behalf, such as `ctx.principal` of a handler: the connection is that of this principal's
-                own sign-in (`OAuth.principal`) and of nobody else. Empty for the one that the settings name; None, a
+                own sign-in (`OAuth.principal`) and of no other. Empty for the one that the settings name; None, a
                 caller without an identity, is refused.
             scopes: The scopes that the sign-in asks for, in place of those of the settings.
 
@@ -172,7 +172,7 @@ class McpPool:
         await self._end([identity for identity, _ in idle if identity not in kept])
 
     async def _end(self, identities: list[_Identity]) -> None:
-        # at once: nobody gets one that is being closed
+        # at once: no caller gets one that is being closed
         hubs = [self._shared.pop(identity).hub for identity in identities]
         if hubs:
             with anyio.CancelScope(shield=True):

@@ -52,8 +52,8 @@ class Auth(Value, frozen=True, kw_only=True):
         header: The header that carries the token: `Authorization` for `bearer`, `X-API-Key` for `api_key`.
         headers: The headers of `custom`.
         provider: A callable, plain or async, called before each request; it returns a token or
-            a mapping of headers. Or a `toolweave.connect.AuthHook`, which is told of each refusal too, or an `httpx`
-            authorization object. Only from code.
+            a mapping of headers. Or a `toolweave.connect.AuthHook`, which is called with each refusal too, or an
+            `httpx` authorization object. Only from code.
         oauth: The settings of `oauth`.
         options: Other keys of the entry, as they came.
     """

@@ -20,7 +20,7 @@ class ResourceLimits(Value, frozen=True, kw_only=True):
 
     Attributes:
         memory_bytes: Memory of its own that a process may have: `RLIMIT_DATA` on Linux, else `RLIMIT_AS`.
-        cpu_seconds: Processor time, after which a process is told to end and a second later killed.
+        cpu_seconds: Processor time, after which a process gets a signal to end and a second later killed.
         open_files: Files and sockets that are open at once.
         processes: Processes and threads of the same user, others of the user's included; root is not bound by it.
     """

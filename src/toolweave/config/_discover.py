@@ -86,9 +86,9 @@ def default_config(
     project, such as `.vscode/mcp.json`) together, the first definition of a name winning. Only when they hold no
     server at all: the first of the user's editor files that does.
 
-    Nobody named these files, and those of the project may have come with a checkout: their `kind` in `files` is
-    `project`, and `TrustedFiles().untrusted(loaded)` says which of them nobody allowed yet. Ask before you start them;
-    `connect_mcp_servers` starts what it is given.
+    These files were found, not named, and those of the project may have come with a checkout: their `kind` in `files`
+    is `project`, and `TrustedFiles().untrusted(loaded)` says which of them were not allowed yet. Ask before you start
+    them; `connect_mcp_servers` starts what it is given.
 
     Raises:
         ConfigError: A file of the project cannot be read. A broken file of an editor is passed

@@ -1,6 +1,6 @@
 """Loaded config files as values: servers, wrong entries, and the file and line of each.
 
-Reads nothing: `load.py` makes these values, `discover.py` finds the files that nobody named.
+Reads nothing: `load.py` makes these values, `discover.py` finds the files that were not named.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def _folded(config: ServerConfig | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(own.get("command"), list):
         command, *first = cast("list[Any]", own["command"]) or [""]
         own["command"] = command
-        if isinstance(more := own.get("args", []), list):  # another type is for whoever reads the entry to refuse
+        if isinstance(more := own.get("args", []), list):  # the reader of the entry refuses another type
             own["args"] = [*first, *cast("list[Any]", more)]
     connection = {**transport_options, **flat.options, **own}
     out = {("serverName" if key == "name" else key): value for key, value in known.items()}

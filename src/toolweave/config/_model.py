@@ -218,7 +218,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         if parts.scheme != "http" or not carries or is_loopback(parts.hostname):
             return ""
         return (
-            f"its credentials go to {parts.hostname!r} over plain http, where everybody on the way can read them; "
+            f"its credentials go to {parts.hostname!r} over plain http, where anyone on the way can read them; "
             "use an https URL"
         )
 

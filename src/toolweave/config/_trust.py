@@ -2,7 +2,7 @@
 
 A config file that is found in a folder may have come with a checkout, and its servers are programs that run with the
 user's rights. Check `TrustedFiles` before starting what `default_config` found, as the `toolweave` command does.
-Prompts nobody and starts nothing.
+Does not prompt and starts nothing.
 """
 
 from __future__ import annotations

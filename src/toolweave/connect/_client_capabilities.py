@@ -49,7 +49,7 @@ class ClientFeatures:
         """
         if self._peer.asked.roots is None:
             raise RuntimeError(
-                f"server {self.config.name!r} was told that there are no roots; "
+                f"server {self.config.name!r} was informed that there are no roots; "
                 "connect with callbacks=Callbacks(roots=[]) to set them later"
             )
         self._peer.asked.roots = list(roots)

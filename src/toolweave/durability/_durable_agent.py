@@ -53,7 +53,7 @@ class FrameworkOutcome:
     """The end of a run under a framework's loop, for its record.
 
     Attributes:
-        waits: Whether it waits for a person, and goes on under the same id.
+        waits: Whether it waits for a person, and continues under the same id.
         calls: The framework's ids of the calls that wait for an approval.
     """
 
@@ -230,7 +230,7 @@ class DurableAgent(Generic[ResultT]):
         approval = given if isinstance(given, Approval) else Approval(approved=given)
         durable = self.durable
         now, ttl = durable.clock(), durable.keep_seconds
-        # without the queue: this process goes on with the run, and no worker is to take it meanwhile
+        # without the queue: this process continues the run, and no worker is to take it meanwhile
         await answer_waiting(durable.store, run_id, call_id, approval, queue=None, now=now, ttl=ttl)
 
     def _again(self, run_id: str) -> RunStart:

@@ -68,7 +68,7 @@ def durable(
 ) -> DurableAgent[Any]:
     """Return an agent of another framework whose runs outlive their process.
 
-    Each answer of the model and each outcome of a tool is recorded in the store, and a run goes on after the last,
+    Each answer of the model and each outcome of a tool is recorded in the store, and a run continues after the last,
     in any process, under the framework's own loop. A call during which its process died is made again if its tool says
     that this does no harm (`readOnlyHint`, `idempotentHint`); else the model reads that the outcome is unknown.
 

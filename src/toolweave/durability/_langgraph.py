@@ -283,7 +283,7 @@ class GraphValueForm:
         return KeptOutcome(kind="value", value=_dumped(value), text=_text_of(value), is_error=failed)
 
     def of_error(self, error: Exception) -> KeptOutcome | Literal["undone"] | None:
-        return "undone" if isinstance(error, GraphBubbleUp) else None  # an interrupt: its node begins anew
+        return "undone" if isinstance(error, GraphBubbleUp) else None  # an interrupt: its node is restarted
 
     def replayed(self, kept: KeptOutcome) -> Any:
         return _loaded(kept.value)

@@ -44,7 +44,7 @@ class KeptOutcome:
         kind: A word of the framework's form: a result, or which exception.
         value: The outcome in that form; any JSON value.
         text: The same for people.
-        is_error: Whether the model is told of an error.
+        is_error: Whether the model gets it as an error.
     """
 
     kind: str

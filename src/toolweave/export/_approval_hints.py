@@ -1,6 +1,6 @@
 """Approval hints of exports: which calls need a person's yes, for each framework to ask in its own way.
 
-Asks nobody; a framework does.
+Asks no one; a framework does.
 """
 
 from __future__ import annotations

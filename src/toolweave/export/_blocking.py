@@ -36,7 +36,7 @@ class Bridge:
         if self._loop is None:
             return asyncio.run(make())
         if not self._loop.is_running():
-            raise RuntimeError("the event loop in which these tools were exported has ended; export them anew")
+            raise RuntimeError("the event loop in which these tools were exported has ended; export them again")
         future = asyncio.run_coroutine_threadsafe(make(), self._loop)
         try:
             return future.result()

@@ -48,7 +48,7 @@ def pydantic_ai_toolset(
         confirm: The calls that need a person's approval. They end the run with `DeferredToolRequests`, which the agent
             needs among its output types, unless its `HandleDeferredToolCalls` answers them.
         include_instructions: Add what the servers say about their tools to the agent's instructions, as
-            `server_instructions` quotes it: text of servers, which nobody has checked.
+            `server_instructions` quotes it: unchecked text of servers.
 
     Raises:
         ModuleNotFoundError: Pydantic AI is missing: `pip install 'toolweave[pydantic-ai]'`.

@@ -10,7 +10,7 @@ def server_instructions(source: ToolSource) -> str:
     """Return the instructions of the servers of a toolset to a model, or `""`.
 
     Each is quoted under its server's name and shortened to 8,000 characters; those of servers without a tool in the
-    toolset are left out. It is text of servers, which nobody has checked: give it to a model only where you trust them.
+    toolset are left out. It is unchecked text of servers: give it to a model only where you trust them.
 
     Args:
         source: A toolset, tools or functions, as for `as_toolset`: a connection, a hub, or a toolset around them.

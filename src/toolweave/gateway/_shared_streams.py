@@ -63,8 +63,8 @@ class SharedStreams:
             writer = await self._writer(stream, after)
             if writer is None:
                 raise StreamLost(
-                    "what was answered to this request is not kept any more, and nobody can say it again: make the "
-                    "request anew if it may be made twice"
+                    "the answer to this request is not kept any more, and cannot be sent again: repeat the "
+                    "request if it may be made twice"
                 )
             with anyio.move_on_after(_PATIENCE_SECONDS):
                 await self._follow(stream, after, send, ReplicaWatch(self._replicas, writer))

@@ -119,7 +119,7 @@ class UpstreamChanges:
                 failed[name] = error
                 if replaces:
                     self.not_applied[name] = str(error)
-                rest = "; the connection with the settings before stays" if replaces else ""
+                rest = "; the connection with the earlier settings stays in use" if replaces else ""
                 _log.error("%s%s", error, rest, exc_info=not isinstance(error, ToolweaveError | OSError))
             finally:
                 if self._pending.get(name, (None, None))[1] is scope:

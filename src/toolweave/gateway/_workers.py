@@ -117,7 +117,7 @@ class WorkerChanges:
         try:
             await self._replicas.tell(_KIND, body, group=True)
         except RequestError as exc:
-            _log.error("the other workers could not be told of a change: %s", exc.message)
+            _log.error("the other workers could not be notified of a change: %s", exc.message)
 
     async def _heard(self, body: Json) -> Json:
         name = body["name"]

@@ -193,7 +193,7 @@ class Socket(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take the received bytes."""
         self.arrivals += 1
-        if self.complete:  # nobody asked for more
+        if self.complete:  # no more was requested
             self.abort()
             return
         if not self._by_parser and not self._take_known(data):
@@ -214,7 +214,7 @@ class Socket(asyncio.Protocol):
         """Handle a piece of an answer whose head is known; return False, with nothing done, where it is not."""
         if self.has_head:
             left = self._missing - len(data)
-            if left < 0:  # nobody asked for what stands behind the answer
+            if left < 0:  # data after the answer was not requested
                 self.reusable = False
                 data = data[:left]
         else:
@@ -296,7 +296,7 @@ class Socket(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """Note another answer."""
-        if self.complete:  # nobody asked for another answer
+        if self.complete:  # another answer was not requested
             self.reusable = False
         elif not self.has_head:
             self.head = Head()

@@ -232,7 +232,7 @@ def _launch(command: BundleCommand, folder: Path, answers: LaunchAnswers) -> Ser
     if len(program) > 1 or not made:
         raise RegistryError("the bundle's program is empty, or a secret")
     if not Path(made).is_absolute() and len(PurePosixPath(made).parts) > 1:
-        made = str(folder.joinpath(*PurePosixPath(made).parts))  # never from the folder that somebody happens to be in
+        made = str(folder.joinpath(*PurePosixPath(made).parts))  # never relative to the working folder
     kept = {name: word for name, word in env.items() if any(word)}
     return ServerLaunch(command=made, args=tuple(args), env=kept)
 

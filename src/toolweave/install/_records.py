@@ -32,7 +32,7 @@ class ServerInput(Value, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         name: Of a variable, a header or a named argument, with its dashes.
         type: `positional` or `named` for an argument.
-        value: Fixed by the publisher, so that nobody is asked; `{x}` in it comes from `variables`.
+        value: Fixed by the publisher, so that it is not asked for; `{x}` in it comes from `variables`.
         value_hint: The name of a positional argument.
         format: `string`, `number`, `boolean` or `filepath`.
         is_repeated: Whether an argument may be given several times.

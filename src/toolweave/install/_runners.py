@@ -31,7 +31,7 @@ class PackageRunner(Value, frozen=True, kw_only=True):
         programs: The programs, the usual one first.
         flags: Their options without a value that a publisher may give.
         options: Those with a value.
-        opening: Those of both that give the server more of this machine, which a person is told.
+        opening: Those of both that give the server more of this machine, which a person is warned of.
         line: Makes the words after the program: of the package, the runtime's words, the server's, and the variables.
     """
 

@@ -74,7 +74,7 @@ class Liveness:
             return taken
         try:
             workers = await redis.xinfo_consumers(self._docket.stream_key, self._docket.worker_group_name)
-        except ResponseError:  # nobody has read from the stream yet
+        except ResponseError:  # the stream was not read yet
             return taken
         for worker in workers:
             name = worker["name"].decode(errors="replace")
@@ -314,7 +314,7 @@ class TopicWorker:
             doing = self._doing[execution.key] = _RunningJob()
             self._group.start_soon(self._handle, job, doing)
         await doing.news.wait()
-        if not doing.over:  # the queue was lost: the job goes on, and will be delivered again
+        if not doing.over:  # the queue was lost: the job continues, and will be delivered again
             raise _Again(0)
         if doing.again is not None:
             raise doing.again

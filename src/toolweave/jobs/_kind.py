@@ -28,11 +28,11 @@ class JobCollections:
     Attributes:
         name: The kind: `run` or `task`.
         owner: What such a job belongs to, for people: `agent` or `server`.
-        leases: Who is doing a job, by its key; gone when nobody is.
+        leases: The worker of a job, by its key; gone when there is none.
         deaths: How many workers died of a job, by its key.
         cancels: Keys of jobs that were to be cancelled while they were done, for workers that take them over.
         submitted: Jobs that workers are to do and that have not ended, below the name of what they belong to.
-        sweeps: When jobs that nobody does were looked for.
+        sweeps: When jobs without a worker were looked for.
     """
 
     name: str
@@ -161,7 +161,7 @@ class JobKind(Protocol[R]):
     async def perform(self, record: R, job: Job) -> None:
         """Do a job to its end, holding its lease, and `clean` up.
 
-        Nobody else does it now. What of it may not be done twice is this method's to know: who did it before may have
+        No other worker does it now. This method has to know what may not be done twice: an earlier worker may have
         died in the middle.
 
         Raises:

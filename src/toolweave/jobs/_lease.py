@@ -237,7 +237,7 @@ class Lease:
         if self.lost or await self._put(self._revision):
             return not self.lost
         found = await self._store.get(self._collection, self._key)
-        if found is None:  # it ran out, on a machine that slept, and nobody wanted it
+        if found is None:  # it expired, on a machine that slept, and was not taken
             return await self._put(0)
         if found.value["holder"] != self._value["holder"]:
             return False

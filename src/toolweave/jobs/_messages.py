@@ -55,7 +55,7 @@ class PlainDocket(Docket):
     def __init__(self, name: str, url: str) -> None:
         # no results are kept
         super().__init__(name=name, url=url, execution_ttl=timedelta(0))
-        self.tasks = {}  # docket's own examples are nobody's to call
+        self.tasks = {}  # docket's own examples must not be called
         self.readers: dict[str, Reader] = {}
 
     @property

@@ -11,7 +11,7 @@ the store knows of its job, and decides from that alone:
 - Everything else is done. What may not be done twice is known to the kind.
 
 What is submitted is noted in the store until it has ended. One worker at a time reads these notes, about once a minute,
-and submits again what waits in no queue and is done by nobody. Knows neither agents nor servers.
+and submits again jobs that wait in no queue and have no worker. Knows neither agents nor servers.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class JobWorker(Generic[R]):
         """Bring a job to its end, or see that it has one.
 
         Raises:
-            Later: Somebody else does it, or it is not yet its turn: it is to be delivered again.
+            Later: Another worker does it, or it is not yet its turn: it is to be delivered again.
             StoreError: It has not ended, and the store cannot be reached: the same.
         """
         kind, notes, key = self._kind, self.topic.notes, job.key

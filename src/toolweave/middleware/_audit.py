@@ -79,12 +79,12 @@ class AuditLog(Value, frozen=True, kw_only=True):
     `tool_error`, `input_required`, `task`, `cancelled`, `error`), `code` of an error, `duration_ms`.
 
     Attributes:
-        path: The file. Moved away, it is made anew; it may be truncated in place.
+        path: The file. Moved away, it is made again; it may be truncated in place.
         sink: Called with each line instead, as bytes with the line end.
         arguments: `shapes` for names and types, `values`, or `none`.
         methods: Globs of the methods that are logged; by default all but `ping`.
         required: A request is refused (-32603) unless a line about its beginning was written before it. Otherwise a
-            line that cannot be written is an error in the log, and the request goes on.
+            line that cannot be written is an error in the log, and the request continues.
         extra: Members that every line has.
         clock: Returns the time in seconds since the epoch.
 

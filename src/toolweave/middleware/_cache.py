@@ -1,7 +1,7 @@
 """A cache of results: lists and reads for as long as they say themselves, calls of tools that only read.
 
 A result is given to the caller alone for whom it was made, unless it says that it is public. Results are kept as JSON
-texts, so that nobody who changes one changes another's. What is asked anew while it is being made is made twice.
+texts, so that a change to one does not change another. A request repeated while its result is made is made twice.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ class _Known(NamedTuple):
 class StoreLimits:
     """A `LimitStore` in a store that all processes share.
 
-    A count is written only if nobody has written it meanwhile, else it is read and counted again. While the store is
-    away, this process counts for itself.
+    A count is written only if no other process has written it meanwhile, else it is read and counted again. While the
+    store is away, this process counts for itself.
 
     Args:
         store: The store.

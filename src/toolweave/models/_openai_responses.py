@@ -113,7 +113,7 @@ def _assistant(message: AssistantMessage, wire: WireTools, provider: str) -> lis
                     }
                 )
             case ThinkingPart():
-                # nothing is stored there, so an item without its content would name what nobody knows
+                # nothing is stored there, so an item without its content would name an unknown one
                 if part.provider == provider and part.raw is not None and part.raw.get("encrypted_content"):
                     out.append(dict(part.raw))
             case ProviderPart():

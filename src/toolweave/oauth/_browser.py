@@ -140,7 +140,7 @@ def _checked(url: str, server: str) -> str:
 
 async def _open(page: str) -> None:
     """Open a browser, without a shell; where that fails the person has the address."""
-    import webbrowser  # only where somebody signs in
+    import webbrowser  # only to sign in
 
     try:
         with anyio.move_on_after(_OPEN_SECONDS):

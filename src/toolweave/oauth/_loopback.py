@@ -84,7 +84,7 @@ class LoopbackListener:
         """Show a person the authorization URL, and return the redirect that carries this state.
 
         Raises:
-            AuthRequiredError: Nobody came back in time.
+            AuthRequiredError: No redirect came in time.
         """
         self._state = state
         with anyio.CancelScope(deadline=self._deadline):

@@ -44,7 +44,7 @@ class MemoryTokenStore:
         """Hold the record of a key alone.
 
         Raises:
-            StoreError: Somebody else holds it for longer than these seconds.
+            StoreError: Another holder keeps it for longer than these seconds.
         """
         with anyio.move_on_after(seconds) as waiting:
             while (held := self._held.get(key)) is not None:

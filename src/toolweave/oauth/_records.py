@@ -108,6 +108,6 @@ class TokenStore(Protocol):
         Who holds it reads the record again before it renews it.
 
         Raises:
-            StoreError: Somebody else holds it for longer than these seconds.
+            StoreError: Another holder keeps it for longer than these seconds.
         """
         ...

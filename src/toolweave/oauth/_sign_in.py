@@ -155,7 +155,7 @@ class SignIn:
             if current is None:
                 return None  # signed out meanwhile
             if current.access_token != record.access_token:
-                return current  # somebody else was first
+                return current  # another process was first
             if current.refresh_token is None or current.registration is None:
                 return None
             # a rotated token whose answer is lost is a session that is lost: its end is waited for, within the bound
@@ -375,7 +375,7 @@ async def sign_in(
     `revision` is the one that the server is configured to speak.
 
     Raises:
-        AuthRequiredError: It is refused, or nobody is there, or the metadata are not accepted.
+        AuthRequiredError: It is refused, or there is no person, or the metadata are not accepted.
         ConnectError: The server or its authorization server did not answer.
         StoreError: The token cannot be kept.
     """

@@ -72,7 +72,7 @@ class SingleFlight(Generic[T]):
         run = self._runs[key] = _Run[T]()
         try:
             return await self._done(run, work)
-        except Exception as exc:  # boundary: it is the failure of everybody who waits, too
+        except Exception as exc:  # boundary: all waiters get the same failure
             run.failure = exc
             raise
         finally:

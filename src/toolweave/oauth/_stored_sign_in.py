@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class StoredSignIn:
     """The authorization of requests to a server that may want none: a kept token, once a request was refused for it.
 
-    The store is not looked into before. Where nobody has signed in, the refusal stays as it is.
+    The store is not looked into before. Without a stored sign-in, the refusal stays as it is.
 
     Attributes:
         most_resends: The number of times that one refused request is sent again at most.

@@ -27,7 +27,7 @@ AsgiApp: TypeAlias = Callable[
 """An application of ASGI 3."""
 
 _log = logging.getLogger("toolweave.openapi")
-_PIECES = 16  # of a body that nobody has read yet; the application waits
+_PIECES = 16  # of a body that was not read yet; the application waits
 _SPEC = {"version": "3.0", "spec_version": "2.3"}
 _LIFESPAN_SECONDS = 30.0
 _END_SECONDS = 5.0
@@ -52,7 +52,7 @@ class AsgiSender:
         """
         started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ending = anyio.Event()
-        # a task of its own: whoever enters the toolset first need not be the one who leaves it last
+        # a task of its own: the first to enter the toolset need not be the last to leave it
         self._owner = asyncio.get_running_loop().create_task(self._run(started), name="lifespan of an ASGI app")
         try:
             with anyio.fail_after(_LIFESPAN_SECONDS):
@@ -220,6 +220,6 @@ class _Exchange:
                 if body := message.get("body", b""):
                     await self._send.send(bytes(body))
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                return  # nobody reads any more
+                return  # it is read no more
             if not message.get("more_body", False):
                 self._send.close()

@@ -117,7 +117,7 @@ class OperationReader:
         include, exclude: Patterns of operations.
         output_schemas: Whether tools have output schemas.
         upload_paths: Whether files may be given by path.
-        concealed: Place and name of parameters that are no arguments: somebody else gives them.
+        concealed: Place and name of parameters that are no arguments: they are set elsewhere.
     """
 
     document: ApiDocument
@@ -164,7 +164,7 @@ class OperationReader:
                 self._leave_out(f"{method} {path}", exc.pointer, exc.reason, tool=name)
             except SchemaError as exc:
                 self._leave_out(f"{method} {path}", pointer, exc.message, tool=name)
-            except (RecursionError, TypeError, AttributeError, ValueError) as exc:  # shapes that nobody thought of
+            except (RecursionError, TypeError, AttributeError, ValueError) as exc:  # unforeseen shapes
                 why = "it is nested too deeply" if isinstance(exc, RecursionError) else f"it is malformed: {exc}"
                 self._leave_out(f"{method} {path}", pointer, why, tool=name)
         return read

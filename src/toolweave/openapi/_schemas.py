@@ -1,6 +1,6 @@
 """Schemas of a document as self-contained JSON Schemas: JSON Schema 2020-12, references into their own `$defs`.
 
-A schema that refers to itself goes on doing so. What a document calls read-only is left out of arguments, what it
+A schema that refers to itself stays recursive. What a document calls read-only is left out of arguments, what it
 calls write-only out of answers, and both out of `required`. Pure.
 """
 

@@ -61,7 +61,7 @@ def passed_capabilities(declared: Mapping[str, Any], *, version: str, tasks: boo
     Args:
         declared: The capabilities as the client declared them.
         version: The client's revision.
-        tasks: Whether the extension for tasks is declared, whoever follows them.
+        tasks: Whether the extension for tasks is declared, regardless of who follows them.
     """
     made = {name: value for name, value in declared.items() if name not in ("tasks", "extensions")}
     if as_object(made.get("roots")) is not None:

@@ -97,7 +97,7 @@ def created(name: str, *, ttl_ms: int, poll_ms: int, now: float) -> _Json:
     """Return a new task, in the form of the extension.
 
     Args:
-        name: Its id; nobody can guess it.
+        name: Its id, which cannot be guessed.
         ttl_ms: Milliseconds until it is forgotten.
         poll_ms: The poll interval for clients, in milliseconds.
         now: Seconds since the epoch.

@@ -169,7 +169,7 @@ class LegacySubscriber(_Subscriber):
                 if self._is_seen(change.method):
                     self._push(change.method, change.params)
             except Exception:  # boundary: one dead conversation costs no other its news
-                _log.exception("a conversation could not be told of %s", change.method)
+                _log.exception("a conversation could not be notified of %s", change.method)
 
     def _is_seen(self, method: str) -> bool:
         """Whether the client sees a change: another view than before, which is kept."""

@@ -287,7 +287,7 @@ class Listen:
             raise RequestError(f"no resource has a URI of more than {LONGEST_URI} characters", code=INVALID_PARAMS)
         conversation = self._changes.conversation(request.client.conversation)
         if conversation is None:
-            raise RequestError("updates cannot be told on this connection, which has no stream", code=INVALID_REQUEST)
+            raise RequestError("updates cannot be sent on this connection, which has no stream", code=INVALID_REQUEST)
         return conversation, uri
 
 

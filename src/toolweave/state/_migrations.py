@@ -57,7 +57,7 @@ class CheckedFile:
         if _identity(self._path) != self._identity:
             raise StoreError(
                 f"{self._path} was deleted, emptied or replaced while it was open; put it back, or close the store and "
-                "open it again to begin anew"
+                "open it again to start afresh"
             )
 
 
@@ -76,7 +76,7 @@ def open_database(path: Path, busy_seconds: float) -> tuple[sqlite3.Connection, 
     elif not path.stat().st_size:
         raise StoreError(
             f"{path} is empty, and no store ever is: it was emptied, or its disk was full; "
-            "put a backup in its place, or delete it to begin anew"
+            "put a backup in its place, or delete it to start afresh"
         )
     if path.is_file() and not _is_writable(path):
         return _open_to_read(path, busy_seconds), CheckedFile(path, writable=False)

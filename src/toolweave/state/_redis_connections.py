@@ -120,7 +120,7 @@ class RedisConnections:
         """Subscribe to signals on a connection of their own; return False when the server cannot be reached."""
         from redis.exceptions import RedisError
 
-        if self._listener is not None:  # whoever hears goes on with it, for as long as that takes
+        if self._listener is not None:  # the listener keeps using it, for as long as that takes
             return True
         try:
             with anyio.fail_after(self._wait_seconds / 2):
@@ -223,7 +223,7 @@ class RedisConnections:
         """Send calls in one pipeline and settle each: with its answer, or an error of its own or of the connection."""
         from redis.exceptions import RedisError
 
-        error: Exception = TimeoutError()  # to the others, when whoever sends for all gives up or is cancelled
+        error: Exception = TimeoutError()  # to the others, when the sender for all gives up or is cancelled
         connection, sent = None, False
         try:
             connection = self._free.pop() if self._free else self._new()

@@ -389,7 +389,7 @@ class _DatabaseThread:
             return f"{self._path} is busy: other processes have been writing to it for {self._busy_seconds:g} s"
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return (
-                f"{self._path} is damaged or no SQLite file ({exc}); it is left as it is: move it away to begin anew, "
+                f"{self._path} is damaged or no SQLite file ({exc}); it is left as it is: move it away to begin again, "
                 "or rescue what it holds with `sqlite3 FILE .recover`"
             )
         return f"{self._path}: {exc}"

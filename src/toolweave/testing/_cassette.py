@@ -97,13 +97,13 @@ def read_cassette(path: Path) -> tuple[str, list[Entry]]:
         try:
             entry: Any = json.loads(line)
         except ValueError as exc:
-            raise ValueError(f"{path}:{number}: this is no JSON: {exc}; record the cassette anew") from None
+            raise ValueError(f"{path}:{number}: this is no JSON: {exc}; record the cassette again") from None
         if not isinstance(entry, dict):
-            raise ValueError(f"{path}:{number}: a line of a cassette is an object; record the cassette anew")
+            raise ValueError(f"{path}:{number}: a line of a cassette is an object; record the cassette again")
         entries.append(cast("Entry", entry))
     version = entries[0].get("cassette") if entries else None
     if version != FORMAT:
-        raise ValueError(f"{path}: this is no cassette of format {FORMAT}, but {version!r}; record the cassette anew")
+        raise ValueError(f"{path}: this is no cassette of format {FORMAT}, but {version!r}; record the cassette again")
     return str(entries[0].get("server") or path.stem), entries[1:]
 
 

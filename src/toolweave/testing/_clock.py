@@ -18,7 +18,7 @@ class FakeClock:
     """A clock that stands still until `advance` is awaited.
 
         clock = FakeClock()
-        await clock.until_sleeping()   # somebody waits
+        await clock.until_sleeping()   # a task sleeps
         await clock.advance(0.5)       # half a second later
 
     Bounds that the event loop keeps, such as `anyio.fail_after` and the timeouts of calls, stay real.

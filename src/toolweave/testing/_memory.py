@@ -223,7 +223,7 @@ class MemoryServer:
     def send(self, message: Mapping[str, Any] | bytes) -> None:
         """Send every client one message as it is: JSON, or bytes that may be anything.
 
-        Below the protocol: for what no server should say, such as what is no JSON, or an answer nobody asked for.
+        Below the protocol: for what no server should say, such as what is no JSON, or an unrequested answer.
 
         Raises:
             TypeError, ValueError: The message is no JSON.

@@ -116,7 +116,7 @@ class Replay:
         """
         of_method = [one for one in self._exchanges if one.method == method]
         fitting = [one for one in of_method if same(one.params, params)]
-        if method in _HANDSHAKE:  # whoever asks, and however: the server was this one
+        if method in _HANDSHAKE:  # for any client: the server was this one
             fitting = fitting or of_method
         call = method == _CALL
         if not call:
@@ -157,7 +157,9 @@ class Replay:
 
     def _nearest(self, fitting: list[RecordedExchange], of_method: list[RecordedExchange], params: Json) -> str:
         if fitting:
-            return f"it was recorded {len(fitting)} times and played as often: record anew, or replay(..., repeat=True)"
+            return (
+                f"it was recorded {len(fitting)} times and played as often: record again, or replay(..., repeat=True)"
+            )
         if of_method:
             texts = [json.dumps(one.params, sort_keys=True) for one in of_method]
             wanted = json.dumps(params, sort_keys=True)

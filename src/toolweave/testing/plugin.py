@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("none", "once", "new"),
         default="none",
         help="what `mcp_cassette` does: 'none' plays cassettes back and reaches no server (default), "
-        "'once' records those that do not exist, 'new' records all of them anew",
+        "'once' records those that do not exist, 'new' records all of them again",
     )
 
 

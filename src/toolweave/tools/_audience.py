@@ -28,7 +28,7 @@ def blocks_for(
     """Return the blocks that a reader is given of a result, in their order; nearly always `content` itself.
 
     Of several texts that are the structured content as JSON the first stays. A model whose blocks have no text gets the
-    structured content as one, and a note where nothing at all is for it. A person is told everything of an error.
+    structured content as one, and a note where nothing at all is for it. A person gets the whole text of an error.
     """
     kept = content
     if not (is_error and reader == "user"):

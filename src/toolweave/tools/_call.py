@@ -123,7 +123,7 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
     def session_under(self, key: str) -> CallerSession:
         """Return the values kept under a key that the caller passes on, such as an id that a tool returned.
 
-        They are those of the authorized principal alone; without one, of whoever knows the key: make it unguessable.
+        They are those of the authorized principal alone; without one, of anyone who knows the key: make it unguessable.
 
         Raises:
             ToolError: The call is not served by a server that keeps sessions.

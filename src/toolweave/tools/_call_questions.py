@@ -1,7 +1,7 @@
 """Questions of a server in the middle of a call, answered by the caller: the port, and the values of forms.
 
 A connection that leaves questions to its callers (`toolweave.connect.ask_caller`) puts those of a call to the
-`CallContext.questions` of that call. Knows no wire and nobody who answers.
+`CallContext.questions` of that call. Knows no wire and no answerer.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class CallQuestions(Protocol):
 
         Args:
             request: The question. Its texts and its schema are the server's.
-            running: Whether the call is under way at the server, and is lost when nobody waits for it any more.
-            asked_by: The result that asked (SEP-2322): the call goes on when the same one is given by `begin`. None for
-                a call that is running, or was refused before anything was done.
+            running: Whether the call is under way at the server, and is lost when its caller leaves.
+            asked_by: The result that asked (SEP-2322): the call continues when the same one is given by `begin`. None
+                for a call that is running, or was refused before anything was done.
         """
         ...
 

@@ -108,9 +108,9 @@ class Runner:
 def _is_for_us(exc: BaseException) -> bool:
     """Whether an exception that is no `Exception` came from outside of the function, as it passes through `run`.
 
-    A cancellation does if somebody cancelled this task. `KeyboardInterrupt` does if a signal handler raised it.
+    A cancellation does if this task was cancelled. `KeyboardInterrupt` does if a signal handler raised it.
     `GeneratorExit` does if this coroutine is being closed: closing closes what is awaited first, and then raises
-    anew in each frame, so that its traceback begins and ends in ours.
+    again in each frame, so that its traceback begins and ends in ours.
     """
     import asyncio  # see above
 

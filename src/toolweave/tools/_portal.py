@@ -94,7 +94,7 @@ class Portal:
             portal, thread = self._portal, self._thread
             if portal is None or thread is None:
                 return
-            with contextlib.suppress(Exception):  # nothing can be told to anybody any more
+            with contextlib.suppress(Exception):  # nothing can be reported any more
                 portal.start_task_soon(functools.partial(_closed, list(self._open.values()))).result(_CLOSE_SECONDS)
             with contextlib.suppress(Exception):
                 portal.start_task_soon(portal.stop, True).result(_STOP_SECONDS)

@@ -45,7 +45,7 @@ class ResultPolicy:
         head: Share of `max_chars` for the head, from 0 to 1.
         max_binary: Bytes of an image, a sound or another binary block; a larger one is left out with a note.
         keep_chars: Characters of long results that are kept for `read_tool_result`, for each session of an agent, and
-            for all callers of a `budgeted` toolset; 0 keeps none. The oldest of whoever has the most go first.
+            for all callers of a `budgeted` toolset; 0 keeps none. The oldest of the caller with the most go first.
         keep_seconds: Seconds for which they are kept.
     """
 
@@ -81,7 +81,7 @@ def fitted(result: ToolResult, policy: ResultPolicy, *, result_id: str | None = 
     if len(text) <= policy.max_chars:
         unchanged = not media or all(new is old for new, old in zip(media, filter(_is_binary, result.content)))  # noqa: B905
         return (result, None) if unchanged else (_replaced(result, policy), None)
-    if len(text) > policy.keep_chars:  # nobody could read on in it
+    if len(text) > policy.keep_chars:  # its rest could not be read
         result_id = None
     return result.replace_content((TextContent(text=_cut(text, policy, result_id)), *media)), text
 
@@ -156,7 +156,7 @@ class ResultCache(BaseToolset):
         self._clock = clock
         self._texts: dict[str | None, OrderedDict[str, _KeptText]] = {}
         self._sizes: dict[str | None, int] = {}
-        self._tool: Tool | None = None  # rarely needed, and made anew for every session
+        self._tool: Tool | None = None  # rarely needed, and made for every session
         self._snapshot = ToolSnapshot()
         self._listeners = Listeners()
         if always:
@@ -171,7 +171,7 @@ class ResultCache(BaseToolset):
         Args:
             result: The result of the tool.
             ctx: The context of its call.
-            result_id: A short id that no other result has; by default one that nobody can guess.
+            result_id: A short id that no other result has; by default an unguessable one.
         """
         if result_id is None or len(result_id) > _LONGEST_ID:
             result_id = secrets.token_urlsafe(16)

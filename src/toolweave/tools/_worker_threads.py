@@ -289,7 +289,7 @@ class WorkerThreads:
         self._looking = None
         self._deliver()
         if self.begun == self._seen:
-            self.drainer = None  # its call is long: it goes on, and does not count any more
+            self.drainer = None  # its call is long: it continues, and does not count any more
             self._spread_short_calls()
         elif self.drainer is not None or self.short:
             self._seen = self.begun

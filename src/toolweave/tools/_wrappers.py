@@ -255,7 +255,7 @@ def traced(toolset: Toolset, tracer: Tracer | None = None) -> BaseToolset:
     The span carries `toolweave.server`, `gen_ai.tool.name` and `gen_ai.tool.call.id`; an error
     result sets `error.type` and the span's status. Arguments and results are not recorded.
     """
-    from opentelemetry import trace  # whoever traces has it loaded already
+    from opentelemetry import trace  # a tracing program has it loaded already
 
     spans = tracer if tracer is not None else trace.get_tracer("toolweave")
 
@@ -300,7 +300,7 @@ def joined(toolsets: Mapping[Hashable, Toolset], given: AssignedNames) -> BaseTo
     """Return several toolsets as one, for toolsets that come and go: a name stays with a key and a tool of it.
 
     Args:
-        toolsets: By keys that stay the same when a toolset is opened anew.
+        toolsets: By keys that stay the same when a toolset is opened again.
         given: The names assigned so far; later ones are added.
     """
     return _Combined(tuple(toolsets.values()), "rename", given, toolsets)

@@ -1,6 +1,6 @@
 """Pins of tool definitions, and scans of servers' texts: a trusted definition does not change unseen.
 
-Knows definitions and results; no connection, no terminal, nobody to ask.
+Knows definitions and results; no connection and no terminal.
 """
 
 from __future__ import annotations

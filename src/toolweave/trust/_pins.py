@@ -1,7 +1,7 @@
 """`toolweave.lock`: the definitions that were trusted, by server and tool, with their hashes.
 
 A lock is read by people in a review and by `toolweave pin check` in CI, so it holds the definitions themselves: a diff
-of the file is a diff of what a model is told. Each is checked against its hash. Pure, but for the file.
+of the file is a diff of what a model reads. Each is checked against its hash. Pure, but for the file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from toolweave.trust._definition import definition_of
 LOCK = "toolweave.lock"
 _FORMAT = 1
 _MAX_BYTES = 256 * 1024 * 1024
-_RESTORE = "restore it from your version control, or write it anew with `toolweave pin`"
+_RESTORE = "restore it from your version control, or write it again with `toolweave pin`"
 
 
 class ServerIdentity(Value, frozen=True, kw_only=True):

@@ -228,7 +228,7 @@ def shadowing_findings(index: ShadowIndex) -> Iterator[Finding]:
 def scan_result(result: ToolResult, *, tool: str = "", server: str | None = None) -> tuple[Finding, ...]:
     """Return the hidden characters in the texts of a result, of each the first 200,000 characters, 2 million in all.
 
-    Only characters are looked at: what a tool answers may well be a page that tells somebody to do something.
+    Only characters are looked at: what a tool answers may well be a page with instructions.
     """
     if is_plain_result(result):
         return ()

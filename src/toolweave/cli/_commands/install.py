@@ -154,7 +154,7 @@ async def _confirm() -> None:
     """Ask whether to write it.
 
     Raises:
-        CommandError: No, or nobody can be asked.
+        CommandError: No, or no one can be asked.
     """
     from toolweave.cli._questions import ask_line  # late, as above
     from toolweave.cli._stdin import can_ask

@@ -268,7 +268,7 @@ def show_run(run_id: RunId, store: StoreOption = None, as_json: JsonOption = Fal
 def cancel(run_id: RunId, store: StoreOption = None, as_json: JsonOption = False) -> ExitCode:
     """Stop a run and all that it started, wherever they run.
 
-    One that runs elsewhere is told within seconds. Exits with 1 when it has ended already.
+    One that runs elsewhere is notified within seconds. Exits with 1 when it has ended already.
     """
 
     async def body(_: Store, statuses: RunStatuses) -> ExitCode:
@@ -297,7 +297,7 @@ def approve(
 ) -> ExitCode:
     """Allow a tool call that a run waits with; `toolweave runs show RUN` shows it whole.
 
-    After the last answer a worker of the backend goes on with the run; without workers `toolweave runs resume` does.
+    After the last answer a worker of the backend continues the run; without workers `toolweave runs resume` does.
     Exits with 1 when no such call waits.
     """
 

@@ -64,7 +64,7 @@ def worker(
     Those of the agents and servers that are named, agents of other frameworks that are durable included; without
     OBJECT, of all in the file or module. Without TARGET, those of the agent of `toolweave runs spawn`, made of
     --config, --model and the like. Start as many workers as you like, on as many machines: each run is done once, and
-    goes on elsewhere when its worker dies. Where a tool call needs a person's yes, the run waits for `toolweave runs
+    continues elsewhere when its worker dies. Where a tool call needs a person's yes, the run waits for `toolweave runs
     approve`, and the worker does something else.
 
     The first SIGTERM or Ctrl-C hands over running jobs and exits with 0; a second one ends at once.

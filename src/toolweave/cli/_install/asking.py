@@ -68,7 +68,7 @@ async def answered(
         ask_all: Whether to ask for what has a default or can be left out, too.
 
     Raises:
-        CommandError: A value is missing and nobody can be asked, or the input ended.
+        CommandError: A value is missing and no one can be asked, or the input ended.
         ConfigError: A value is wrong.
     """
     from toolweave.cli._stdin import can_ask  # imports are late: --help imports this module

@@ -94,7 +94,7 @@ class ServedByWorkers:
             CommandError: The port cannot be bound, or replicas lack keys.
         """
         check_platform()
-        config = load_gateway_config(self.config, names=self.names)  # an error is told once
+        config = load_gateway_config(self.config, names=self.names)  # an error is reported once
         shared = self.redis is not None or config.redis is not None
         if shared and self.state_keys is None:
             raise CommandError("replicas that share a Redis need the same state keys: --state-keys-env VAR")

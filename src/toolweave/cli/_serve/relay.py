@@ -38,10 +38,10 @@ class ReloadRelay:
         self._initialize: Json | None = None
         self._agreed: Json | None = None  # the answer to it, as the client got it
         self._initialized = False
-        self._repeated: dict[str, Json] = {}  # requests a new process is told again, by what they set
+        self._repeated: dict[str, Json] = {}  # requests that a new process gets again, by what they set
         self._open: dict[str, Json] = {}  # the client's requests without an answer
         self._asked: set[str] = set()  # the server's requests without an answer
-        self._own: set[str] = set()  # our requests to the server; their answers are nobody's
+        self._own: set[str] = set()  # our requests to the server; their answers are for no client
         self._relistened: set[str] = set()
         self._numbers = 0
 
@@ -140,7 +140,7 @@ class ReloadRelay:
             return False
         asked = self._open.get(key)
         if asked is not None and self._retiring and asked["method"] == methods.SUBSCRIPTIONS_LISTEN:
-            return False  # it goes on with the next process
+            return False  # it continues with the next process
         self._open.pop(key, None)
         result = message.get("result")
         if asked is None or not isinstance(result, dict):

@@ -110,7 +110,7 @@ def _sources(target: str | None, configs: Sequence[Path]) -> Sources:
     if target is None:
         return Sources((), [path.resolve() for path in configs])
     place = parse_place(target)
-    if place.folder is not None:  # what a client is told of; contents are read anew each time, and tools may write them
+    if place.folder is not None:  # what a client is notified of; contents are read each time, and tools may write them
         return Sources([place.folder], markdown=[place.folder / "prompts", place.folder / "skills"])
     return Sources([place.file.parent if place.file else Path.cwd()])
 

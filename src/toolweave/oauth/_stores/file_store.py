@@ -111,7 +111,7 @@ class FileTokenStore:
         """Hold the record of a key alone, among all processes of this machine.
 
         Raises:
-            StoreError: Somebody else holds it for longer than these seconds.
+            StoreError: Another holder keeps it for longer than these seconds.
         """
         private_folder(self._path.parent)
         path = self._path.with_name(f"{self._path.name}.{name_of(key)}.lock")
@@ -163,7 +163,7 @@ class FileTokenStore:
             contents = msgspec.json.encode(_Contents(version=_VERSION, sealed=sealed))
         try:
             for left in self._path.parent.glob(f".{self._path.name}.*"):
-                left.unlink(missing_ok=True)  # of a process that died as it wrote: nobody else writes now
+                left.unlink(missing_ok=True)  # of a process that died as it wrote: no other process writes now
             write_privately(self._path, contents)
         except OSError as exc:
             raise self._error(f"cannot be written: {exc.strerror or exc}") from None
@@ -176,7 +176,7 @@ def _read_privately(path: Path) -> bytes | None:
     """Return the bytes of a file that is its owner's alone; None if there is none.
 
     Raises:
-        StoreError: It is a link or no file, belongs to somebody else, others can read it, or it is too large.
+        StoreError: It is a link or no file, belongs to another user, others can read it, or it is too large.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -121,7 +121,7 @@ class KeyringTokenStore:
         """Hold the record of a key alone, among all processes of this machine.
 
         Raises:
-            StoreError: Somebody else holds it for longer than these seconds.
+            StoreError: Another holder keeps it for longer than these seconds.
         """
         folder = default_folder()
         private_folder(folder)

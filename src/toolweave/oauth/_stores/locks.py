@@ -64,7 +64,7 @@ class FileLock:
             if self._descriptor is None:
                 return
             try:
-                self._path.unlink(missing_ok=True)  # while it is held: nobody else can hold a file of this name
+                self._path.unlink(missing_ok=True)  # while it is held: no other process can hold a file of this name
             finally:
                 os.close(self._descriptor)
                 self._descriptor = None
@@ -84,7 +84,7 @@ async def held(path: Path, *, seconds: float, what: str) -> AsyncGenerator[None]
     """Hold a lock file during the block; `what` names it in the error.
 
     Raises:
-        StoreError: Somebody else holds it for longer than these seconds, or it cannot be made.
+        StoreError: Another holder keeps it for longer than these seconds, or it cannot be made.
     """
     lock = FileLock(path)
     try:
@@ -120,7 +120,7 @@ def private_folder(folder: Path) -> None:
     """Make a folder that only its owner can enter; one that is there is left as it is, unless others can write to it.
 
     Raises:
-        StoreError: It cannot be made, it belongs to somebody else, or others can write to it.
+        StoreError: It cannot be made, it belongs to another user, or others can write to it.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ _PAUSE = 0.05
 class SharedTokenStore:
     """A `TokenStore` in any `toolweave.state.Store`, such as Redis, for servers with many users.
 
-    Every record is encrypted (AES-256-GCM) and bound to its key, so that whoever can write to the store can neither
+    Every record is encrypted (AES-256-GCM) and bound to its key, so that a writer of the store can neither
     read one nor put it in the place of another. Only how many records there are, and whose are the same user's, can be
     seen there.
 
@@ -90,7 +90,7 @@ class SharedTokenStore:
         """Hold the record of a key alone, among all processes that use the store.
 
         Raises:
-            StoreError: Somebody else holds it for longer than these seconds, or the store cannot be reached.
+            StoreError: Another holder keeps it for longer than these seconds, or the store cannot be reached.
         """
         lock = _StoreLock(self._store, _place(key))
         with anyio.move_on_after(seconds):
@@ -138,7 +138,7 @@ class _StoreLock:
     async def take(self) -> None:
         """Wait until it is free and take it."""
         while not self.held:
-            # finished also when the wait for it is over: else nobody would know that it is held
+            # finished also when the wait for it is over: else the lock would stay without a holder
             with anyio.CancelScope(shield=True):
                 self._revision = await self._put(0)
             if not self.held:

@@ -180,7 +180,7 @@ async def _tell(server: _UvicornServer, on_started: Callable[[str], object] | No
     await server.ready.wait()
     _log.info("serving MCP at %s", url)
     if not server.app.authorizes and not ipaddress.ip_address(server.bound_address).is_loopback:
-        _log.warning("%s is open to everybody who can reach it; `auth` would ask who calls", url)
+        _log.warning("%s is open to everyone who can reach it; `auth` would ask who calls", url)
     if on_started is not None:
         on_started(url)
 

@@ -108,7 +108,7 @@ class ItemRegistry(Generic[T]):
         others = [one for one in there if None not in (version, _version(one)) and _version(one) != version]
         before = next((one for one in there if one not in others), None)
         if before is not None and not replace:
-            raise ValueError(f"{self._noun} {key!r} is already offered; remove it first, or name one of them anew")
+            raise ValueError(f"{self._noun} {key!r} is already offered; remove it first, or rename one of them")
         self._by_key[key] = sorted([*others, thing], key=lambda one: version_key(_version(one) or ""), reverse=True)
         self._changed()
         return before
