@@ -111,3 +111,9 @@ async def test_a_conversation_goes_on_after_a_bound() -> None:
 def test_a_server_gets_at_least_one_call() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         Limits(parallel_per_server=0)
+
+
+@pytest.mark.parametrize("bounds", [{"tokens": -1}, {"seconds": -0.5}, {"depth": -1}, {"cost": float("nan")}])
+def test_a_bound_below_zero_is_refused_by_its_name(bounds: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(bounds))} is 0 or more, or None"):
+        Limits(**bounds)

@@ -130,6 +130,10 @@ def test_importing_loads_neither_the_sdk_nor_pydantic_nor_an_http_library(name: 
     assert HEAVY.isdisjoint(seen["modules"])
 
 
+def test_plain_code_that_connects_to_a_server_loads_no_agents() -> None:
+    look("from toolweave.sync import connect_mcp; assert not {'toolweave.agent', 'toolweave.compose'} & {*sys.modules}")
+
+
 def test_the_help_of_the_command_loads_neither_the_sdk_nor_pydantic_nor_an_http_library() -> None:
     (seen,) = look(
         "import contextlib, io\n"

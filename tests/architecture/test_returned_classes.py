@@ -21,12 +21,10 @@ ClassName = tuple[str, str]
 """The module and the name of a class."""
 
 INTERNAL = {
-    "Agreement": "McpConnection.agreement",  # how the era was settled, for the gateway
     "AssignedNames": "Hub.given",  # the names of prompts and resources, for the gateway
     "Changes": "McpServer.changes",  # who hears of changes, for carriers
-    "DirectCalls": "McpConnection.direct_calls",  # the fast path of the gateway
+    "GatewaySide": "McpConnection.gateway_side",  # the handshake, the lists and direct calls, for hub and gateway
     "HandlerRunner": "McpServer.rounds",  # what runs handlers, for servers in servers
-    "ListFacts": "McpConnection.list_facts",  # for the gateway's lists
     "SendsCalls": "McpServer.calls",  # the fast path of carriers
     "ServedEndpoint": "McpServer.http_endpoint",  # what carriers of HTTP serve
 }

@@ -125,3 +125,19 @@ def test_no_public_class_is_shown_as_an_address() -> None:
     assert [
         one.__name__ for one in classes if one.__repr__ is object.__repr__ and not getattr(one, "_is_protocol", False)
     ] == []
+
+
+def test_chained_wrappers_say_what_they_are_around_and_what_they_do() -> None:
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    chained = toolweave.ToolRegistry([add]).prefixed("x").filtered(["x_add"]).renamed({"x_add": "sum"})
+
+    assert repr(chained) == "<toolset of ToolRegistry(['add']): prefixed 'x', filtered, renamed>"
+
+
+def test_a_representation_counts_one_tool_as_one() -> None:
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    assert repr(toolweave.create_mcp_server("demo", tools=[add])) == "<McpServer 'demo', 1 tool>"

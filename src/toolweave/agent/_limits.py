@@ -26,6 +26,9 @@ class Limits:
             off or could not be parsed.
         tool_failures: Turns in a row with nothing but failed calls of a tool until the run ends; None is no bound.
         depth: Maximum nesting depth of agents that call agents.
+
+    Raises:
+        ValueError: A bound is negative, or `parallel_per_server` is not at least 1.
     """
 
     tokens: int | None = None
@@ -41,6 +44,10 @@ class Limits:
     depth: int = 5
 
     def __post_init__(self) -> None:
+        for name in self.__slots__:
+            bound = getattr(self, name)
+            if bound is not None and not bound >= 0:
+                raise ValueError(f"{name} is 0 or more, or None for no bound, not {bound!r}")
         if self.parallel_per_server < 1:
             raise ValueError(f"parallel_per_server is at least 1, not {self.parallel_per_server!r}")
 

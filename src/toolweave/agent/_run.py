@@ -83,7 +83,7 @@ class Run:
             attended=True if job.attended is None else job.attended,
         )
         self._questions = RunQuestions(self.id, self._approvals)
-        self._driver = RunLoop(host, job, self)
+        self._driver = RunLoop(host, job, self, self._emit)
 
     # the handle
 
@@ -170,7 +170,7 @@ class Run:
                 if not self.parent.runs_in_loop(self._period.loop):  # a tool in a thread, with a loop of its own
                     self.parent = None
                 else:
-                    self.parent.child_started(self)
+                    self.parent._child_started(self)  # noqa: SLF001 - its own kind
             self._period.start_soon(self._drive)
         return self
 
@@ -336,21 +336,21 @@ class Run:
         """Whether it runs in this event loop."""
         return self._period is not None and self._period.loop is loop
 
-    def child_started(self, child: Run) -> None:
+    def _child_started(self, child: Run) -> None:
         """Register a run that a tool of this one started."""
         self.children[child.id] = child
-        self.emit(events.ChildStarted(run_id=self.id, step=self._driver.step, child_id=child.id, agent=child.agent))
+        self._emit(events.ChildStarted(run_id=self.id, step=self._driver.step, child_id=child.id, agent=child.agent))
 
-    def child_ended(self, child: Run, result: RunResult) -> None:
+    def _child_ended(self, child: Run, result: RunResult) -> None:
         """Register the end of a child run; its usage counts for this one too."""
         self.count(child.id, result.usage)
-        self.emit(events.ChildFinished(run_id=self.id, step=self._driver.step, child_id=child.id, result=result))
+        self._emit(events.ChildFinished(run_id=self.id, step=self._driver.step, child_id=child.id, result=result))
 
     def count(self, run_id: str, took: Usage) -> None:
         """Add the usage of a child run, in whichever process; once for each run id."""
         self._driver.count(run_id, took)
 
-    def emit(self, event: Event) -> None:
+    def _emit(self, event: Event) -> None:
         """Publish an event to the run's iterators; one that concerns a person reaches the parent's iterators too."""
         if self.done:
             return
@@ -359,7 +359,7 @@ class Run:
             self._news.set()
             self._news = None
         if self.parent is not None and isinstance(event, _FOR_PEOPLE):
-            self.parent.emit(event)
+            self.parent._emit(event)  # noqa: SLF001 - the same
 
     # its task
 
@@ -388,14 +388,14 @@ class Run:
         if result.error is not None and (self._driver.began or not isinstance(result.error, RunError)):
             _log.warning("run %s of agent %r failed: %s", self.id, self.agent, result.error)
         self._status = result.status
-        self.emit(events.RunFinished(run_id=self.id, step=self._driver.step, result=result))
+        self._emit(events.RunFinished(run_id=self.id, step=self._driver.step, result=result))
         self._result = result
         if self._news is not None:
             self._news.set()
         if self._ended is not None:
             self._ended.set()
             if self.parent is not None:
-                self.parent.child_ended(self, result)
+                self.parent._child_ended(self, result)  # noqa: SLF001 - the same
 
 
 class _EventIterator:

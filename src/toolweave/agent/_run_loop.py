@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -154,10 +154,6 @@ class RunControl(Protocol):
         """End it."""
         ...
 
-    def emit(self, event: Event, /) -> None:
-        """Publish an event of the run."""
-        ...
-
 
 class RunLoop:
     """The loop of one run.
@@ -167,7 +163,7 @@ class RunLoop:
         durable: Whether the run is kept in a store.
     """
 
-    def __init__(self, host: AgentRuntime, job: RunRequest, run: RunControl) -> None:
+    def __init__(self, host: AgentRuntime, job: RunRequest, run: RunControl, emit: Callable[[Event], None]) -> None:
         self.step = 0
         self.durable = job.journal is not None or host.durable
         self._host = host
@@ -176,6 +172,7 @@ class RunLoop:
         self._recorded = 0
         self._ctx = job.ctx
         self._run = run
+        self._emit = emit
         self._state: RunState | None = None
         self._asking: TurnRunner | None = None
         self._began_with = 0
@@ -229,7 +226,7 @@ class RunLoop:
             if clock.cancelled_caught:
                 finish = Finish(reason="time_limit")
         except ModelError as exc:
-            self._run.emit(events.ModelFailed(run_id=self._run.id, step=self.step, error=exc))
+            self._emit(events.ModelFailed(run_id=self._run.id, step=self.step, error=exc))
             finish, error = Finish(reason="model_error"), exc
         except ToolExecutionError as exc:
             finish, error = Finish(reason="transport_error"), exc
@@ -278,7 +275,9 @@ class RunLoop:
             raise ValueError("there is nothing to answer; send a message")
         self._state = RunState(messages=list(start.messages))
         self._began_with = len(start.messages)
-        run.emit(events.RunStarted(run_id=run.id, step=0, agent=host.name, session=session, parent_id=start.parent_id))
+        self._emit(
+            events.RunStarted(run_id=run.id, step=0, agent=host.name, session=session, parent_id=start.parent_id)
+        )
         return self._state
 
     def _restore(self, start: RunStart) -> None:
@@ -305,7 +304,7 @@ class RunLoop:
             tools.restore(state.messages)
         return TurnRunner(
             run_id=self._run.id,
-            emit=self._run.emit,
+            emit=self._emit,
             model=host.model,
             journal=journal,
             tools=tools,
@@ -400,7 +399,7 @@ class RunLoop:
         state.messages.append(finished.message)
         state.results = {}
         reported = events.UsageReported(run_id=self._run.id, step=self.step, usage=finished.usage, total=state.total)
-        self._run.emit(reported)
+        self._emit(reported)
         if fresh:
             self._check_cost(state, finished.usage)
 

@@ -223,7 +223,8 @@ class McpTools(BaseToolset):
                         self._publish()
 
     def __repr__(self) -> str:
-        return f"<McpTools {self.name!r}: {len(self._snapshot)} tools{'' if self.mounted else ', not mounted'}>"
+        tools = len(self._snapshot)
+        return f"<McpTools {self.name!r}: {tools} tool{'s' * (tools != 1)}{'' if self.mounted else ', not mounted'}>"
 
     # inside
 

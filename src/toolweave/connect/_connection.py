@@ -17,11 +17,10 @@ from toolweave.connect._client_capabilities import ClientFeatures
 from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks, ClientStandIn
 from toolweave.connect._clock import Clock
 from toolweave.connect._connecting import Connecting, Openable
-from toolweave.connect._direct import DirectCalls
 from toolweave.connect._events import EventListeners, EventName
-from toolweave.connect._feed.list_cache import ListFacts, ListKind, LiveList
-from toolweave.connect._feed.refresher import CAPABILITIES, ListRefresher
+from toolweave.connect._feed.refresher import ListRefresher
 from toolweave.connect._forwarding import ForwardedRequest
+from toolweave.connect._gateway_side import GatewaySide
 from toolweave.connect._health import Health
 from toolweave.connect._report import Report
 from toolweave.connect._requester import Requester
@@ -41,7 +40,6 @@ from toolweave.errors import (
     as_tool_error,
 )
 from toolweave.protocol.component_meta import asking_for
-from toolweave.protocol.json_types import as_object
 from toolweave.protocol.left_out import LeftOut
 from toolweave.tools._call import CallContext, ProgressCallback, ToolCall
 from toolweave.tools._names import unknown_tool
@@ -93,6 +91,8 @@ class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
             clock=clock,
         )
         self._requester = Requester(config, self._supervisor, self._catalog)
+        lists = (self._catalog.live, self._prompts, self._resources, self._templates)
+        self._gateway_side = GatewaySide(self._requester, {live.kind: live for live in lists})
         self._health = Health(config, lambda: self._requester.waits, lambda event: self._events.emit("silence", event))
         self._requester.on_timeout = self._health.suspect
 
@@ -275,14 +275,6 @@ class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
             await self.refresh(timeout=timeout)
         return (self if prefix is None else self.prefixed(prefix)).tools
 
-    def list_facts(self, kind: ListKind) -> ListFacts[Any]:
-        """Return a list of the server as it is known now, without asking for it: its items, lifetime and members."""
-        lists: Mapping[str, LiveList[Any]] = {
-            live.kind: live for live in (self._catalog.live, self._prompts, self._resources, self._templates)
-        }
-        declared = as_object(self.capabilities.get(CAPABILITIES[kind])) or {}
-        return lists[kind].facts(notified=declared.get("listChanged") is True)
-
     async def refresh(self, *, timeout: float | None = None) -> ToolsChanged:
         """List the server's tools again, bypassing caches; return the change."""
         return await self._requester.with_reconnect(lambda line: self._refresh(line, timeout))
@@ -332,14 +324,6 @@ class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
 
     # for gateways
 
-    async def agreement(self) -> Agreement:
-        """Return the result of the handshake with the open server; connect, or wait for a restart, within the bounds.
-
-        Raises:
-            ServerError: There is no connection.
-        """
-        return (await self._requester.line()).session.agreement
-
     async def forward(self, request: ForwardedRequest) -> dict[str, Any]:
         """Send a request of another client as it is, and return its result as it came.
 
@@ -354,6 +338,11 @@ class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
         """
         return await self._requester.forward(request)
 
+    @property
+    def gateway_side(self) -> GatewaySide:
+        """The side of the connection that hubs and gateways use; no program needs it."""
+        return self._gateway_side
+
     def listen_to_task(self, task: str, listener: Callable[[Mapping[str, Any]], object]) -> Unsubscribe:
         """Call `listener` with a modern server's notifications of a task; return a function that unsubscribes.
 
@@ -364,18 +353,6 @@ class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
             listener: Gets the parameters of the notification.
         """
         return self._follower.listen_to_task(task, listener)
-
-    @property
-    def direct_calls(self) -> DirectCalls:
-        """Calls of tools for other clients that are sent at once, without a task or a scope; the sender waits for each.
-
-        An answer that needs more than that is completed by `forward`, given the call as `ForwardedRequest.sent`.
-        """
-        return self._requester.direct
-
-    def note_forwarded(self, name: str, result: Mapping[str, Any]) -> None:
-        """Look for hidden characters in the result of a call that was sent by `direct_calls`, as the config says."""
-        self._requester.note_forwarded(name, result)
 
     def __repr__(self) -> str:
         return f"<McpConnection {self.name!r} {self.state.value} {self.config.endpoint}>"

@@ -493,7 +493,7 @@ class Requester:
         return await self._followed(result, asked, silence, legacy=wants) if request.follow_tasks else result
 
     def note_forwarded(self, name: str, result: Mapping[str, Any]) -> None:
-        """Look for hidden characters in a result that is passed on; see `McpConnection.note_forwarded`."""
+        """Look for hidden characters in a result that is passed on; see `GatewaySide.note_forwarded`."""
         if self._config.scan and self._catalog.lists(name):
             self._note_forwarded(self._catalog.original_target(name), result)
 

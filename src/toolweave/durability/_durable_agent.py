@@ -32,7 +32,6 @@ UnknownPolicy: TypeAlias = Literal["error", "rerun"]
 """The policy for a call with an unknown outcome: the model reads that, or the call is made again."""
 
 ResultT = TypeVar("ResultT")
-T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

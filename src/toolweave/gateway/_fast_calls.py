@@ -156,7 +156,10 @@ class FastCalls:
         route = target.route
         connection = self._upstreams.get(route.server)
         if connection is not target.connection:
-            target.connection, target.direct = connection, None if connection is None else connection.direct_calls
+            target.connection, target.direct = (
+                connection,
+                None if connection is None else connection.gateway_side.direct_calls,
+            )
         direct = target.direct
         if connection is None or direct is None or (line := direct.line(route.name, loop)) is None:
             return None
@@ -374,7 +377,7 @@ class SentToolCall(msgspec.Struct, eq=False):
             return None
         if result.get("resultType", _COMPLETE) != _COMPLETE or is_task(result):
             return None
-        self.connection.note_forwarded(self.route.name, result)
+        self.connection.gateway_side.note_forwarded(self.route.name, result)
         return result
 
     def _note(self, made: Json) -> None:

@@ -526,4 +526,5 @@ class Gateway(ServerRunners):
         return self.tools.snapshot().find(name)
 
     def __repr__(self) -> str:
-        return f"<Gateway {self.name!r}, {len(self.tools.snapshot())} tools>"
+        tools = len(self.tools.snapshot())
+        return f"<Gateway {self.name!r}, {tools} tool{'s' * (tools != 1)}>"

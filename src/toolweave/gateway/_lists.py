@@ -175,7 +175,7 @@ class Lists:
             shown = {spec.server for spec in allowed if spec.server is not None}
         self._restrict(request, methods.NOTIFICATIONS_TOOLS_LIST_CHANGED)
         facts = {
-            name: one.list_facts("tools")
+            name: one.gateway_side.list_facts("tools")
             for name, one in self._hub.clients.items()
             if one.state in USABLE and "tools" in one.capabilities
         }

@@ -258,7 +258,7 @@ class Relay:
             self._parked.give_up(resumed.handle)
 
     async def _sent(self, call: RelayedCall, connection: McpConnection) -> Json:
-        agreement = await connection.agreement() if call.sent is None else call.sent.line.session.agreement
+        agreement = await connection.gateway_side.agreement() if call.sent is None else call.sent.line.session.agreement
         client, logs = call.request.client, call.sent is None and self._needs_logs(call, connection)
         named = client.principal is not None
         lease = partial(self._connections.lease, connection.config, agreement.version, named=named)

@@ -7,7 +7,6 @@ a few minutes. A replica that has ended adds nothing any more, and its client ge
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
@@ -18,8 +17,6 @@ from toolweave.errors import StoreError
 from toolweave.gateway._replicas import Replicas, ReplicaWatch
 from toolweave.serve._http.session_peers import SharedEvent, StreamLost
 from toolweave.state import Put, listening
-
-_log = logging.getLogger("toolweave.gateway")
 
 _EVENTS = "gateway-events"
 _KEPT_SECONDS = 600.0

@@ -362,7 +362,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
 
     def __repr__(self) -> str:
         states = ", ".join(f"{name}: {state.value}" for name, state in self.states().items())
-        return f"<Hub {{{states}}} {len(self._routes)} tools>"
+        return f"<Hub {{{states}}} {len(self._routes)} tool{'s' * (len(self._routes) != 1)}>"
 
     # inside
 

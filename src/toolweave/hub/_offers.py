@@ -146,7 +146,7 @@ class HubOffers:
         traits = _TRAITS[kind]
         asked = self._offering(traits.capability)
         errors = await self._read_each(asked, traits.read)
-        facts = {one: one.list_facts(kind) for one in asked}
+        facts = {one: one.gateway_side.list_facts(kind) for one in asked}
         known = {one: found for one, found in facts.items() if one not in errors or found.listed}
         return HubList(
             entries=self._named(kind, [(one, found.items) for one, found in known.items()]),
@@ -332,7 +332,7 @@ class HubOffers:
 
     async def refresh_tools(self) -> None:
         """Read the tools again of servers that announce no changes and whose list is no longer current."""
-        outdated = [one for one in self._offering("tools") if not one.list_facts("tools").current]
+        outdated = [one for one in self._offering("tools") if not one.gateway_side.list_facts("tools").current]
         await self._read_each(outdated, lambda one: one.refresh(timeout=_LIST_SECONDS))
 
 

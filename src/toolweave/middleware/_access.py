@@ -7,7 +7,6 @@ answered as if it did not exist.
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,8 +28,6 @@ from toolweave.serve._unknown import not_offered, unknown_reference
 from toolweave.tools import ToolResult
 from toolweave.tools._mcp import call_result
 from toolweave.tools._selection import fits, member_of
-
-_log = logging.getLogger("toolweave.middleware")
 
 Claim: TypeAlias = str | int | bool | Sequence[str | int | bool]
 _MOST_CALLERS = 1_000

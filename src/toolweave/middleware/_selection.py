@@ -22,15 +22,6 @@ from toolweave.tools import ToolSpec
 from toolweave.tools._selection import fits, glob_pattern, hinted
 
 _DOTS = re.compile(r"[/\\]\.{1,2}(?:[/\\]|$)")
-_BY_URI = frozenset(
-    {
-        methods.RESOURCES_READ,
-        methods.RESOURCES_SUBSCRIBE,
-        methods.RESOURCES_UNSUBSCRIBE,
-        methods.RESOURCES_DIRECTORY_READ,
-        methods.SKILLS_GET,
-    }
-)
 
 
 class RequestTarget(NamedTuple):
@@ -74,7 +65,7 @@ def target_of(request: Request) -> RequestTarget | None:
     if method == methods.PROMPTS_GET:
         name = params.get("name")
         return found_target(request.server, "prompts", name) if isinstance(name, str) else None
-    if method in _BY_URI:
+    if method in methods.BY_URI:
         uri = params.get("uri")
         return found_target(request.server, "resources", uri) if isinstance(uri, str) else None
     if method == methods.COMPLETION_COMPLETE:

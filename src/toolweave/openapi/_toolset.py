@@ -244,7 +244,8 @@ class OpenApiToolset(BaseToolset):
             return ToolResult.failure(str(exc))
 
     def __repr__(self) -> str:
-        return f"<OpenApiToolset {self.name!r}: {len(self._snapshot)} tools>"
+        tools = len(self._snapshot)
+        return f"<OpenApiToolset {self.name!r}: {tools} tool{'s' * (tools != 1)}>"
 
     async def _open(self) -> None:
         if self._app is not None:

@@ -25,6 +25,7 @@ __all__ = [
     "UnknownContent",
     "block_json",
     "content_block",
+    "is_binary_block",
     "resource_json",
 ]
 
@@ -157,6 +158,13 @@ class UnknownContent(Block, frozen=True, kw_only=True):
 
 ContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource | UnknownContent
 """Any block of a tool result (MCP specification, `ContentBlock`)."""
+
+
+def is_binary_block(block: ContentBlock) -> bool:
+    """Whether a block holds data in base64: an image, audio, or an embedded resource that is no text."""
+    return isinstance(block, (ImageContent, AudioContent)) or (
+        isinstance(block, EmbeddedResource) and block.blob is not None
+    )
 
 
 def content_block(item: Any) -> ContentBlock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "BY_URI",
     "CACHEABLE",
     "COMPLETION_COMPLETE",
     "ELICITATION_CREATE",
@@ -88,6 +89,8 @@ NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED = "notifications/subscriptions/acknowle
 
 INPUT_REQUIRED = frozenset({TOOLS_CALL, PROMPTS_GET, RESOURCES_READ})
 """Requests of modern revisions that may be answered with `input_required` (SEP-2322)."""
+BY_URI = frozenset({RESOURCES_READ, RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE, RESOURCES_DIRECTORY_READ, SKILLS_GET})
+"""Requests about one resource, which they name by its URI."""
 CACHEABLE = frozenset(
     {
         SERVER_DISCOVER,

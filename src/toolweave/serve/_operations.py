@@ -19,16 +19,6 @@ from toolweave.serve._request import Offered, OfferKind
 from toolweave.serve._tools import Tools
 from toolweave.serve._visibility import OfferFacts
 
-_BY_URI = frozenset(
-    {
-        methods.RESOURCES_READ,
-        methods.RESOURCES_SUBSCRIBE,
-        methods.RESOURCES_UNSUBSCRIBE,
-        methods.RESOURCES_DIRECTORY_READ,
-        methods.SKILLS_GET,
-    }
-)
-
 
 class Operations:
     """Finds the offers that requests are about.
@@ -51,7 +41,7 @@ class Operations:
             return self._tool(params.get("name"), version)
         if method == methods.PROMPTS_GET:
             return self._prompt(params.get("name"), version)
-        if method in _BY_URI:
+        if method in methods.BY_URI:
             return self._resource(params.get("uri"), version)
         if method == methods.SUBSCRIPTIONS_LISTEN:
             return self._listened(params.get("notifications"))

@@ -591,4 +591,5 @@ class McpServer(ServerContent, ServerRunners):
         return self._calls.find(name, version)
 
     def __repr__(self) -> str:
-        return f"<McpServer {self.name!r}, {len(self.tools.snapshot())} tools>"
+        tools = len(self.tools.snapshot())
+        return f"<McpServer {self.name!r}, {tools} tool{'s' * (tools != 1)}>"

@@ -7,16 +7,21 @@ behaviour: every function and method is the async one of the same name, with its
 
 from __future__ import annotations
 
-from toolweave.sync._agents import Agent, SyncRun, generate, stream
-from toolweave.sync._servers import (
-    SyncConnection,
-    SyncHub,
-    SyncTool,
-    SyncToolList,
-    SyncToolset,
-    connect_mcp,
-    connect_mcp_servers,
-)
+from typing import TYPE_CHECKING
+
+from toolweave._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from toolweave.sync._agents import Agent, SyncRun, generate, stream
+    from toolweave.sync._servers import (
+        SyncConnection,
+        SyncHub,
+        SyncTool,
+        SyncToolList,
+        SyncToolset,
+        connect_mcp,
+        connect_mcp_servers,
+    )
 
 __all__ = [
     "Agent",
@@ -31,3 +36,24 @@ __all__ = [
     "generate",
     "stream",
 ]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "_agents": (
+            "Agent",
+            "SyncRun",
+            "generate",
+            "stream",
+        ),
+        "_servers": (
+            "SyncConnection",
+            "SyncHub",
+            "SyncTool",
+            "SyncToolList",
+            "SyncToolset",
+            "connect_mcp",
+            "connect_mcp_servers",
+        ),
+    },
+)

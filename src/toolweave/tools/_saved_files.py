@@ -13,7 +13,14 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from toolweave.protocol.content import AudioContent, ContentBlock, EmbeddedResource, ImageContent, ResourceLink
+from toolweave.protocol.content import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    is_binary_block,
+)
 from toolweave.tools._media import LARGEST
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
@@ -64,7 +71,7 @@ def files_saved(toolset: Toolset, folder: str | os.PathLike[str], *, max_bytes: 
     """
 
     async def save(result: ToolResult, spec: ToolSpec) -> ToolResult:
-        if not any(map(_is_binary, result.content)):
+        if not any(map(is_binary_block, result.content)):
             return result
         import anyio.to_thread  # results are rarely binary
 
@@ -107,7 +114,7 @@ def _links(result: ToolResult, folder: Path, stem: str, max_bytes: int) -> Itera
 
 def _bytes(block: ContentBlock, max_bytes: int) -> bytes | None:
     """Return the bytes of a block that is to be saved, else None."""
-    if not isinstance(block, (ImageContent, AudioContent, EmbeddedResource)) or not _is_binary(block):
+    if not isinstance(block, (ImageContent, AudioContent, EmbeddedResource)) or not is_binary_block(block):
         return None
     encoded = (block.blob or "") if isinstance(block, EmbeddedResource) else block.data
     if len(encoded) * 3 // 4 - 2 > max_bytes:
@@ -117,12 +124,6 @@ def _bytes(block: ContentBlock, max_bytes: int) -> bytes | None:
     except ValueError:  # what a server calls base64 may be none
         return None
     return data if len(data) <= max_bytes else None
-
-
-def _is_binary(block: ContentBlock) -> bool:
-    return isinstance(block, (ImageContent, AudioContent)) or (
-        isinstance(block, EmbeddedResource) and block.blob is not None
-    )
 
 
 def _link(block: ContentBlock, data: bytes, folder: Path, stem: str) -> ResourceLink:

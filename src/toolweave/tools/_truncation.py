@@ -15,7 +15,12 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from toolweave.errors import ErrorKind, ToolError, as_tool_error, shortened
-from toolweave.protocol.content import AudioContent, ContentBlock, EmbeddedResource, ImageContent, TextContent
+from toolweave.protocol.content import (
+    ContentBlock,
+    EmbeddedResource,
+    TextContent,
+    is_binary_block,
+)
 from toolweave.tools._audience import is_json_of
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._function import tool as function_tool
@@ -74,12 +79,12 @@ def fitted(result: ToolResult, policy: ResultPolicy, *, result_id: str | None = 
     result = result.for_model()
     texts = result.content
     media: list[ContentBlock] = []
-    if any(map(_is_binary, result.content)):
-        texts = tuple(block for block in result.content if not _is_binary(block))
-        media = [_light(block, policy) for block in result.content if _is_binary(block)]
+    if any(map(is_binary_block, result.content)):
+        texts = tuple(block for block in result.content if not is_binary_block(block))
+        media = [_light(block, policy) for block in result.content if is_binary_block(block)]
     text = "\n".join(block.render() for block in texts) if texts or media else result.text
     if len(text) <= policy.max_chars:
-        unchanged = not media or all(new is old for new, old in zip(media, filter(_is_binary, result.content)))  # noqa: B905
+        unchanged = not media or all(new is old for new, old in zip(media, filter(is_binary_block, result.content)))  # noqa: B905
         return (result, None) if unchanged else (_replaced(result, policy), None)
     if len(text) > policy.keep_chars:  # its rest could not be read
         result_id = None
@@ -87,7 +92,9 @@ def fitted(result: ToolResult, policy: ResultPolicy, *, result_id: str | None = 
 
 
 def _replaced(result: ToolResult, policy: ResultPolicy) -> ToolResult:
-    return result.replace_content(_light(block, policy) if _is_binary(block) else block for block in result.content)
+    return result.replace_content(
+        _light(block, policy) if is_binary_block(block) else block for block in result.content
+    )
 
 
 def _cut(text: str, policy: ResultPolicy, result_id: str | None) -> str:
@@ -107,12 +114,6 @@ def _edge(text: str, at: int, *, later: bool = False) -> int:
     return at
 
 
-def _is_binary(block: ContentBlock) -> bool:
-    return isinstance(block, (ImageContent, AudioContent)) or (
-        isinstance(block, EmbeddedResource) and block.blob is not None
-    )
-
-
 def _light(block: ContentBlock, policy: ResultPolicy) -> ContentBlock:
     data = block.blob if isinstance(block, EmbeddedResource) else getattr(block, "data", "")
     if len(data or "") * 3 // 4 <= policy.max_binary:
@@ -122,7 +123,7 @@ def _light(block: ContentBlock, policy: ResultPolicy) -> ContentBlock:
 
 def _for_user(block: ContentBlock, policy: ResultPolicy) -> ContentBlock:
     """Return a block that no model reads, if it is no larger than one for a model; else its shortened text."""
-    light = _light(block, policy) if _is_binary(block) else block
+    light = _light(block, policy) if is_binary_block(block) else block
     text = light.render()
     cut = text if len(text) <= policy.max_chars else _cut(text, policy, None)
     return block if light is block and cut is text else TextContent(text=cut, annotations=block.annotations)

@@ -196,14 +196,15 @@ class WrapperToolset(BaseToolset):
 
 def prefixed(toolset: Toolset, prefix: str, separator: str = "_") -> BaseToolset:
     """Return the toolset with `prefix` and `separator` before every name: `fs` gives `fs_read_file`."""
-    return _MappedToolset(toolset, lambda spec: spec.replace(name=f"{prefix}{separator}{spec.name}"))
+    how = f"prefixed {prefix!r}"
+    return _MappedToolset(toolset, how, lambda spec: spec.replace(name=f"{prefix}{separator}{spec.name}"))
 
 
 def renamed(toolset: Toolset, names: Mapping[str, str] | Callable[[ToolSpec], str]) -> BaseToolset:
     """Return the toolset with other names, by a mapping from exposed names or by a function."""
     if callable(names):
-        return _MappedToolset(toolset, lambda spec: spec.replace(name=names(spec)))
-    return _MappedToolset(toolset, lambda spec: spec.replace(name=names.get(spec.name, spec.name)))
+        return _MappedToolset(toolset, "renamed", lambda spec: spec.replace(name=names(spec)))
+    return _MappedToolset(toolset, "renamed", lambda spec: spec.replace(name=names.get(spec.name, spec.name)))
 
 
 def filtered(
@@ -234,7 +235,7 @@ def enhanced(toolset: Toolset, schema: Callable[[ToolSpec], Mapping[str, Any]]) 
             _log.exception("the schema of tool %r could not be enhanced", spec.name)
             return spec
 
-    return _MappedToolset(toolset, enhance)
+    return _MappedToolset(toolset, "enhanced", enhance)
 
 
 def transformed(
@@ -246,7 +247,7 @@ def transformed(
         outcome = result(await toolset.call(call, ctx), spec)
         return await outcome if inspect.isawaitable(outcome) else outcome
 
-    return _MappedToolset(toolset, run=run)
+    return _MappedToolset(toolset, "transformed", run=run)
 
 
 def traced(toolset: Toolset, tracer: Tracer | None = None) -> BaseToolset:
@@ -273,7 +274,7 @@ def traced(toolset: Toolset, tracer: Tracer | None = None) -> BaseToolset:
                 span.set_status(trace.StatusCode.ERROR, error.message)
             return result
 
-    return _MappedToolset(toolset, run=run)
+    return _MappedToolset(toolset, "traced", run=run)
 
 
 def combined(*toolsets: Toolset, on_conflict: Literal["rename", "skip", "error"] = "rename") -> BaseToolset:
@@ -448,14 +449,22 @@ class _ForwardingToolset(WrapperToolset, RoutingToolset):
 
 
 class _MappedToolset(_ForwardingToolset):
-    """One toolset whose definitions are mapped by `spec` (None hides) and whose calls are made by `run`."""
+    """One toolset whose definitions are mapped by `spec` (None hides) and whose calls are made by `run`.
 
-    __slots__ = ("_change", "_given")
+    `how` says so in its representation: `<toolset of ToolRegistry(['add']): prefixed 'x', filtered>`.
+    """
+
+    __slots__ = ("_change", "_given", "_how")
 
     def __init__(
-        self, toolset: Toolset, spec: Callable[[ToolSpec], ToolSpec | None] | None = None, run: _Run | None = None
+        self,
+        toolset: Toolset,
+        how: str,
+        spec: Callable[[ToolSpec], ToolSpec | None] | None = None,
+        run: _Run | None = None,
     ) -> None:
         super().__init__((toolset,), run)
+        self._how = how
         self._change = spec
         self._given = AssignedNames()
 
@@ -467,6 +476,18 @@ class _MappedToolset(_ForwardingToolset):
 
     def _forget(self, index: int, present: Collection[str]) -> None:
         self._given.forget(None, present)
+
+    def _described(self) -> tuple[Toolset, str]:
+        """Return the toolset inside of all such wrappers, and what they do, the innermost first."""
+        (inside,) = self._toolsets
+        if not isinstance(inside, _MappedToolset):
+            return inside, self._how
+        core, how = inside._described()  # noqa: SLF001 - its own kind
+        return core, f"{how}, {self._how}"
+
+    def __repr__(self) -> str:
+        core, how = self._described()
+        return f"<toolset of {core!r}: {how}>"
 
 
 class _FilteredToolset(_MappedToolset):
@@ -481,7 +502,7 @@ class _FilteredToolset(_MappedToolset):
         exclude: frozenset[str],
         predicate: Callable[[ToolSpec], bool] | None,
     ) -> None:
-        super().__init__(toolset, self._keep)
+        super().__init__(toolset, "filtered", self._keep)
         self._include = include
         self._exclude = exclude
         self._predicate = predicate

@@ -242,7 +242,7 @@ class AppHost:
     def _listed(self, server: str, own: str) -> Mapping[str, Any] | None:
         """Return the `_meta` of a resource where it is listed."""
         client = self._gateway.hub.clients.get(server)
-        found = () if client is None else client.list_facts("resources").items
+        found = () if client is None else client.gateway_side.list_facts("resources").items
         return next((one.meta for one in found if one.uri == own), None)
 
     def _keep(self, page: _OpenPage) -> str:

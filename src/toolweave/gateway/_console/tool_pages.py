@@ -87,12 +87,10 @@ class OfferPages:
 
     async def offers(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Show the prompts and resources that are known."""
-        clients = self._gateway.hub.clients
-        prompts = [(name, one) for name, client in clients.items() for one in client.list_facts("prompts").items]
-        resources = [(name, one) for name, client in clients.items() for one in client.list_facts("resources").items]
-        templates = [
-            (name, one) for name, client in clients.items() for one in client.list_facts("resourceTemplates").items
-        ]
+        sides = {name: client.gateway_side for name, client in self._gateway.hub.clients.items()}
+        prompts = [(name, one) for name, side in sides.items() for one in side.list_facts("prompts").items]
+        resources = [(name, one) for name, side in sides.items() for one in side.list_facts("resources").items]
+        templates = [(name, one) for name, side in sides.items() for one in side.list_facts("resourceTemplates").items]
         summary = ", ".join(
             (counted(len(prompts), "prompt"), counted(len(resources), "resource"), counted(len(templates), "template"))
         )

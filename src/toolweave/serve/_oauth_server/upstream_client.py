@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -19,8 +18,6 @@ from toolweave.serve._auth.documents import NoDocument, check_issuer_url
 from toolweave.serve._auth.issuer_keys import PublishedKeys, issuer_metadata
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._oauth_server.upstream import Upstream
-
-_log = logging.getLogger("toolweave.serve._oauth_server")
 
 _METADATA_SECONDS = 3600.0
 _LEEWAY = 60

@@ -1,0 +1,53 @@
+"""The side of a connection that is for a gateway: its handshake, its lists, its direct calls.
+
+Made by the connection for the rooms above; programs use the connection itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolweave.connect._feed.list_cache import ListFacts, ListKind, LiveList
+from toolweave.connect._feed.refresher import CAPABILITIES
+from toolweave.protocol.json_types import as_object
+
+if TYPE_CHECKING:
+    from toolweave.connect._direct import DirectCalls
+    from toolweave.connect._requester import Requester
+    from toolweave.connect._session import Agreement
+
+
+class GatewaySide:
+    """What a hub and a gateway need of a connection beside what a program does; see `McpConnection.forward`, too."""
+
+    def __init__(self, requester: Requester, lists: Mapping[ListKind, LiveList[Any]]) -> None:
+        self._requester = requester
+        self._lists = lists
+
+    async def agreement(self) -> Agreement:
+        """Return the result of the handshake with the open server; connect, or wait for a restart, within the bounds.
+
+        Raises:
+            ServerError: There is no connection.
+        """
+        return (await self._requester.line()).session.agreement
+
+    def list_facts(self, kind: ListKind) -> ListFacts[Any]:
+        """Return a list of the server as it is known now, without asking for it: its items, lifetime and members."""
+        line = self._requester.last_line
+        capabilities: Mapping[str, Any] = line.session.agreement.capabilities if line else {}
+        declared = as_object(capabilities.get(CAPABILITIES[kind])) or {}
+        return self._lists[kind].facts(notified=declared.get("listChanged") is True)
+
+    @property
+    def direct_calls(self) -> DirectCalls:
+        """Calls of tools for other clients that are sent at once, without a task or a scope; the sender waits for each.
+
+        What an answer needs beyond that `forward` does, given the call as `ForwardedRequest.sent`.
+        """
+        return self._requester.direct
+
+    def note_forwarded(self, name: str, result: Mapping[str, Any]) -> None:
+        """Look for hidden characters in the result of a call that was sent by `direct_calls`, as the config says."""
+        self._requester.note_forwarded(name, result)
