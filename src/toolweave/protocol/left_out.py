@@ -1,4 +1,4 @@
-"""What a server leaves out of its list of tools, and why: a member of the list's `_meta` of this project.
+"""The tools that a server leaves out of its list, each with the reason: a member of the list's `_meta` of this project.
 
 A server that makes tools of something else, such as an API's document, cannot make one of each part of it.
 """
