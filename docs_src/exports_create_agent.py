@@ -61,7 +61,7 @@ async def main() -> None:
 
         answered = await agent.ainvoke(Command(resume={"decisions": [{"type": "approve"}]}), thread)
         for message in answered["messages"]:
-            print(message.type, message.text)
+            print(message.type, message.text or [call["name"] for call in message.tool_calls])
 
 
 asyncio.run(main())

@@ -12,6 +12,8 @@ from typing import Any, cast
 
 from griffe import Docstring
 
+from tests.docs.editors import client_sections, client_table
+from tests.docs.notebooks import NOTEBOOKS, shown
 from tests.docs.side_by_side import FOLDER, TASKS, code_lines
 from tests.features.report import experiments, read, table
 from toolweave import errors
@@ -92,4 +94,7 @@ PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "timeouts": partial(_settings, Timeouts),
     "run limits": partial(_settings, Limits),
     "http limits": partial(_settings, HttpLimits),
+    "clients": client_table,
+    "sections of clients": client_sections,
+    "cells of the notebook": partial(shown, NOTEBOOKS[0]),
 }

@@ -6,23 +6,43 @@ import doctest
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.command import trust
 from tests.docs.pages import CHECKOUT, SNIPPETS, Block, blocks, command_lines, pages, printed_by, source_of
+from tests.install.bundles import made_bundle
+from tests.install.served import serve_registry
+from toolweave.cli._command import CommandGroup
+from toolweave.cli._commands import COMMANDS, load_command
+from toolweave.cli._parse import parse
 
 CONSOLE = [
     pytest.param(block, command, output, id=f"{block.where} {command}")
     for block in blocks("console")
     for command, output in command_lines(block)
 ]
+TYPED = [
+    pytest.param(line, id=f"{block.where} {line}")
+    for block in blocks("sh")
+    for line in block.text.splitlines()
+    if re.match(r"(\w+=\S+ )*toolweave ", line)
+]
 PARTS = [block for block in blocks("python") if ": " in (block.source or "")]
 """Blocks that show a part of a file; test_snippets.py runs the whole files."""
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[str]:
+    """The URL of a registry on the loopback, for `toolweave search` and `install`."""
+    with serve_registry() as served:
+        yield served.url
 
 
 def without_times(text: str) -> str:
@@ -66,17 +86,20 @@ def test_a_json_block_is_json(block: Block) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("block", "command", "output"), CONSOLE)
-def test_a_command_prints_what_the_page_shows(block: Block, command: str, output: str, tmp_path: Path) -> None:
+def test_a_command_prints_what_the_page_shows(
+    block: Block, command: str, output: str, tmp_path: Path, registry: str
+) -> None:
     for example in (*SNIPPETS.glob("*.json"), *SNIPPETS.glob("serve*.py")):
         shutil.copy(example, tmp_path)
     trust(tmp_path / "mcp.json")
+    (tmp_path / "notes.mcpb").write_bytes(made_bundle())
     assert re.match(r"(\w+=\S+ )*toolweave ", command), f"{block.where}: only `toolweave` is run here"
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
     done = subprocess.run(
         ["/bin/sh", "-c", command],
         cwd=tmp_path,
-        env={**os.environ, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1"},
+        env={**os.environ, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "TOOLWEAVE_REGISTRY": registry},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -90,6 +113,22 @@ def test_a_command_prints_what_the_page_shows(block: Block, command: str, output
     assert checker.check_output(without_times(output), without_times(done.stdout), flags), (
         f"{block.where} shows\n{output}\nbut the command printed\n{done.stdout}"
     )
+
+
+@pytest.mark.parametrize("line", TYPED)
+def test_a_command_of_a_shell_block_is_one_of_the_real_command_line(line: str) -> None:
+    words = shlex.split(line, comments=True)
+    name, *words = words[words.index("toolweave") + 1 :]
+    assert name in COMMANDS
+    command = load_command(name)
+    while isinstance(command, CommandGroup):
+        if words and words[0] in command.commands:
+            command, words = command.commands[words[0]], words[1:]
+        else:
+            assert command.default is not None, f"toolweave {name} has no command {words[:1]}"
+            command = command.commands[command.default]
+
+    parse(command, words)  # raises what the command would say
 
 
 def test_every_shell_block_names_scripts_that_exist() -> None:

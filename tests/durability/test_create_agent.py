@@ -82,6 +82,10 @@ def lasting_of(agent: Pregel[Any, Any, Any, Any], store: MemoryStore) -> Durable
     return durable(agent, store)
 
 
+def untyped(agent: Pregel[Any, Any, Any, Any]) -> Any:  # the types of its `ainvoke` are partial
+    return agent
+
+
 def outputs(result: Any) -> list[tuple[str, str]]:
     return [(str(one.content), one.status) for one in result["messages"] if isinstance(one, ToolMessage)]
 
@@ -193,3 +197,17 @@ async def test_a_middleware_of_the_agent_around_calls_is_kept_and_what_it_return
     await lasting.resume("r")
 
     assert (seen, till.calls) == (["pay"], ["pay 5"])
+
+
+async def test_without_a_durable_run_too_the_sibling_of_a_call_that_waits_is_made_once() -> None:
+    model, till = Turns(turns=[[call("pay", amount=5), call("look", "c2")]]), Till()
+    tools = langchain_tools(till.tools, confirm="destructive")
+    agent: Any = untyped(create_agent(model, tools, checkpointer=InMemorySaver()))
+    thread = {"configurable": {"thread_id": "1"}}
+
+    asked = await agent.ainvoke(GO, thread)
+    result = await agent.ainvoke(Command(resume={"decisions": [{"type": "approve"}]}), thread)
+
+    assert [one["name"] for one in asked["__interrupt__"][0].value["action_requests"]] == ["pay"]
+    assert till.calls == ["look", "pay 5"]
+    assert outputs(result) == [("paid 5", "success"), ("seen", "success")]
