@@ -251,7 +251,7 @@ class Tools:
 
 
 class _Checks:
-    """What is checked of the calls of one tool before and after they run.
+    """The validators of one tool: what of its calls is checked before and after they run.
 
     A foreign tool's own server validates, and a function checks every call itself: what comes straight from it is not
     checked again. A toolset around it may change arguments, results or the schemas, so that both are checked here, too.
