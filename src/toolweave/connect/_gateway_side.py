@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class GatewaySide:
-    """What a hub and a gateway need of a connection beside what a program does; see `McpConnection.forward`, too."""
+    """The part of a connection for hubs and gateways alone; requests of others go by `McpConnection.forward`."""
 
     def __init__(self, requester: Requester, lists: Mapping[ListKind, LiveList[Any]]) -> None:
         self._requester = requester
