@@ -71,6 +71,7 @@ _LEADING_ID = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(?:(\d{1,1
 _MAX_DIGITS = 19
 _ENTRY_DEPTH = 4  # of `{"result": {"tools": [{`
 _LARGE = 2 * MAX_CONTAINERS  # bytes; an array or an object has two brackets, so a smaller message holds fewer of them
+_SLICE = 1_000_000  # bytes of which the strings are told apart at a time
 _SPARSE = 10_000  # brackets of one kind that are looked for one by one, which is quick where there are few
 _MOST_TOKENS = 1_000_000  # brackets and quotes of a list that is searched for deep entries; about half a second
 _HIDING = (b"\\u", b"\\b", b"\\f")
@@ -192,7 +193,7 @@ def decode_lenient(text: bytes) -> list[LenientMessage]:
         ValueError: It is no JSON-RPC message; in a batch only if none is. Or it holds more than `MAX_CONTAINERS`.
         RecursionError: It is nested more deeply than can be read; see `without_deep_entries`.
     """
-    if len(text) > _LARGE and _count(text, b"[") + _count(text, b"{") > MAX_CONTAINERS:
+    if len(text) > _LARGE and _holds_too_many_containers(text):
         raise ValueError(f"it holds more than {MAX_CONTAINERS} arrays and objects")
     if text[:1] != b"[":
         return [_lenient(text)]
@@ -205,6 +206,22 @@ def decode_lenient(text: bytes) -> list[LenientMessage]:
     if not messages:
         raise ValueError("a batch without a message")
     return messages
+
+
+def _holds_too_many_containers(text: bytes) -> bool:
+    if _count(text, b"[") + _count(text, b"{") <= MAX_CONTAINERS:
+        return False
+    # above the bound the brackets inside of strings are told apart: quotes without escaped ones alternate
+    unescaped = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    found = inside = 0
+    for at in range(0, len(unescaped), _SLICE):
+        parts = unescaped[at : at + _SLICE].split(b'"')
+        outside = b"".join(parts[inside::2])
+        found += outside.count(b"[") + outside.count(b"{")
+        if found > MAX_CONTAINERS:
+            return True
+        inside = (inside + len(parts) - 1) % 2
+    return False
 
 
 def _count(text: bytes, bracket: bytes) -> int:
