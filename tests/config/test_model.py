@@ -277,6 +277,56 @@ def test_no_secret_shows_in_any_text_about_a_config() -> None:
     assert "--token *** --api-key=*** -H 'Authorization: ***' API_KEY=*** ***" in config.endpoint
 
 
+@pytest.mark.parametrize(
+    ("args", "shown"),
+    [
+        (["app:pw-1@db.local"], "***@db.local"),
+        (["DATABASE=app:pw-1@db.local"], "DATABASE=***@db.local"),
+        (["ghp_pw1abcdefghijklmnopqrstuvwxyz"], "***"),
+        (["github_pat_pw1_abc"], "***"),
+        (["sk-proj-pw1-0000"], "***"),
+        (["xoxb-pw1-2"], "***"),
+        (["AKIAIOSFODNN7EXAMPLE"], "***"),
+        (["glpat-pw1"], "***"),
+        (["eyJhbGciOiJub25lIn0.eyJzdWIiOiJwdzEifQ.c2ln"], "***"),
+        (["--with=ghp_pw1abcdefghijklmnopqrstuvwxyz,b"], "--with=***,b"),
+        (["-u", "root", "-p", "pw-1"], "-u root -p ***"),
+    ],
+)
+def test_a_secret_without_a_telling_name_is_masked_where_its_form_tells(args: list[str], shown: str) -> None:
+    config = ServerConfig(command="run", args=args)
+
+    assert config.endpoint == f"run {shown}"
+    text = f"{config!r} {config} {json.dumps(config.to_dict())}"
+    assert not any(part in text for part in ("pw-1", "pw1", "IOSFODNN7", "eyJ"))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        "-p 8080",
+        "-p 8080:80",
+        "-p 127.0.0.1:8080:80/tcp",
+        "-p ./folder",
+        "-p @scope/package command",
+        "-y -p package command",
+        "-p",
+        "-p -x",
+        "@scope/package@1.0.0",
+        "npm:package@1.0.0",
+        "registry.local:5000/image@sha256:abc",
+        "node:20@sha256:abc",
+        "--from git+https://github.com/owner/repo@main tool",
+        "-v /a:/b",
+        "sk-learn-server",
+        "task-1-of-2",
+        "mail user@example.com",
+    ],
+)
+def test_an_argument_that_only_looks_like_a_secret_is_shown(args: str) -> None:
+    assert ServerConfig(command="run", args=args.split()).endpoint == f"run {args}"
+
+
 def test_user_info_of_a_url_becomes_a_basic_authorization_header() -> None:
     config = ServerConfig(url="https://us%65r:p%40ss@h:8443/mcp?a=b")
 

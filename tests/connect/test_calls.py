@@ -239,6 +239,17 @@ async def test_an_answer_that_can_only_be_meant_for_the_one_pending_call_ends_it
             await connection.call_tool("t")
 
 
+@pytest.mark.slow
+async def test_an_answer_whose_id_is_a_number_too_long_to_be_read_ends_the_one_pending_call_at_once() -> None:
+    def answer(message: Json) -> None:
+        server.send(b'{"jsonrpc": "2.0", "id": %s, "result": {"content": []}}' % (b"7" * 3_000_000))
+
+    server = odd_answers(answer)
+    async with connected(server) as connection:
+        with pytest.raises(ProtocolError, match=r"its id is '7+', which no request had"):
+            await connection.call_tool("t")
+
+
 async def test_an_answer_under_a_foreign_id_costs_nothing_when_the_right_one_follows() -> None:
     def answer(message: Json) -> Json | None:
         for odd in ("0" * 1_000_000, 10**400, None, "mine"):

@@ -160,6 +160,31 @@ async def test_an_answer_of_more_arrays_than_anybody_means_fails_its_call_and_no
         assert (await connection.call_tool("t", {"small": True})).text == "done"
 
 
+@pytest.mark.parametrize("text", ["[" * 2_000_001, '\\" \\\\' * 500_000 + "[{" * 1_000_001])
+async def test_brackets_inside_of_a_text_are_no_arrays(text: str) -> None:
+    def script(message: Json) -> Json | None:
+        if message["method"] != "tools/call":
+            return legacy_answer(message)
+        return {"result": {"content": [{"type": "text", "text": text}], "_meta": {"padding": "x" * 4_000_000}}}
+
+    async with connected(ChannelServer(initialized(script)), seconds=60) as connection:
+        result = await connection.call_tool("t")
+    assert result.text == text
+
+
+async def test_arrays_between_texts_of_quotes_and_brackets_are_counted() -> None:
+    def script(message: Json) -> Json | None:
+        if message["method"] != "tools/call":
+            return legacy_answer(message)
+        arrays = b'[],"\\"[",' * 2_000_000
+        return server.send(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[%s1]}}' % (message["id"], arrays))
+
+    server = ChannelServer(initialized(script))
+    async with connected(server, seconds=60) as connection:
+        with pytest.raises(ProtocolError, match="it holds more than 2000000 arrays and objects"):
+            await connection.call_tool("t")
+
+
 def test_a_deep_entry_is_taken_out_of_a_list_whose_strings_hold_every_kind_of_bracket_and_quote() -> None:
     odd = json.dumps({"name": 'a"]}{["\\', "description": '\\\\"[[[' + "\n"})
     deep = "[" * 300 + "]" * 300

@@ -162,6 +162,37 @@ async def test_an_id_that_was_there_already_is_replaced(api: str) -> None:
     assert "same" not in {event.id for event in events if isinstance(event, StreamedToolCall)}
 
 
+@pytest.mark.parametrize("arguments", ["", '{"n": 1'])
+async def test_a_call_without_whole_arguments_or_a_finish_reason_counts_as_cut(arguments: str) -> None:
+    unfinished = stream_answer([chat_chunk(call(0, "x", "f", arguments)), b"data: [DONE]\n\n"])
+
+    events, error, _ = await turn("chat", unfinished)
+
+    assert error is None
+    assert isinstance(last := events[-1], Finished)
+    assert (last.stop_reason, last.stop_detail) == ("other", "no finish reason")
+    assert [one.cut for one in last.message.tool_calls] == [True]
+
+
+async def test_a_call_with_whole_arguments_counts_without_a_finish_reason() -> None:
+    unfinished = stream_answer([chat_chunk(call(0, "x", "f", '{"n": 1}')), b"data: [DONE]\n\n"])
+
+    events, error, _ = await turn("chat", unfinished)
+
+    assert error is None
+    assert isinstance(last := events[-1], Finished)
+    assert [one.cut for one in last.message.tool_calls] == [False]
+    assert calls(events) == [("f", {"n": 1})]
+
+
+async def test_a_text_without_a_finish_reason_may_be_cut_and_its_turn_says_so() -> None:
+    events, error, _ = await turn("chat", stream_answer([chat_chunk({"content": "hel"}), b"data: [DONE]\n\n"]))
+
+    assert error is None
+    assert isinstance(last := events[-1], Finished)
+    assert (last.stop_reason, last.stop_detail, last.message.text) == ("other", "no finish reason", "hel")
+
+
 @pytest.mark.parametrize("then", ["drop", "hang"])
 async def test_a_turn_that_is_whole_counts_though_nothing_follows_it(then: Any) -> None:
     whole = stream_answer([chat_chunk({"content": "all of it"}), chat_chunk({}, "stop")], then)

@@ -17,6 +17,14 @@ _SENSITIVE_NAME = (
 )
 _URL = r"[A-Za-z][A-Za-z0-9+.-]*://"
 _USER_INFO = r"(?<=://)[^/\s@]*@"
+_USER_AT_HOST = r"^(?!(?:npm|jsr|github|gitlab|git|file|pypi):)[^\s:@/]+:(?!\d+/)[^@\s]+@(?!sha256:)"
+"""`user:password@host`, but not packages (`npm:name@1.0`) and images (`host:5000/name@...`, `name:tag@sha256:...`)."""
+_KNOWN_PREFIX = (
+    r"(?<![A-Za-z0-9])(?:gh[oprsu]_\w+|github_pat_\w+|glpat-[\w-]+|xox[a-z]-[\w-]+|sk-(?=[\w-]*[A-Z0-9])[\w-]{6,}"
+    r"|A[KS]IA[A-Z0-9]{8,}|eyJ[\w-]{8,}(?:\.[\w-]*)*)"
+)
+_PORT_OR_PATH = r"(?s)(?:[\d.]+:)*\d+(?:-\d+)?(?::\d+(?:-\d+)?)?(?:/(?:tcp|udp))?|[~.]|.*[/\\].*|@.*"
+"""A number, a port or ports of a container, a path, a scoped package."""
 _FLAG = r"(?s)(--?[A-Za-z][\w.-]*)(=?)(.*)"
 _HEADER_ARGUMENT = r"(?s)([A-Za-z][\w-]*): *(.+)"
 
@@ -138,17 +146,21 @@ def mask_args(args: Sequence[str], hide: Hide = _masked) -> tuple[str, ...]:
     """Return the arguments with the values of secret-looking flags, headers and URLs masked.
 
     Covers `--token X`, `--token=X`, `-e API_KEY=X`, `API_KEY=X`, `Authorization: X` and URLs, and any of these
-    behind a flag: `--env=API_KEY=X`, `--header=Authorization: X`. `hide` returns the replacement for each secret.
+    behind a flag: `--env=API_KEY=X`, `--header=Authorization: X`. Without a telling name `user:X@host` is covered,
+    `-p X` unless X is a port or a path, and tokens with the prefix of a known service, such as `ghp_X`. `hide` returns
+    the replacement for each secret.
     """
     shown: list[str] = []
     hide_next = False
-    for arg in args:
+    for number, arg in enumerate(args):
         flag = re.fullmatch(_FLAG, arg)
         if hide_next and not flag:
             shown.append(hide(arg))
             hide_next = False
             continue
         hide_next = bool(flag and not flag[2] and not flag[3] and looks_secret(flag[1]))
+        if arg == "-p":
+            hide_next = any(_may_be_password(value, args[:number]) for value in args[number + 1 : number + 2])
         shown.append(_mask_argument(arg, hide))
     return tuple(shown)
 
@@ -162,7 +174,14 @@ def _mask_argument(arg: str, hide: Hide) -> str:
     name, equals, value = arg.partition("=")
     if equals and value:
         return f"{name}={hide(value) if looks_secret(name) else _mask_argument(value, hide)}"
-    return re.sub(_USER_INFO, lambda found: f"{hide(found[0][:-1])}@", arg)
+    arg = re.sub(_USER_INFO, lambda found: f"{hide(found[0][:-1])}@", arg)
+    arg = re.sub(_USER_AT_HOST, lambda found: f"{hide(found[0][:-1])}@", arg)
+    return re.sub(_KNOWN_PREFIX, lambda found: hide(found[0]), arg)
+
+
+def _may_be_password(value: str, before: Sequence[str]) -> bool:
+    """Return whether what follows `-p` may be a password: no port, no path and no package of `npx -y -p`."""
+    return re.fullmatch(_PORT_OR_PATH, value) is None and not {"-y", "--yes"}.intersection(before)
 
 
 def split_user_info(url: str) -> tuple[str, str | None]:

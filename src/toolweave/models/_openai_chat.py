@@ -1,7 +1,8 @@
 """Chat Completions: the request body, and the parser of a turn from response chunks. Pure; sends nothing.
 
 Accepts the variants of Ollama, llama.cpp, vLLM, LM Studio and OpenRouter too: calls without an index, all with the same
-index, or without an id; usage in a chunk of its own; a stream without `[DONE]`.
+index, or without an id; usage in a chunk of its own; a stream without `[DONE]`. One that ends with `[DONE]` but without
+a finish reason may have been cut off before: its stop reason is `"other"`.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ _STOPS: Mapping[str, StopReason] = {
 
 _FAILURES = ("error", "insufficient_system_resource")
 """Finish reasons of a turn that its server aborted; the second one is DeepSeek's."""
+
+_NO_REASON = "no finish reason"
 
 _THOUGHTS = ("reasoning_content", "reasoning")
 _DETAILS = "reasoning_details"
@@ -269,7 +272,7 @@ class ChatTurn:
             message=AssistantMessage(parts=tuple(parts)),
             usage=self._usage,
             stop_reason=reason,
-            stop_detail=short(self._stop) if reason in ("other", "malformed_call") else None,
+            stop_detail=short(self._stop or _NO_REASON) if reason in ("other", "malformed_call") else None,
         )
 
     def _reason(self) -> StopReason:
@@ -277,7 +280,7 @@ class ChatTurn:
             return "refusal"
         if MALFORMED.search(self._stop):
             return "malformed_call"
-        reason = _STOPS.get(self._stop.lower(), "other" if self._stop else "end")
+        reason = _STOPS.get(self._stop.lower(), "other")  # without a finish reason too: it may have been cut off
         if self._calls and reason == "end":
             return "tool_calls"  # local servers say "stop" of a turn that calls tools
         return "end" if reason == "tool_calls" and not self._calls else reason
@@ -285,7 +288,8 @@ class ChatTurn:
     def _is_cut(self, call: _PartialToolCall, reason: StopReason) -> bool:
         """Return whether a call may be incomplete, which this API does not say: only the last one can be.
 
-        At the token limit not even complete JSON proves it: some servers close the brackets of a cut text.
+        At the token limit not even complete JSON proves it: some servers close the brackets of a cut text. Without a
+        finish reason only complete JSON proves that it is whole.
         """
         if call is not self._calls[-1]:
             return False

@@ -24,6 +24,7 @@ from toolweave.protocol.codes import INVALID_REQUEST, PARSE_ERROR
 __all__ = [
     "MAX_CONTAINERS",
     "MAX_DEPTH",
+    "MAX_DIGITS",
     "ForeignId",
     "LenientMessage",
     "MalformedMessage",
@@ -67,10 +68,13 @@ ValueT = TypeVar("ValueT")
 # A string matches to its end or to that of the text: one that never ends must not be read again from each quote in it.
 _BRACKETS = rb'(?s)"(?:[^"\\]++|\\.)*+"?|[\[\]{}]'
 _BEGIN_OF_OBJECT = rb'\{\s*+"'
-_LEADING_ID = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(?:(\d{1,18})|"([\x20-\x21\x23-\x7e]{1,80})")\s*,'
-_MAX_DIGITS = 19
+_LEADING_ID = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(?:(\d+)|"([\x20-\x21\x23-\x7e]{1,80})")\s*,'
+MAX_DIGITS = 19
+"""Digits of a number that is no id of ours."""
+_SHOWN_DIGITS = 40
 _ENTRY_DEPTH = 4  # of `{"result": {"tools": [{`
 _LARGE = 2 * MAX_CONTAINERS  # bytes; an array or an object has two brackets, so a smaller message holds fewer of them
+_SLICE = 1_000_000  # bytes of which the strings are told apart at a time
 _SPARSE = 10_000  # brackets of one kind that are looked for one by one, which is quick where there are few
 _MOST_TOKENS = 1_000_000  # brackets and quotes of a list that is searched for deep entries; about half a second
 _HIDING = (b"\\u", b"\\b", b"\\f")
@@ -192,7 +196,7 @@ def decode_lenient(text: bytes) -> list[LenientMessage]:
         ValueError: It is no JSON-RPC message; in a batch only if none is. Or it holds more than `MAX_CONTAINERS`.
         RecursionError: It is nested more deeply than can be read; see `without_deep_entries`.
     """
-    if len(text) > _LARGE and _count(text, b"[") + _count(text, b"{") > MAX_CONTAINERS:
+    if len(text) > _LARGE and _holds_too_many_containers(text):
         raise ValueError(f"it holds more than {MAX_CONTAINERS} arrays and objects")
     if text[:1] != b"[":
         return [_lenient(text)]
@@ -205,6 +209,22 @@ def decode_lenient(text: bytes) -> list[LenientMessage]:
     if not messages:
         raise ValueError("a batch without a message")
     return messages
+
+
+def _holds_too_many_containers(text: bytes) -> bool:
+    if _count(text, b"[") + _count(text, b"{") <= MAX_CONTAINERS:
+        return False
+    # above the bound the brackets inside of strings are told apart: quotes without escaped ones alternate
+    unescaped = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    found = inside = 0
+    for at in range(0, len(unescaped), _SLICE):
+        parts = unescaped[at : at + _SLICE].split(b'"')
+        outside = b"".join(parts[inside::2])
+        found += outside.count(b"[") + outside.count(b"{")
+        if found > MAX_CONTAINERS:
+            return True
+        inside = (inside + len(parts) - 1) % 2
+    return False
 
 
 def _count(text: bytes, bracket: bytes) -> int:
@@ -276,12 +296,17 @@ def without_deep_entries(text: bytes, *, levels: int = MAX_DEPTH) -> bytes:
 
 
 def answer_id(text: bytes) -> RequestId | None:
-    """Return the id at the head of an answer that cannot be read as a whole, or None."""
+    """Return the id at the head of an answer that cannot be read as a whole, or None.
+
+    A number of more digits than any id of ours is returned as the text of its first digits.
+    """
     found = re.match(_LEADING_ID, text)
     if found is None:
         return None
     number, name = found.groups()
-    return int(number) if number else name.decode("ascii")
+    if number:
+        return int(number) if len(number) < MAX_DIGITS else number[:_SHOWN_DIGITS].decode("ascii")
+    return name.decode("ascii")
 
 
 def objects_in(text: bytes) -> list[bytes]:
@@ -339,7 +364,7 @@ def own_id(came: object) -> RequestId | None:
     another id of it.
     """
     if isinstance(came, str):
-        return int(came) if came.isascii() and came.isdigit() and len(came) < _MAX_DIGITS and _is_plain(came) else came
+        return int(came) if came.isascii() and came.isdigit() and len(came) < MAX_DIGITS and _is_plain(came) else came
     if isinstance(came, float):
         return int(came) if came.is_integer() else None
     return came if isinstance(came, int) and not isinstance(came, bool) else None

@@ -24,6 +24,7 @@ from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.jsonrpc import (
+    MAX_DIGITS,
     ForeignId,
     LenientMessage,
     RawResult,
@@ -291,6 +292,10 @@ class ChannelWire:
         if answer is not None:
             why = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
             answer.set_exception(invalid(self._server, why))
+        elif isinstance(request_id, str) and len(request_id) >= MAX_DIGITS and request_id.isdigit():
+            answer = self._only_pending(request_id)
+            if answer is not None:
+                self._doubt(answer, LenientMessage(id=request_id))
 
     def _handle_after_junk(self, text: bytes) -> None:
         """Handle an answer that a server has printed after other text, if it is that of a pending request."""
