@@ -32,7 +32,7 @@ _MOST_LEVELS = 100  # beyond it every check is too much
 
 
 class Repeats:
-    """How often a value is checked against one subschema, for schemas with `unevaluatedProperties` or its like.
+    """The number of checks of one value against one subschema, for schemas with `unevaluatedProperties` or its like.
 
     Attributes:
         levels: Levels at which checks are repeated, one in another, for every value.
