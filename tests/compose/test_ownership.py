@@ -309,9 +309,5 @@ async def test_what_is_not_awaited_yet_is_refused_with_what_to_do() -> None:
         with pytest.raises(TypeError, match="await"):
             make(connect_mcp(server()))
 
-    refused(lambda lent: Agent(scripted(), tools=[lent]))
-    refused(lambda lent: Agent(scripted(), mcp_servers={"x": lent}))
-    refused(Agent(scripted()).add_mcp)
     refused(lambda lent: AgentRegistry(scripted(), tools=[lent]))
     refused(lambda lent: create_mcp_server(name="s", version="1", tools=lent))
-    refused(lambda lent: generate(scripted(), "hi", tools=[lent]))

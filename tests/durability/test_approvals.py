@@ -155,6 +155,8 @@ async def test_a_resumed_run_without_an_answer_waits_on_and_an_answer_may_be_giv
     assert till.done == ["paid a"]
     with pytest.raises(RunError, match="it was approved"):
         await lasting.resume("r", approvals={"c1": False})
+    with pytest.raises(RunError, match="has ended: its status is completed"):
+        await lasting.resume("r", approvals={"c2": True})
     with pytest.raises(TypeError, match="True, False or an Approval"):
         answers: Any = {"c1": "no"}
         await lasting.resume("r", approvals=answers)

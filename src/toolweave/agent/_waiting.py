@@ -121,11 +121,13 @@ async def answer_waiting(
     queue: WorkQueue | None,
     now: float,
     ttl: float,
+    repeated: bool = False,
 ) -> bool:
     """Answer a waiting call; return whether the run continues, as no other call waits.
 
     With `remember` an approval counts for all waiting calls of the tool. The same answer may be given again until the
-    call is made. The one open question of a call may be named by the id of the call.
+    call is made, and with `repeated` after the run has ended, too: whoever resumes a run may not know whether it has. The
+    one open question of a call may be named by the id of the call.
 
     Raises:
         RunError: There is no such run or call, the run does not wait, the run or the call is over, the call has another
@@ -133,7 +135,7 @@ async def answer_waiting(
         StoreError: The store or the queue cannot be reached.
     """
     while True:
-        record = await _waiting_record(store, run_id, call_id, answer)
+        record = await _waiting_record(store, run_id, call_id, answer, repeated=repeated)
         if record is None:
             return True
         open_calls = {one.call_id: one for one in await _unanswered(store, run_id)}
@@ -161,7 +163,9 @@ async def answer_waiting(
             return goes_on
 
 
-async def _waiting_record(store: Store, run_id: str, call_id: str, answer: _Answer) -> RunRecord | None:
+async def _waiting_record(
+    store: Store, run_id: str, call_id: str, answer: _Answer, *, repeated: bool
+) -> RunRecord | None:
     """Return the record of a waiting run; None if the run has gone on with the same answer.
 
     Raises:
@@ -170,12 +174,14 @@ async def _waiting_record(store: Store, run_id: str, call_id: str, answer: _Answ
     record = await read_record(store, run_id)
     if record is None:
         raise _error(run_id, "is not in the store")
-    if record.done:
+    if record.done and not repeated:
         raise _error(run_id, f"has ended: its status is {record.status}")
     if record.status == "waiting":
         return record
     if await _is_answered(store, run_id, call_id, answer):
         return None
+    if record.done:
+        raise _error(run_id, f"has ended: its status is {record.status}")
     raise _error(run_id, f"is not waiting for an answer (status {record.status})")
 
 

@@ -180,7 +180,7 @@ def _mask_argument(arg: str, hide: Hide) -> str:
 
 
 def _may_be_password(value: str, before: Sequence[str]) -> bool:
-    """Return whether what follows `-p` may be a password: no port, no path and no package of `npx -y -p`."""
+    """Return whether the value of `-p` may be a password: no port, no path and no package of `npx -y -p`."""
     return re.fullmatch(_PORT_OR_PATH, value) is None and not {"-y", "--yes"}.intersection(before)
 
 

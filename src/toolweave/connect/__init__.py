@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         SamplingMessage,
         SamplingResult,
     )
+    from toolweave.protocol.left_out import LeftOut
     from toolweave.protocol.logs import LogMessage
     from toolweave.protocol.server_features import (
         Completion,
@@ -55,6 +56,7 @@ __all__ = [
     "ConnectionState",
     "ElicitationRequest",
     "ElicitationResult",
+    "LeftOut",
     "ListChanged",
     "LoadedSkill",
     "LogMessage",
@@ -94,6 +96,7 @@ __getattr__, __dir__ = lazy_exports(
             "SamplingMessage",
             "SamplingResult",
         ),
+        ".protocol.left_out": ("LeftOut",),
         ".protocol.logs": ("LogMessage",),
         ".protocol.server_features": (
             "Completion",

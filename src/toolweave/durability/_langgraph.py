@@ -52,7 +52,7 @@ class _JournalPlace(NamedTuple):
 
 
 _around: ContextVar[_JournalPlace | None] = ContextVar("toolweave-graph-around", default=None)
-"""The place of the graph that runs as a node here; None in the outermost graph."""
+"""The place of the graph that runs as a node; None in the outermost graph."""
 
 
 class LangGraphAgent:

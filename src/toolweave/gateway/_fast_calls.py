@@ -143,7 +143,7 @@ class FastCalls:
         return self._layered
 
     def takes(self, name: str) -> bool:
-        """Whether plain calls of that tool can be sent here, if its connection is open."""
+        """Whether plain calls of that tool can be sent at once while its connection is open."""
         return self._target(name) is not None
 
     def send(

@@ -39,7 +39,7 @@ _NEEDED: Mapping[str, str] = {
 }
 """A text that is in everything that a pattern finds: to look for it first is much faster."""
 _Substitution: TypeAlias = tuple[re.Pattern[str], Callable[[re.Match[str]], str], str]
-"""A pattern, the function that returns what stands there instead, and the text that it needs."""
+"""A pattern, the function that returns the replacement of a match, and the text that every match contains."""
 
 _RESULTS = frozenset(
     {

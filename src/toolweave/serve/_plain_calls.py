@@ -49,10 +49,10 @@ class SentCall(Protocol):
         ...
 
     def members(self, answer: Any, *, texts: bool) -> Json | None:
-        """Return the members of the result for the client, or None where the long way has to make them.
+        """Return the members of the result for the client, or None where the full path has to make them.
 
         Args:
-            answer: What `answer` came to.
+            answer: The result of the future `answer`.
             texts: Whether members may be left as JSON texts, but for those that differ from hop to hop.
         """
         ...
@@ -79,7 +79,7 @@ class SendsCalls(Protocol):
         ...
 
     def takes(self, name: str) -> bool:
-        """Whether plain calls of the tool with that name can be sent here; False for an unknown name."""
+        """Whether plain calls of the tool with that name can be sent at once; False for an unknown name."""
         ...
 
     def send(

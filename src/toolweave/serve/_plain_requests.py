@@ -1,7 +1,7 @@
-"""Plain calls on their way through middleware: sent at once behind it, if they are still plain there.
+"""Plain calls that go through middleware: sent at once behind it, if they are still plain.
 
-Middleware may change a call, answer it, or make several of it. What it makes of it is sent by `SendsCalls` where that
-can be, and otherwise goes the long way from there on; the middleware runs once for each request all the same.
+Middleware may change a call, answer it, or make several of it. The call behind it is sent by `SendsCalls` if possible,
+and otherwise takes the full path from there; in both cases the middleware runs once for each request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class PlainRequest:
         client: The client that connections know it by: the same object for all of its calls.
         asked: The client of the request, with its identity.
         loop: The running event loop.
-        go_long: Called before the long way, which needs a reply channel that is watched.
+        go_long: Called before the full path, which needs a reply channel that watches its client.
     """
 
     __slots__ = ("_asked", "_call", "_calls", "_client", "_go_long", "_loop")
@@ -47,14 +47,14 @@ class PlainRequest:
         self._go_long = go_long
 
     async def answer(self, request: Request, *, texts: bool) -> tuple[Json | None, SentCall | None]:
-        """Send what middleware made of the call and return its result.
+        """Send the call behind middleware and return its result.
 
         Args:
             request: The request behind all middleware.
             texts: Whether members of the result may be left as JSON texts.
 
         Returns:
-            The result and None; or None, and the call if it was sent: the long way goes on with it.
+            The result and None; or None, and the call if it was sent, which the full path completes.
         """
         call = self._plain(request)
         sent = None if call is None else self._calls.send(call, self._client, self._asked.principal, self._loop)
@@ -66,7 +66,7 @@ class PlainRequest:
         except asyncio.CancelledError:
             await sent.give_up()
             raise
-        except Exception:  # boundary: the long way meets it again, and knows what to make of it
+        except Exception:  # boundary: the full path meets it again, and handles it
             answer = None
         result = None if answer is None else sent.members(answer, texts=texts)
         if result is None:
@@ -76,7 +76,7 @@ class PlainRequest:
         return result, None
 
     def _plain(self, request: Request) -> PlainToolCall | None:
-        """Return the call that a request is now; None if it is a plain one no more."""
+        """Return the call of a request behind middleware; None if it is no longer a plain one."""
         params: Mapping[str, Any] = request.params
         name = params.get("name")
         given, has_meta = "arguments" in params, "_meta" in params
@@ -96,7 +96,7 @@ class PlainRequest:
         return PlainToolCall(call.id, name, cast("Json | None", arguments), call.client, call.meta, trace)
 
     def _is_same(self, client: Client) -> bool:
-        """Whether a client is the one that called, in what upstreams and connections see of it."""
+        """Whether upstreams and connections would see the client that called."""
         asked = self._asked
         return client is asked or (
             client.version == asked.version

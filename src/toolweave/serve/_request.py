@@ -173,7 +173,7 @@ class Client:
         return self.version == MODERN_VERSION
 
     def limited(self, may: MayUse) -> Client:
-        """Return the same client, which may use only what `may` allows."""
+        """Return the same client, restricted to the offers that `may` allows."""
         return Client(self.version, self.capabilities, self.info, self.principal, self.conversation, may, self.identity)
 
 

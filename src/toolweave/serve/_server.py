@@ -294,12 +294,10 @@ def _chosen(toolset: Toolset, include: frozenset[str], exclude: frozenset[str]) 
     if not include and not exclude:
         return toolset
     snapshot = toolset.snapshot()
-    known = {name for spec in snapshot for name in (spec.original_name, *spec.aliases)}
-    if snapshot:  # else nothing is open or added yet
+    if snapshot and all(spec.server is None for spec in snapshot):  # tools of servers come and go: `filtered` warns
+        known = {name for spec in snapshot for name in (spec.name, spec.original_name, *spec.aliases)}
         for name in sorted(include - known):
-            if all(spec.server is None for spec in snapshot):
-                raise ValueError(f"include: {unknown_tool(name, known)}")
-            _log.warning("include: %s (yet)", unknown_tool(name, known))  # a server's tools come and go
+            raise ValueError(f"include: {unknown_tool(name, known)}")
     return filtered(toolset, include, exclude)
 
 

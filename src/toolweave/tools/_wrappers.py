@@ -478,7 +478,7 @@ class _MappedToolset(_ForwardingToolset):
         self._given.forget(None, present)
 
     def _described(self) -> tuple[Toolset, str]:
-        """Return the toolset inside of all such wrappers, and what they do, the innermost first."""
+        """Return the toolset inside of all such wrappers, and the operation of each, the innermost first."""
         (inside,) = self._toolsets
         if not isinstance(inside, _MappedToolset):
             return inside, self._how

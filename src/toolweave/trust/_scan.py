@@ -95,7 +95,7 @@ class ScanBudget:
         return self._here > 0
 
     def spend(self, characters: int) -> None:
-        """Note what is read.
+        """Spend characters that are read.
 
         Raises:
             _TooLongError: Nothing more of this definition may be read.
@@ -151,7 +151,7 @@ def _read(
     instructions: Sequence[Instruction],
     links: bool,
 ) -> Iterator[tuple[FindingKind, str, str]]:
-    """Yield kind, place and detail of what is suspicious in a definition, as far as the budget goes."""
+    """Yield kind, place and detail of each finding in a definition, within the budget."""
     found, whole = 0, True
     try:
         for path, text in _texts(definition, budget):

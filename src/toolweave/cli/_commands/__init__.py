@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, str] = {
     "components": "See, update and remove components that `toolweave add` copied.",
     "config": "Show the config files as they are read.",
     "pin": "Pin the tool definitions of servers, and see the differences.",
-    "runs": "List, show, begin, stop and answer runs of agents.",
+    "runs": "List, show, begin, resume, stop and answer runs of agents.",
 }
 """Each command with the first line of its help, so that the list is shown without importing any."""
 

@@ -127,7 +127,7 @@ def _explained(
 
 
 def _problems(fleet: OpenServers, one: ToolExplanation) -> list[str]:
-    """Return what is wrong with a tool: what the connection found, and what its server left out of it."""
+    """Return the problems of a tool: those that the connection found, and the parts that its server leaves out."""
     client = fleet.hub.clients[one.server]
     parts = [part for part in client.left_out_by_server if part.name == one.tool and part.part != "tool"]
     return [*(text for text in client.problems if repr(one.tool) in text), *map(str, parts)]

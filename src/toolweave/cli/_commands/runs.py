@@ -184,7 +184,7 @@ def resume(options: AgentOptions, run_id: RunId, store: StoreOption = None, as_j
 
 
 async def _check_resumable(statuses: RunStatuses, one: RunInfo) -> None:
-    """Reject a run that no process of this command goes on with now."""
+    """Reject a run that this command cannot resume now."""
     run, waiting = one.run_id, await statuses.waiting(one.run_id)
     if one.record.agent != AGENT:
         raise CommandError(f"{run} is a run of agent {one.record.agent!r}, which its own program resumes: Agent.resume")

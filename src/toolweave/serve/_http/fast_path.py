@@ -176,7 +176,7 @@ class FastPath:
         gate: Refuses operations that a token lacks scopes for.
         running: The running requests of the server, which it cancels when it ends.
         sessions: The sessions of legacy clients; None where there are none.
-        responses: Makes the responses of the long way.
+        responses: Makes the responses of the full path.
     """
 
     def __init__(
@@ -392,7 +392,7 @@ class FastPath:
         response.close()
 
     def _client(self, plain: _Plain, scope: Scope) -> Client:
-        """Return the client of a call with its identity, as the long way does."""
+        """Return the client of a call with its identity, as the full path does."""
         if plain.session is not None:
             return client_in(plain.session, scope)
         if plain.call.meta is None or not self._gate.authorizes:
@@ -400,7 +400,7 @@ class FastPath:
         return client_of(plain.call.meta, identity_of(scope), may_of(scope))
 
     def _response(self, exchange: _FastExchange, work: anyio.CancelScope, receive: Receive, send: Send) -> PostResponse:
-        """Make the response of the long way for a call in middleware."""
+        """Make the response of the full path for a call in middleware."""
         session = exchange.session
         if session is None or self._sessions is None:
             response = self._responses.modern(receive, send, work)

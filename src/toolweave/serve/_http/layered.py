@@ -1,7 +1,7 @@
 """The reply to a plain call that goes through middleware: one JSON text, unless something is sent before it.
 
-Most calls need no reply channel: middleware sends no notification, asks nothing, and the answer comes in a moment. So
-the response of the long way, with its timer and its watch, is made only when somebody needs it.
+Most calls need no reply channel: middleware sends no notification, asks nothing, and the answer comes soon. So the
+response of the full path, with its timer and its watch for disconnects, is made only when it is needed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LazyReply:
         headers: Headers of the response.
 
     Attributes:
-        response: The response of the long way, once it was needed.
+        response: The response of the full path, once it was needed.
     """
 
     __slots__ = ("_answered", "_headers", "_key", "_make", "_send", "response")
@@ -73,7 +73,7 @@ class LazyReply:
         self.response: PostResponse | None = None
 
     def begin(self) -> PostResponse:
-        """Return the response of the long way, which watches the client from now on."""
+        """Return the response of the full path, which watches the client from now on."""
         response = self.response
         if response is None:
             response = self.response = self._make()
@@ -92,7 +92,7 @@ class LazyReply:
         if self.response is None:
             try:
                 text = encode_result(self._key, result)
-            except Exception:  # boundary: middleware may return what is no JSON; the response says so
+            except Exception:  # boundary: the result of middleware may be no JSON, which the response reports
                 text = None
         if text is None:
             await self.begin().result(result)
@@ -102,7 +102,7 @@ class LazyReply:
 
     @property
     def answered(self) -> bool:
-        """Whether the answer was sent without the response of the long way, or is being sent."""
+        """Whether the answer was sent, or is being sent, without the response of the full path."""
         return self._answered
 
     async def notify(self, method: str, params: Mapping[str, object]) -> None:
