@@ -240,7 +240,7 @@ async def test_a_run_that_waits_can_be_cancelled() -> None:
     async with parked(Backend("memory://"), desk) as run:
         assert await run.cancel()
         record = await run
-        with pytest.raises(RunError, match=r"is not waiting for an answer \(status cancelled\)"):
+        with pytest.raises(RunError, match="has ended: its status is cancelled"):
             await run.approve("c-a")
 
     assert (record.status, desk.deleted) == ("cancelled", [])
