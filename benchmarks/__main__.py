@@ -68,15 +68,23 @@ def parser() -> argparse.ArgumentParser:
     )
     out.add_argument("--peers", action="store_true", help="install the peers that are missing, each on its own")
     out.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
-    out.add_argument("--write", type=Path, metavar="PAGE", help="put the table of ratios into a page")
+    out.add_argument("--write", type=Path, metavar="PAGE", help="put the tables of ratios into a page, and leave those of other benchmarks there")
     return out
 
 
 def write_page(page: Path, figures: list[Figure]) -> None:
-    """Replace what stands between the marks of a page."""
+    """Replace the tables of the benchmarks that were run, between the marks of a page; the others stay."""
     before, _, rest = page.read_text(encoding="utf-8").partition(PAGE_MARKS[0])
-    after = rest.partition(PAGE_MARKS[1])[2]
-    page.write_text(f"{before}{PAGE_MARKS[0]}{as_markdown(figures)}{PAGE_MARKS[1]}{after}", encoding="utf-8")
+    known, _, after = rest.partition(PAGE_MARKS[1])
+    tables = by_title(known) | by_title(as_markdown(figures))
+    text = "\n\n".join(tables.values())
+    page.write_text(f"{before}{PAGE_MARKS[0]}{text}\n{PAGE_MARKS[1]}{after}", encoding="utf-8")
+
+
+def by_title(text: str) -> dict[str, str]:
+    """Return the tables of a page, each with its heading, by the heading."""
+    tables = [f"### {one.strip()}" for one in f"\n{text}".split("\n### ")[1:]]
+    return {one.partition("\n")[0]: one for one in tables}
 
 
 def main() -> None:
