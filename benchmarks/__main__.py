@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     )
     out.add_argument("--peers", action="store_true", help="install the peers that are missing, each on its own")
     out.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
-    out.add_argument("--write", type=Path, metavar="PAGE", help="put the tables of ratios into a page, and leave those of other benchmarks there")
+    out.add_argument("--write", type=Path, metavar="PAGE", help="put the tables of what was run into a page")
     return out
 
 

@@ -126,7 +126,7 @@ async def answer_waiting(
     """Answer a waiting call; return whether the run continues, as no other call waits.
 
     With `remember` an approval counts for all waiting calls of the tool. The same answer may be given again until the
-    call is made, and with `repeated` after the run has ended, too: whoever resumes a run may not know whether it has. The
+    call is made; with `repeated` after the run has ended, too, as a program that resumes a run may not know that. The
     one open question of a call may be named by the id of the call.
 
     Raises:
