@@ -256,7 +256,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
         After the end of the conversation it waits up to `seconds` for both to be complete.
         """
-        if self._eof is not None and self._exit_code is None:
+        if (self._eof is not None or self._exited.is_set()) and self._exit_code is None:
             with anyio.move_on_after(seconds, shield=True):
                 await self._exited.wait()
                 while self._stderr_open:
