@@ -212,4 +212,4 @@ def test_a_sign_in_that_nobody_answers_ends_in_time(authorization: Authorization
 
     assert login.code == 3
     assert f"{authorization.issuer}/auth?" in login.err
-    assert "not completed within" in login.err
+    assert "the sign-in was not completed" in login.err
