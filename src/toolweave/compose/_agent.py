@@ -163,8 +163,8 @@ class Agent(BaseAgent):
             send; the stored conversation stays whole. Without it, and after it, a conversation that is too long for
             the model is cut to its newest part (`trim_history`).
         questions: Let its MCP servers ask the user in the middle of a call (elicitation): an attended run gets an
-            `InputRequested`, one that is attended later waits for `RunStatuses.answer`. Without it they are not told
-            that anybody could be asked.
+            `InputRequested`, one that is attended later waits for `RunStatuses.answer`. Without it the servers learn
+            that no user can be asked.
 
     Attributes:
         name: Its name.

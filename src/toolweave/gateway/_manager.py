@@ -46,7 +46,7 @@ from toolweave.gateway._workers import WorkerChanges
 from toolweave.hub import Hub
 from toolweave.middleware import middleware_from_config
 from toolweave.serve._request import Middleware
-from toolweave.tools import Toolset
+from toolweave.tools import Toolset, ToolSnapshot
 
 if TYPE_CHECKING:
     from toolweave.gateway._console.app import ConsoleApp
@@ -65,6 +65,14 @@ class _Mount:
         self.server = server
         self.tools = tools
         self.ended = anyio.Event()
+        self._checked: ToolSnapshot | None = None
+        self._warnings: list[str] = []
+
+    def warnings(self, tools: ToolSnapshot) -> list[str]:
+        """Return the warnings about the view, found once for each snapshot of the gateway's tools."""
+        if tools is not self._checked:
+            self._checked, self._warnings = tools, view_warnings(self.view, tools)
+        return self._warnings
 
 
 class GatewayManager:
@@ -483,7 +491,7 @@ class GatewayManager:
         for mount in self._mounts.values():
             names = mount.view.servers or tuple(states)
             if all(states.get(name) is ConnectionState.READY for name in names):
-                found += view_warnings(mount.view, self.hub)
+                found += mount.warnings(self.hub.snapshot())
         return found
 
     @property

@@ -61,9 +61,9 @@ def explain_view(view: VirtualServer, tools: Toolset, spec: ToolSpec) -> ViewedT
     return ViewedTool(None, next((reason for name, reason in hidden.items() if name.endswith(spec.name)), "a rule"))
 
 
-def view_warnings(view: VirtualServer, tools: Toolset) -> list[str]:
+def view_warnings(view: VirtualServer, tools: Iterable[ToolSpec]) -> list[str]:
     """Return the warnings about a view: entries that match no tool, and names that two tools would have."""
-    specs = [spec for spec in tools.snapshot() if not view.servers or spec.server in view.servers]
+    specs = [spec for spec in tools if not view.servers or spec.server in view.servers]
     where, found = f"gateway.virtual.{view.name}", list[str]()
     for field, names in (("include", view.include), ("exclude", view.exclude), ("rename", view.rename)):
         found += [

@@ -15,6 +15,8 @@ from contextlib import suppress
 from functools import partial
 from threading import Thread
 
+_KILLED_SECONDS = 1.0
+
 
 async def start_process(
     protocol: asyncio.SubprocessProtocol, argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None
@@ -104,7 +106,8 @@ class PipedProcess(asyncio.SubprocessTransport):
                 stream.close()
         if self._process.poll() is None:
             self._process.kill()
-            self._process.wait()  # a killed process ends at once
+            with suppress(subprocess.TimeoutExpired):  # it ends at once, unless the kernel holds it
+                self._process.wait(_KILLED_SECONDS)
         self._forget_pidfd()
 
     def _exited(self) -> None:
