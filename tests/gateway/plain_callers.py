@@ -17,6 +17,8 @@ from tests.gateway.relayed import MODERN, Json
 __all__ = ["META", "SECONDS", "Plain", "Ways", "again", "long_way", "plain", "seen_upstream"]
 
 SECONDS = 60.0
+NOTICED = 15.0
+"""Seconds until a caller that left has been noticed: half of what a body may take to arrive."""
 META: Json = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientCapabilities": {},

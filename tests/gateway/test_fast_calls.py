@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from tests.gateway.plain_callers import META, SECONDS, Plain, Ways, again, long_way, plain, seen_upstream
+from tests.gateway.plain_callers import META, NOTICED, SECONDS, Plain, Ways, again, long_way, plain, seen_upstream
 from tests.gateway.relayed import MODERN, Json, upstream
 from tests.gateway.running import write_gateway_config
 from tests.gateway.upstreams import strange
@@ -156,7 +156,7 @@ async def test_a_caller_gets_its_own_answer_among_many(version: str) -> None:
 async def test_a_modern_caller_that_leaves_cancels_its_call_at_the_upstream_and_nobody_elses(
     kind: str, middleware: list[Any]
 ) -> None:
-    with anyio.fail_after(SECONDS), upstream(kind) as config:
+    with anyio.fail_after(NOTICED), upstream(kind) as config:
         gateway = create_gateway({"up": config}, middleware=middleware)
         async with served_http(gateway) as url, plain(url, MODERN) as other:
             async with plain(url, MODERN) as leaving:

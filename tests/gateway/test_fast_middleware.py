@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.gateway.plain_callers import SECONDS, Plain, again, long_way, plain, seen_upstream
+from tests.gateway.plain_callers import NOTICED, SECONDS, Plain, again, long_way, plain, seen_upstream
 from tests.gateway.relayed import MODERN, Json, upstream
 from tests.gateway.upstreams import strange
 from tests.serve.serving import STOPPING, served_app, served_http
@@ -390,7 +390,7 @@ async def test_a_caller_that_leaves_is_noted_as_cancelled_and_cancels_its_call()
             arrived.set()
         return await call_next(request)
 
-    with anyio.fail_after(SECONDS), upstream("stdio-modern") as config:
+    with anyio.fail_after(NOTICED), upstream("stdio-modern") as config:
         gateway = create_gateway({"up": config}, middleware=[*audited(notes), note])
         async with served_http(gateway) as url, plain(url, MODERN) as other:
             async with plain(url, MODERN) as leaving:
@@ -418,7 +418,7 @@ async def test_middleware_that_waits_by_itself_is_cancelled_with_its_call(versio
                 left.set()
         return await call_next(request)
 
-    with anyio.fail_after(SECONDS):
+    with anyio.fail_after(NOTICED):
         async with strange("modern", "stdio") as config:
             gateway = create_gateway({"up": config}, middleware=[wait])
             async with served_http(gateway) as url, plain(url, version) as client:

@@ -465,8 +465,9 @@ class FastPath:
         exchanges = [one for one in self._running if isinstance(one, _FastExchange)]
         now = loop.time()
         for one in exchanges:
-            bound = self._bounds.body if one.sent is None else _MOMENT_SECONDS
-            if now - one.begun > bound:
+            # what has neither a call nor a reply channel still waits for its body
+            has_body = one.sent is not None or one.reply is not None
+            if now - one.begun > (_MOMENT_SECONDS if has_body else self._bounds.body):
                 one.wake()
         self._sweeping = bool(exchanges)
         if exchanges:
