@@ -48,7 +48,7 @@ class Client:
         module: It is left out when this does not import.
         peer: What to install in an environment of its own, for a client that is no dependency of ours.
         modern: Whether it speaks the stateless revisions.
-        lists: Whether it takes part where tools are listed only.
+        scanless: Whether it takes part only where the scan of definitions and results is a part of the cost.
     """
 
     opener: Opener
@@ -56,7 +56,7 @@ class Client:
     peer: str | None = None
     uvloop: bool = False
     modern: bool = True
-    lists: bool = False
+    scanless: bool = False
 
 
 async def open_raw(stack: AsyncExitStack, target: Target) -> Open:
@@ -187,7 +187,7 @@ CLIENTS: Mapping[str, Client] = {
     "toolweave": Client(opener=open_toolweave, module="toolweave"),
     "toolweave uvloop": Client(opener=open_toolweave, module="uvloop", uvloop=True),
     "toolweave engine=sdk": Client(opener=open_toolweave_sdk, module="toolweave"),
-    "toolweave scan=false": Client(opener=open_toolweave_unscanned, module="toolweave", lists=True),
+    "toolweave scan=false": Client(opener=open_toolweave_unscanned, module="toolweave", scanless=True),
     "sdk": Client(opener=open_sdk, module="mcp"),
     "fastmcp": Client(opener=open_fastmcp, module="fastmcp", peer="fastmcp uvloop httptools"),
     "pydantic-ai": Client(opener=open_pydantic_ai, module="pydantic_ai", peer="pydantic-ai-slim[mcp]"),

@@ -34,9 +34,8 @@ class Settings:
         """Whether a case shall be measured."""
         return not self.only or any(text in case for text in self.only)
 
-    def names(self, *but: str, lists: bool = False) -> list[str]:
-        """Return the contenders to measure, the baseline always; with `lists` those that only list tools, too."""
+    def names(self, *but: str, scanless: bool = False) -> list[str]:
+        """Return the contenders to measure, the baseline always; with `scanless` the one without the scan, too."""
         wanted = {"raw", *(self.clients or CLIENTS)} - set(but)
-        return [
-            name for name, client in CLIENTS.items() if name in wanted and available(client) and lists >= client.lists
-        ]
+        known = {name: one for name, one in CLIENTS.items() if scanless or not one.scanless}
+        return [name for name, client in known.items() if name in wanted and available(client)]

@@ -52,22 +52,27 @@ LONG = {"real": 3600, "reference": 900, "conformance": 1800}
 
 
 MEASURED = {"cli", "console", "gateway", "serve"}
-"""Folders with slow tests that run what no quick one does."""
+"""Folders with slow tests that run what no quick one does, and with processes that do what no test does itself."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give tests that install or drive foreign programs a longer bound, and say whose coverage need not be measured.
 
-    Measuring makes the start of a process take several times as long, and slow tests start processes. Of most folders
-    they repeat, with kills, faults and many cases, what quick tests have run.
+    Measuring adds a tenth of a second to the start of a process, and slow tests start processes. Of most folders they
+    repeat, with kills, faults and many cases, what quick tests have run.
     """
     for item in items:
-        if item.get_closest_marker("slow") and item.path.relative_to(TESTS).parts[0] not in MEASURED:
+        if item.get_closest_marker("slow") and folder_of(item.path) not in MEASURED:
             item.add_marker(pytest.mark.unmeasured)
         seconds = max((LONG.get(marker.name, 0) for marker in item.iter_markers()), default=0)
         if seconds and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(seconds))
+
+
+def folder_of(path: Path) -> str:
+    """Return the folder of the tests in which a test file is."""
+    return path.relative_to(TESTS).parts[0]
 
 
 def pytest_sessionfinish() -> None:
@@ -135,6 +140,8 @@ def home(_session_home: None, homes: Path, request: pytest.FixtureRequest) -> It
     folder = homes / str(next(_numbers))
     with pytest.MonkeyPatch.context() as patch:
         _move_home(patch, folder)
+        if folder_of(request.path) not in MEASURED:
+            patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)  # the processes of this test are not measured
         if {"real", "reference"} & {marker.name for marker in request.node.iter_markers()}:
             _link_caches(folder)
         yield folder
