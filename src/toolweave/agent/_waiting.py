@@ -165,9 +165,7 @@ async def answer_waiting(
             return goes_on
 
 
-async def _waiting_record(
-    store: Store, run_id: str, call_id: str, answer: _Answer, *, repeated: bool
-) -> RunRecord:
+async def _waiting_record(store: Store, run_id: str, call_id: str, answer: _Answer, *, repeated: bool) -> RunRecord:
     """Return the record of a waiting run, or of one that has gone on with the same answer.
 
     Raises:
