@@ -183,6 +183,19 @@ async def test_the_first_answer_counts_and_may_be_given_again() -> None:
     assert (given, list(none), sorted(desk.deleted)) == ([False, False], [], ["a", "b"])
 
 
+async def test_an_answer_that_was_given_without_the_queue_reaches_the_workers_when_it_is_given_again() -> None:
+    backend, desk = Backend("memory://"), Desk()
+    async with parked(backend, desk) as run:
+        alone = await RunStatuses(backend.store).approve(run.id, "c-a")
+        before = (await run.status()).status
+        again = await run.approve("c-a")
+        with anyio.fail_after(30):
+            record = await run
+
+    assert (alone, before, again) == (True, "pending", True)
+    assert (record.status, desk.deleted) == ("completed", ["a"])
+
+
 async def test_answers_that_are_given_at_the_same_time_let_a_run_go_on_once() -> None:
     desk = Desk()
     names = [f"f{number}" for number in range(8)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -266,12 +267,33 @@ def test_only_options_that_look_alike_are_named(cli: Cli, folder: Path) -> None:
     assert "--config" in cli("tools", "--confg").err
 
 
+DECORATED = """
+import json, sys
+BESIDE = {"_meta": {"k": 1}, "icons": [{"src": "https://e.example/i.png"}], "execution": {"taskSupport": "optional"}}
+ABOUT = {"capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}
+ANSWERS = {
+    "initialize": {"protocolVersion": "2025-11-25", **ABOUT},
+    "tools/list": {"tools": [{"name": "t", "inputSchema": {"type": "object"}, **BESIDE}]},
+}
+for line in sys.stdin:
+    message = json.loads(line)
+    answer = ANSWERS.get(message["method"])
+    said = {"result": answer} if answer else {"error": {"code": -32601, "message": "Method not found"}}
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}), flush=True)
+"""
+
+
 def test_a_tools_json_has_what_its_server_said_beside_the_schemas(cli: Cli, folder: Path) -> None:
-    config = write_config(folder, {"echo": echo_command()})
+    config = write_config(folder, {"s": [sys.executable, "-c", DECORATED]})
 
     tool = cli("tools", "--config", config, "--json").json["tools"][0]
 
-    assert {"icons", "execution", "_meta"} <= set(tool)
+    assert {name: tool[name] for name in ("icons", "execution", "_meta")} == {
+        "icons": [{"src": "https://e.example/i.png"}],
+        "execution": {"taskSupport": "optional"},
+        "_meta": {"k": 1},
+    }
 
 
 @pytest.mark.slow

@@ -181,6 +181,14 @@ def test_doctor_tells_each_step_and_what_to_do(cli: Cli, folder: Path) -> None:
     assert "does not start:\n  off: it is switched off in the config" in done.out
 
 
+def test_doctor_says_an_error_once_though_a_step_failed_with_it(cli: Cli, folder: Path) -> None:
+    config = write_config(folder, {"absent": ABSENT})
+
+    absent = section(cli("doctor", "--config", config).out, "absent")
+
+    assert " ".join(absent.split()).count("'toolweave-test-no-such-command' was not found") == 1
+
+
 def section(text: str, name: str) -> str:
     """Return the part of doctor's view about one server."""
     for part in text.split("\n\n"):

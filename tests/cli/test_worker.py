@@ -125,6 +125,8 @@ def test_a_run_that_needs_a_yes_waits_for_it_while_its_worker_works_on(folder: P
         working.wait_for("waiting")
         for run_id, answer in ((first, "approve"), (second, "deny")):
             [call] = toolweave("runs", "show", run_id, "--json", env=env).json["waiting"]
+            alone = toolweave("runs", answer, run_id, call["call_id"], "--store", redis_url)
+            assert "if it has workers, give the answer once more with --backend in place of --store" in alone.err
             done = toolweave("runs", answer, run_id[:8], call["call_id"], "--json", env=env)
             assert (done.code, done.json) == (0, {"run_id": run_id, "goes_on": True})
         working.wait_for("completed")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import anyio
 import pytest
 
-from tests.hub.fleet import ToolServer, echo, next_change, opened
+from tests.hub.fleet import BOUND, ToolServer, echo, next_change, opened
 from toolweave import (
     CallContext,
     ConnectionClosedError,
@@ -141,6 +143,36 @@ async def test_a_hub_mixes_with_local_functions_and_other_hubs_and_its_changes_c
         await second.disconnect("s")
         assert [spec.name for spec in everything.snapshot()] == ["s_a", "s_s_a", "s_d"]
     assert ("s_c",) in [change.removed for change in heard]
+
+
+LEAVING = """
+import anyio, sys
+from toolweave import connect_mcp_servers
+from toolweave.testing import MemoryServer
+
+server = MemoryServer()
+
+def more() -> int:
+    return 1
+
+async def main():
+    async with connect_mcp_servers({"s": {"server": server}}) as hub:
+        hub.subscribe(lambda change: sys.exit(3))
+        server.tool(more)
+        await anyio.sleep(30)
+
+try:
+    anyio.run(main)
+except SystemExit as exc:
+    print("left with", exc.code)
+"""
+
+
+@pytest.mark.slow
+async def test_a_listener_that_ends_the_program_each_time_it_is_called_ends_it_without_a_hang() -> None:
+    with anyio.fail_after(BOUND):
+        done = await anyio.run_process([sys.executable, "-c", LEAVING], check=False)
+    assert done.stdout.decode() == "left with 3\n", done.stderr.decode()
 
 
 async def test_a_listener_that_raises_costs_nobody_the_event(caplog: pytest.LogCaptureFixture) -> None:

@@ -136,7 +136,10 @@ async def answer_waiting(
     """
     while True:
         record = await _waiting_record(store, run_id, call_id, answer, repeated=repeated)
-        if record is None:
+        jobs = None if queue is None else run_topic(record.agent, store, queue, keep_seconds=ttl)
+        if record.status != "waiting":
+            if jobs is not None and not record.done:  # perhaps it was answered without the queue, and no worker knows
+                await jobs.submit(run_id)
             return True
         open_calls = {one.call_id: one for one in await _unanswered(store, run_id)}
         asked = _named(open_calls, call_id)
@@ -149,7 +152,6 @@ async def answer_waiting(
             raise _error(run_id, f"{text}; those that do: {', '.join(open_calls) or 'none'}")
         values = _values(asked, open_calls.values(), answer)
         goes_on = len(values) == len(open_calls)
-        jobs = None if queue is None else run_topic(record.agent, store, queue, keep_seconds=ttl)
         changes = [
             Put(collection=JOURNAL, key=answer_key(run_id, one), value=value, ttl=ttl, expect=0)
             for one, value in values.items()
@@ -163,10 +165,8 @@ async def answer_waiting(
             return goes_on
 
 
-async def _waiting_record(
-    store: Store, run_id: str, call_id: str, answer: _Answer, *, repeated: bool
-) -> RunRecord | None:
-    """Return the record of a waiting run; None if the run has gone on with the same answer.
+async def _waiting_record(store: Store, run_id: str, call_id: str, answer: _Answer, *, repeated: bool) -> RunRecord:
+    """Return the record of a waiting run, or of one that has gone on with the same answer.
 
     Raises:
         RunError: There is no such run, or it has ended, or it does not wait.
@@ -179,7 +179,7 @@ async def _waiting_record(
     if record.status == "waiting":
         return record
     if await _is_answered(store, run_id, call_id, answer):
-        return None
+        return record
     if record.done:
         raise _error(run_id, f"has ended: its status is {record.status}")
     raise _error(run_id, f"is not waiting for an answer (status {record.status})")

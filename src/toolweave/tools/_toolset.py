@@ -171,6 +171,9 @@ class Listeners:
         for listener in tuple(self._listeners):
             try:
                 listener(change)
+            except SystemExit:  # what ends with the program changes, too: another one would break off its clean-up
+                self._listeners = [other for other in self._listeners if other is not listener]
+                raise
             except Exception:  # boundary: user code
                 import logging  # only ever needed here
 

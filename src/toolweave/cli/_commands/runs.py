@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli._chat.options import AGENT, AgentOptions, ChatOptions, StoreOption, chat_options
-from toolweave.cli._chat.stores import backend_named
+from toolweave.cli._chat.stores import backend_named, is_url
 from toolweave.cli._command import Command, CommandGroup, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import JsonOption, given_options
@@ -21,6 +21,7 @@ from toolweave.errors import RunError
 
 if TYPE_CHECKING:
     from toolweave.agent._approval import WaitingCall
+    from toolweave.agent._records import RunRecord
     from toolweave.agent._status import RunInfo, RunStatuses
     from toolweave.state import Store
 
@@ -384,6 +385,16 @@ def answer_question(
     return _answered(run_id, call_id, give, store, backend, as_json=as_json)
 
 
+def _when_it_continues(record: RunRecord, store: str | None) -> str:
+    """Return when a run continues that was answered in its store alone, which wakes no workers."""
+    place = "" if store is None else f" --store {shlex.quote(store)}"
+    resume = f"with `toolweave runs resume {record.run_id[:_SHORT]}{place}`"
+    when = resume if record.agent == AGENT else "when its program resumes it"
+    if store is not None and is_url(store):
+        return f"{when}; if it has workers, give the answer once more with --backend in place of --store"
+    return f"{when}: it has no workers"
+
+
 def _answered(
     run_id: str,
     call_id: str,
@@ -414,11 +425,8 @@ def _answered(
             note(f"{one.run_id} waits for answers to other calls")
         elif url is not None:
             note(f"{one.run_id} continues")
-        elif one.record.agent == AGENT:
-            place = "" if store is None else f" --store {shlex.quote(store)}"
-            note(f"{one.run_id} continues with `toolweave runs resume {one.run_id[:_SHORT]}{place}`: it has no workers")
         else:
-            note(f"{one.run_id} continues when its program resumes it: it has no workers")
+            note(f"{one.run_id} continues {_when_it_continues(one.record, store)}")
         return ExitCode.OK
 
     return _with_store(store, body) if url is None else _with_backend(url, body)
