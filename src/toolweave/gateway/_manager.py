@@ -51,8 +51,7 @@ from toolweave.tools import Toolset, ToolSnapshot
 if TYPE_CHECKING:
     from toolweave.gateway._console.app import ConsoleApp
     from toolweave.gateway._metrics import MetricsPage
-    from toolweave.serve import HttpOptions
-    from toolweave.serve._http.app import HttpApp
+    from toolweave.serve._http.app import HttpApp, HttpOptions
 
 _log = logging.getLogger("toolweave.gateway")
 

@@ -33,8 +33,6 @@ from toolweave.http._inflate import PIECE_BYTES, Inflater, NotInflated
 from toolweave.http._proxy import HttpProxy, refused_by_proxy
 from toolweave.http._request_head import request_head
 
-__all__ = ["HttpClient", "NoAnswer", "Response", "Unreadable"]
-
 _IDLE_SECONDS = 60.0
 _LINGER_SECONDS = 0.5
 _MAX_HEADS = 256

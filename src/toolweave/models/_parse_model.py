@@ -10,14 +10,12 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from toolweave.errors import ConfigError
+from toolweave.models._base import Model
 from toolweave.models._prices import FREE, Price
-
-if TYPE_CHECKING:
-    from toolweave.models._base import Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

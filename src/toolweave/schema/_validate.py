@@ -23,13 +23,11 @@ from toolweave.schema._limits import (
     max_steps_per_value,
     measure,
 )
-from toolweave.schema._problems import Problem, describe, problems_of
+from toolweave.schema._problems import Problem, problems_of
 from toolweave.schema._unevaluated import NEVER, Repeats, repeats_of
 
 if TYPE_CHECKING:
     import jsonschema_rs
-
-__all__ = ["Problem", "Validator", "describe", "load_validator"]
 
 _log = logging.getLogger("toolweave.schema")
 

@@ -27,7 +27,7 @@ from toolweave.tools._scopes import scope_list
 _log = logging.getLogger("toolweave.serve._auth")
 
 
-Verify: TypeAlias = Callable[[str], "Identity | str | Awaitable[Identity | str | None] | None"]
+Verify: TypeAlias = Callable[[str], Identity | str | Awaitable[Identity | str | None] | None]
 """Returns the identity, or a plain client id, of a token; None for an invalid token."""
 
 
