@@ -83,7 +83,9 @@ class Run:
             attended=True if job.attended is None else job.attended,
         )
         self._questions = RunQuestions(self.id, self._approvals)
-        self._driver = RunLoop(host, job, self, self._emit)
+        limited_above = self.parent is not None and self.parent._driver.priced  # noqa: SLF001 - its own kind
+        priced = job.rules.limits.cost is not None or limited_above
+        self._driver = RunLoop(host, job, self, self._emit, priced=priced)
 
     # the handle
 
@@ -111,11 +113,6 @@ class Run:
     def parent_id(self) -> str | None:
         """The id of the run whose tool started this one, in whichever process."""
         return self._job.parent_id if self.parent is None else self.parent.id
-
-    @property
-    def agent_names(self) -> tuple[str, ...]:
-        """The agents above this run, the outermost first, and its own."""
-        return (*(() if self.parent is None else self.parent.agent_names), self.agent)
 
     @property
     def tools(self) -> AgentTools | None:
@@ -146,11 +143,6 @@ class Run:
         return self._cancelled not in (None, _SHUT_DOWN, _LEFT if self._driver.durable else None)
 
     @property
-    def priced(self) -> bool:
-        """Whether it or a parent run has a cost limit."""
-        return self._job.rules.limits.cost is not None or (self.parent is not None and self.parent.priced)
-
-    @property
     def waiting(self) -> tuple[ToolCallPart, ...]:
         """The calls that wait for a person, those of child runs included."""
         own = self._approvals.waiting
@@ -167,8 +159,8 @@ class Run:
             self._period = self.host.owner.join(self._close)
             self._status = "queued"
             if self.parent is not None:
-                if not self.parent.runs_in_loop(self._period.loop):  # a tool in a thread, with a loop of its own
-                    self.parent = None
+                if not self.parent._runs_in_loop(self._period.loop):  # noqa: SLF001 - its own kind
+                    self.parent = None  # it was started by a tool in a thread, with a loop of its own
                 else:
                     self.parent._child_started(self)  # noqa: SLF001 - its own kind
             self._period.start_soon(self._drive)
@@ -332,7 +324,7 @@ class Run:
 
     # reports of child runs
 
-    def runs_in_loop(self, loop: asyncio.AbstractEventLoop) -> bool:
+    def _runs_in_loop(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether it runs in this event loop."""
         return self._period is not None and self._period.loop is loop
 
