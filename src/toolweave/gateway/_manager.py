@@ -44,6 +44,7 @@ from toolweave.gateway._upstream_changes import UpstreamChanges
 from toolweave.gateway._views import ViewMiddleware, caller_view, view_warnings, virtual_tools
 from toolweave.gateway._workers import WorkerChanges
 from toolweave.hub import Hub
+from toolweave.hub._hub import caller_servers
 from toolweave.middleware import middleware_from_config
 from toolweave.serve._request import Middleware
 from toolweave.tools import Toolset, ToolSnapshot
@@ -332,7 +333,7 @@ class GatewayManager:
             if config != self.config:
                 self.generation += 1
             self.config = config
-        connected = {*self.hub.clients, *self.hub.of_callers.configs}
+        connected = {*self.hub.clients, *caller_servers(self.hub).configs}
         failed_before = {*self._changes.not_applied, *(name for name in self.hub.errors if name not in connected)}
         retried = [name for name in change.unchanged if name in failed_before]
         self._put_rules(self.server, None)  # before a server is there that rules may be about
