@@ -24,7 +24,7 @@ from toolweave.agent._limits import Limits
 from toolweave.agent._output import Output
 from toolweave.agent._prompt import Prompt, Sendable, messages_of
 from toolweave.agent._resume import resume
-from toolweave.agent._run import Run, current_run
+from toolweave.agent._run import Run, current_run, runtime_of
 from toolweave.agent._run_loop import AgentRuntime, RunRequest
 from toolweave.agent._sessions import MemoryConversations, SessionStates
 from toolweave.agent._step import RunRules
@@ -319,7 +319,7 @@ class BaseAgent(SubmitMixin):
 
     def runs(self, run: Run, /) -> bool:
         """Whether a run is one of this agent's."""
-        return run.host is self._host
+        return runtime_of(run) is self._host
 
     def add_mcp(self, server: Any, *, prefix: str | None = None, name: str | None = None) -> None:
         """Add the tools of an MCP server, under a prefix of their own.

@@ -65,7 +65,7 @@ class Run:
         self.parent = current_run()
         self.depth = job.depth or (0 if self.parent is None else self.parent.depth + 1)
         self.children: dict[str, Run] = {}
-        self.host = host
+        self._host = host
         self._job = job
         self._status: RunStatus = "new"
         self._events: list[Event] = []
@@ -156,7 +156,7 @@ class Run:
         """
         if self._status == "new":
             self._ended = anyio.Event()
-            self._period = self.host.owner.join(self._close)
+            self._period = self._host.owner.join(self._close)
             self._status = "queued"
             if self.parent is not None:
                 if not self.parent._runs_in_loop(self._period.loop):  # noqa: SLF001 - its own kind
@@ -289,7 +289,7 @@ class Run:
 
     def _follows(self, run: Run) -> bool:
         """Whether `run` waits in the session for the end of this one."""
-        same = self.host is run.host and self.session == run.session
+        same = runtime_of(run) is self._host and self.session == run.session
         return same and self.session is not None and not self.done
 
     def _cancel(self, reason: str) -> None:
@@ -357,7 +357,7 @@ class Run:
 
     async def _drive(self) -> None:
         _current.set(self)
-        host, period = self.host, cast("LifespanPeriod", self._period)
+        host, period = self._host, cast("LifespanPeriod", self._period)
         result: RunResult | None = None
         room = host.rooms.enter(self.session)
         try:
@@ -388,6 +388,11 @@ class Run:
             self._ended.set()
             if self.parent is not None:
                 self.parent._child_ended(self, result)  # noqa: SLF001 - the same
+
+
+def runtime_of(run: Run) -> AgentRuntime:
+    """Return what a run shares with the other runs of its agent."""
+    return run._host  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the accessor of this module
 
 
 class _EventIterator:

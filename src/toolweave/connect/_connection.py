@@ -59,6 +59,9 @@ class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
 
     Made by `connect_mcp`. May be used and closed from any task, also of an event loop in another thread: requests run
     in the loop that opened it. A `timeout` is in seconds and replaces the server's own bound for one call.
+
+    Attributes:
+        config: The server's config, as it was given.
     """
 
     def __init__(

@@ -249,6 +249,7 @@ class Gateway(ServerRunners):
     Made by `create_gateway`.
 
     Attributes:
+        updates: Subscriptions of callers to resources, at the upstreams that have them.
         hub: The upstreams; servers may be added and removed while it is served.
         tools: The tools that callers see: the hub, or a view of it.
         endpoint: Answers the requests of every transport.
@@ -493,9 +494,8 @@ class Gateway(ServerRunners):
     def _is_current(self, config: ServerConfig) -> bool:
         """Whether a server is still there; one that is called as its callers is until its settings are gone."""
         connection = self.hub.clients.get(config.name)
-        return config.name in caller_servers(self.hub).configs or (
-            connection is not None and connection.config is config
-        )
+        as_callers = caller_servers(self.hub).configs
+        return config.name in as_callers or (connection is not None and connection.config is config)
 
     async def _left(self) -> None:
         self._served -= 1

@@ -83,6 +83,7 @@ class GatewayManager:
         options: Everything else.
 
     Attributes:
+        name: The gateway's name.
         hub: The upstreams.
         config: The config in use.
         generation: The number of the config in use; it grows with each change.

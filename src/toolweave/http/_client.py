@@ -45,6 +45,7 @@ class Unreadable(NoAnswer):
     """An answer whose body is not accepted.
 
     Attributes:
+        detail: The reason, for people.
         limit: The bound in bytes that it passed, or None.
         bomb: Whether it is a decompression bomb.
     """

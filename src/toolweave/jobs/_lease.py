@@ -47,6 +47,9 @@ class Lease:
         sleep: Waits between renewals.
         strict: Whether it also counts as lost when it could not be renewed and may soon be another's; otherwise the
             work continues, and the holder is checked when the store is back.
+
+    Attributes:
+        lost: Whether it may be another's by now.
     """
 
     def __init__(
