@@ -391,7 +391,7 @@ class Run:
 
 
 def runtime_of(run: Run) -> AgentRuntime:
-    """Return what a run shares with the other runs of its agent."""
+    """Return the runtime that a run shares with the other runs of its agent."""
     return run._host  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the accessor of this module
 
 

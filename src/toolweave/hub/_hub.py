@@ -226,6 +226,8 @@ class Hub(Openable, BaseToolset):
 
     async def _open(self) -> None:
         if self._opened and not self._settled.is_set():
+            # Two tasks that enter a hub at once: the second waits for the first one's opening and does not begin its
+            # own.
             await self._home.run(self._settled.wait())  # another task is about to open it
         self._check_open()
         if self._opened:
@@ -260,6 +262,7 @@ class Hub(Openable, BaseToolset):
     async def _close(self) -> None:
         self._closed = True
         # they stay listed until they are closed, so that a second caller waits for them too
+        # All at once: a server that takes its whole bound to end must not delay the others by it.
         await for_each(list(self._clients.values()), McpConnection.close)
         self._clients.clear()
         self._starting = False
@@ -289,6 +292,8 @@ class Hub(Openable, BaseToolset):
             self._caller_servers.forget(name)
             client = self._begin(server_config(config, name=name))
             self._awaited[client] = 0
+        # The waiters are counted from here on. A connection that nobody waits for any more is closed; one that was
+        # started by the config is not counted and stays.
         client.start()  # nothing when it has begun
         await self._until_usable(client)
         if client.state in OVER and client.error is not None:  # another waiter may have closed it meanwhile
@@ -354,6 +359,8 @@ class Hub(Openable, BaseToolset):
             await client.close()
             self._check_open()
         self._end_start()
+        # Read after the new one is ready, not before: another `replace` may have finished meanwhile, and its connection
+        # would be lost.
         old = self._clients.get(name)
         self._join(client)
         self._note(name, None)
@@ -413,6 +420,8 @@ class Hub(Openable, BaseToolset):
         self._errors.pop(name, None)
         self._prefixes[name] = f"{name}_" if config.tool_prefix is None else config.tool_prefix
         self._clients[name] = client
+        # A dict keeps the order of insertion, and the order of the servers is that of their tools. A server that failed
+        # and came back would be last.
         if returns:  # to its position: faults do not change the order of the servers
             for known in [one for one in self._prefixes if one in self._clients]:
                 self._clients[known] = self._clients.pop(known)
@@ -456,6 +465,8 @@ class Hub(Openable, BaseToolset):
     def _on_state(self, client: McpConnection, change: StateChanged) -> None:
         if change.state is ConnectionState.READY:
             self._note(client.name, None)
+        # Version 0: it has never listed its tools, so nothing is lost by leaving it out. One that has keeps them: its
+        # calls fail with the error, and it may come back.
         elif change.error is not None and change.state in FAILED and client.snapshot().version == 0:
             self._fail(client.name, change.error)
         elif change.error is not None and change.state in (ConnectionState.DEGRADED, *FAILED):

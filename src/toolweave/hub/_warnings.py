@@ -47,7 +47,7 @@ class HubWarnings:
         self._reported[about] = texts
 
     def compare(self, changed: Mapping[str, Iterable[ToolSpec]]) -> None:
-        """Replace the definitions of these servers in the comparison of all, and report what is new."""
+        """Replace the definitions of these servers, compare them with all others, and report the new findings."""
         for server, specs in changed.items():
             self._index.update(server, specs)
         self.findings = tuple(shadowing_findings(self._index))
