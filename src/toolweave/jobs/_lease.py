@@ -179,7 +179,7 @@ class Lease:
             changed = await self._is_changed()
             while not self.lost:
                 if not changed:
-                    # A third of the lifetime: two renewals may fail before the lease is in danger.
+                    # A third of the lifetime: if one renewal fails, there is another before `sure` ends.
                     await ear.wait(self._seconds / 3, self._sleep)
                 changed = False
                 if self._given:

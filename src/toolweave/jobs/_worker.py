@@ -198,9 +198,9 @@ async def resubmit_jobs(workers: Sequence[JobWorker[Any]], *, seconds: float = _
         for one in workers:
             topic = one.topic
             try:
-                # A document that expires is the election: who writes it sweeps, the others find it. Shorter than the
-                # pause, or the winner would find its own. The first sweep of a process is made in any case: after a
-                # crash of all workers nobody should wait a minute.
+                # A document that expires is the election: who writes it sweeps, the others find it there. The first
+                # sweep of a process is made in any case, so that after a crash of all workers nothing waits for a
+                # minute.
                 sweeps, ttl = topic.notes.sweeps, seconds * 0.9
                 if first or await topic.store.put(sweeps, topic.owner, True, ttl=ttl, expect=0) is not None:
                     await one.submit_lost()

@@ -174,8 +174,8 @@ class _Lowering:
         if self._level >= _MAX_LEVELS:
             raise SchemaError(f"the schema has more than {_MAX_LEVELS} levels once its references are in their places")
         lost = [] if lost is None else lost
-        # The path holds the targets that are being inlined, from the root to here. Two lengths of it are needed: a
-        # target below this schema's own entry means recursion, one above it means that the same target is combined with
+        # The path holds the targets that are being inlined, from the root to here. Its length at the entry of this
+        # schema tells two cases apart: a target from before it is a recursion, one from after it is combined with
         # itself, which adds nothing.
         entered = self._entered_at = len(self._path)
         self._level += 1

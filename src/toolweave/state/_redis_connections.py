@@ -298,8 +298,8 @@ class RedisConnections:
         options = dict(self._options)
         kind: Any = options.pop("connection_class", Connection)
         options.pop("max_connections", None)
-        # The library's own retries and timeouts are off: it would repeat a write without the token, and count each
-        # attempt anew.
+        # The library's own retries and timeouts are off: a call has one bound over all its attempts, which `call`
+        # keeps.
         ours = {"protocol": 2, "decode_responses": False, "socket_timeout": None, "retry": Retry(NoBackoff(), 0)}
         try:
             return kind(**{"socket_connect_timeout": self._wait_seconds, **options, **ours})

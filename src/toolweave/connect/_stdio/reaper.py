@@ -80,8 +80,8 @@ class Reaper:
         if os.name != "posix" or not sys.executable:
             return
         self._process = subprocess.Popen(
-            # Isolated and without `site`: it starts in 10 ms, and no module of the working directory can take its
-            # place.
+            # Isolated and without `site`: it starts fast, and no module of the working directory can take the place of
+            # its own.
             [sys.executable, "-I", "-S", "-c", _PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
