@@ -27,9 +27,8 @@ def body_of(cls: type) -> list[ast.stmt]:
     module = MODULES.get(cls.__module__)
     if module is None:
         return []
-    return next(
-        (one.body for one in module.tree.body if isinstance(one, ast.ClassDef) and one.name == cls.__name__), []
-    )
+    found = [one.body for one in module.tree.body if isinstance(one, ast.ClassDef) and one.name == cls.__name__]
+    return found[0] if found else []
 
 
 def set_in_init(cls: type) -> Iterator[str]:
