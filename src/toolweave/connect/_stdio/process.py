@@ -331,8 +331,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
             line = self._joined(line)
             if not line:
                 return
-        # Junk, unless an answer stands behind it: logging without a line end and then an answer are one line, and losing
-        # it would look like a server that never answers.
+        # Junk, unless an answer stands behind it: logging without a line end and then an answer are one line, and
+        # losing it would look like a server that never answers.
         if not line.startswith((b"{", b"[")):
             if self._sink is not None and line.endswith(b"}") and b'"jsonrpc"' in line:
                 self._sink(line)  # an answer behind the head of a log record, perhaps
