@@ -108,6 +108,7 @@ class ConfigError(ToolweaveError, ValueError):
     """A config file or one server entry in it is wrong.
 
     Attributes:
+        message: The text without the place.
         server: The entry's name, or None when the whole file is at fault.
         field: The key at fault, dotted (`"auth.token"`), or None.
         path: The file, or None for a value given in code.
@@ -139,6 +140,7 @@ class SchemaError(ToolweaveError, ValueError):
     """A JSON Schema cannot be derived, compiled or resolved.
 
     Attributes:
+        message: The text without the place.
         pointer: RFC 6901 JSON pointer to the offending place, `""` for the root.
     """
 
@@ -149,7 +151,11 @@ class SchemaError(ToolweaveError, ValueError):
 
 
 class DuplicateToolError(ToolweaveError, ValueError):
-    """Two local tools want the same name."""
+    """Two local tools want the same name.
+
+    Attributes:
+        name: The name.
+    """
 
     def __init__(self, name: str, *, where: str = "the registry") -> None:
         super().__init__(f"tool {name!r} is already in {where}; give one of them another name or use a prefix")
@@ -197,6 +203,7 @@ class RegistryError(ToolweaveError):
     """A registry of servers, an entry of it or a bundle cannot be used.
 
     Attributes:
+        message: The text.
         kind: `NOT_FOUND` for a server it does not have, `NOT_SENT` where it was not reached or cannot tell now, else
             `PROTOCOL`: what it answered is not taken.
     """

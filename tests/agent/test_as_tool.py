@@ -151,7 +151,7 @@ async def test_a_parents_stream_tells_of_its_children_and_counts_what_they_took(
     assert (started.agent, started.run_id) == ("worker", run.id)
     assert finished.result.text == "ok"
     child = run.children[started.child_id]
-    assert (child.parent, child.depth, child.agent_names) == (run, 1, ("agent", "worker"))
+    assert (child.parent, child.depth, child.agent) == (run, 1, "worker")
     assert [event.parent_id async for event in child if isinstance(event, RunStarted)] == [run.id]
     assert (await run).usage == Usage(input_tokens=7, cost=1.0)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tools.doubles import Scripted, spec
 from toolweave import CallContext, ErrorKind, TextContent, ToolCall, ToolResult, ToolsChanged, Toolset, ToolSpec
-from toolweave.agent._tool_search import ToolSearchToolset, estimated_tokens
+from toolweave.agent._tool_search import ToolSearchToolset
 from toolweave.models import AssistantMessage, Message, ToolCallPart, ToolMessage, ToolOutcome, UserMessage
 
 pytestmark = pytest.mark.anyio
@@ -55,26 +55,6 @@ def test_above_the_budget_there_is_one_tool_that_says_where_the_others_are() -> 
     assert search.hint("readOnlyHint") is True
     assert "4 tools" in search.description
     assert "files (2), weather (1), no server (1)" in search.description
-
-
-def test_the_budget_is_a_measure_of_the_definitions_and_is_itself_still_in_it() -> None:
-    size = estimated_tokens(MANY)
-
-    assert not deferred(*MANY, budget=size)[1].active
-    assert deferred(*MANY, budget=size - 1)[1].active
-
-
-def test_the_estimate_grows_with_every_part_and_counts_a_character_of_three_bytes_as_more_than_a_letter() -> None:
-    bare = spec("a" * 40)
-    described = spec("a" * 40, description="b" * 400)
-    chinese = spec("a" * 40, description="天" * 400)
-    schema = spec("a" * 40, input_schema={"type": "object", "properties": {"x" * 400: {"type": "string"}}})
-
-    assert estimated_tokens([described]) - estimated_tokens([bare]) == 100
-    assert estimated_tokens([chinese]) - estimated_tokens([bare]) == 300
-    assert estimated_tokens([schema]) > estimated_tokens([bare]) + 100
-    assert estimated_tokens([bare, described]) == estimated_tokens([bare]) + estimated_tokens([described])
-    assert estimated_tokens([spec("odd\ud800")]) > 0
 
 
 def test_more_tools_than_a_provider_takes_are_deferred_whatever_their_size() -> None:

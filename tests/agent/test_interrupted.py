@@ -17,6 +17,7 @@ from toolweave import Agent
 from toolweave.agent import Run, RunStatuses
 from toolweave.agent._idempotency import run_id_of
 from toolweave.agent._records import CONVERSATIONS, LEASES
+from toolweave.agent._run import runtime_of
 from toolweave.models import ScriptedModel, tool_call
 from toolweave.state import MemoryStore, SqliteStore
 
@@ -78,8 +79,9 @@ async def forgotten(run: Run) -> None:
 
 
 async def closed(run: Run) -> None:
-    agent: Any = run.host
-    await agent.owner.period.close()
+    period = runtime_of(run).owner.period
+    assert period is not None
+    await period.close()
 
 
 @pytest.mark.parametrize(

@@ -91,3 +91,16 @@ def test_help_of_every_public_class_shows_its_own_arguments(room: str) -> None:
     ]
 
     assert not silent
+
+
+def test_a_private_module_lists_no_exports() -> None:
+    """The list of what a room offers is its `__init__`; a second one in a private file is a promise by accident."""
+    listing = [
+        module.name
+        for module in modules()
+        if is_private(module.name) and not in_public_folder(module.name) and module.path.name != "__init__.py"
+        for node in module.tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    ]
+
+    assert listing == []

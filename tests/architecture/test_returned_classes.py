@@ -21,10 +21,8 @@ ClassName = tuple[str, str]
 """The module and the name of a class."""
 
 INTERNAL = {
-    "AssignedNames": "Hub.given",  # the names of prompts and resources, for the gateway
     "Changes": "McpServer.changes",  # who hears of changes, for carriers
     "GatewaySide": "McpConnection.gateway_side",  # the handshake, the lists and direct calls, for hub and gateway
-    "HandlerRunner": "McpServer.rounds",  # what runs handlers, for servers in servers
     "SendsCalls": "McpServer.calls",  # the fast path of carriers
     "ServedEndpoint": "McpServer.http_endpoint",  # what carriers of HTTP serve
 }

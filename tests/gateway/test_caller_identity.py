@@ -281,9 +281,9 @@ async def test_a_reading_of_the_config_that_changes_nothing_keeps_the_connection
             await made.grant("ann")
             async with connect_mcp(made.caller("ann")) as caller:
                 assert (await caller.call_tool("mail_whoami")).text == "ann"
-                before = made.manager.hub.of_callers.generation
+                before = made.manager.hub.errors["mail"]  # made anew whenever its settings are taken
                 assert (await made.manager.reload()).error is None
-                assert made.manager.hub.of_callers.generation == before
+                assert made.manager.hub.errors["mail"] is before
                 assert (await caller.call_tool("mail_whoami")).text == "ann"
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.hub.fleet import opened, waiting
 from toolweave import McpConnection, ServerConfig
 from toolweave.connect import ConnectionState
-from toolweave.hub._start_limiter import StartLimiter
+from toolweave.hub._starting import StartLimiter
 
 pytestmark = pytest.mark.anyio
 

@@ -314,7 +314,7 @@ async def test_a_tool_to_call_that_is_not_offered_is_an_error() -> None:
 
 async def test_a_provider_that_only_the_library_knows_is_found_by_its_string() -> None:
     model = model_from("pydantic-ai:test")
-    unknown = model_from("nobody:x")
+    unknown = PydanticAIModel("nobody:x")
 
     assert isinstance(model, PydanticAIModel)
     assert (await complete(model, ModelRequest(messages=HELLO))).message.text.startswith("success")

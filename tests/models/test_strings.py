@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from typing import get_args
 
 import pytest
+from pydantic_ai.models import KnownModelName
 
 from tests.models.fake_anthropic import KEY as ANTHROPIC_KEY
 from tests.models.fake_anthropic import fake_anthropic
 from tests.models.fake_anthropic import said as said_by_claude
 from tests.models.fake_openai import KEY, fake_openai, said
+from toolweave import Agent
 from toolweave.errors import ConfigError
 from toolweave.models import CommandModel, FallbackModel, ScriptedModel, complete, model_from
 from toolweave.models._base import Model, ModelRequest
@@ -149,7 +153,7 @@ def test_what_names_no_model_is_an_error_that_says_what_does(spec: str, words: s
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("opnai:gpt-5.1", "no provider 'opnai'; did you mean 'openai'"),
+        ("opnai:gpt-5.1", "model 'opnai:gpt-5.1': no provider 'opnai'; did you mean 'openai'"),
         ("google:gemini", "no provider 'google'; there are anthropic, .*install `toolweave"),
         ("pydantic-ai:google:gemini", "install `toolweave"),
     ],
@@ -188,5 +192,45 @@ def test_a_provider_that_is_ours_but_for_a_letter_is_a_mistake_and_not_one_of_py
     with pytest.raises(ConfigError, match=r"did you mean 'anthropic'\? If Pydantic AI has it, write 'pydantic-ai:antr"):
         model_from("antropic:claude-sonnet-4-5")
 
-    for theirs in ("grok:grok-4", "openai-responses:gpt-5.1", "google:gemini-2.5-pro"):
+    for theirs in ("xai:grok-4", "openai-responses:gpt-5.1", "google:gemini-2.5-pro"):
         assert model_from(theirs).name == theirs
+
+
+@pytest.mark.parametrize("spec", ["nosuch:model", "pydantic-ai:nosuch:model", "command | nosuch:model"])
+def test_an_agent_with_a_model_of_no_provider_is_an_error_that_names_the_model_and_the_providers(spec: str) -> None:
+    named = spec.removeprefix("command | ")
+
+    with pytest.raises(ConfigError) as raised:
+        Agent(spec)
+
+    assert f"model {named!r}: no provider 'nosuch'; there are anthropic, " in str(raised.value)
+    assert "Pydantic AI has alibaba, " in str(raised.value)
+    assert raised.value.field == "model"
+
+
+def test_a_slip_in_a_provider_of_pydantic_ai_is_an_error_that_shows_it() -> None:
+    with pytest.raises(ConfigError, match="no provider 'gogle'; did you mean 'google'"):
+        model_from("gogle:gemini-2.5-pro")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("google:gemini-2.5-pro", "google-vertex:gemini-2.5-pro", "bedrock:amazon.nova-pro", "xai:grok-4"),
+        *("openai-responses:gpt-5.1", "azure-responses:gpt-5.1", "gateway/openai:gpt-5.1", "google-cloud:gemini"),
+    ],
+)
+def test_a_model_of_a_provider_that_pydantic_ai_has_is_made_without_it_and_without_a_key(name: str) -> None:
+    code = f"import sys; from toolweave import Agent; print(Agent({name!r}).model.name, 'pydantic_ai' in sys.modules)"
+
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+    assert shown.stdout.split() == [name, "False"]
+
+
+def test_every_model_that_pydantic_ai_lists_is_of_a_known_provider() -> None:
+    listed = [name for name in get_args(KnownModelName.__value__) if ":" in name]
+
+    assert len(listed) > 100
+    for name in listed:
+        assert model_from(f"pydantic-ai:{name}").name == name

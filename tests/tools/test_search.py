@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tools.doubles import Scripted, spec
 from toolweave import ToolSpec
+from toolweave.agent import ToolSearchToolset
 from toolweave.tools import ToolSnapshot
 from toolweave.tools._search import ToolIndex, words
+from toolweave.tools._search_tool import estimated_tokens
 
 
 def index(*specs: ToolSpec) -> ToolIndex:
@@ -181,7 +184,7 @@ def test_an_index_that_followed_answers_as_one_made_anew(
     followed.update(ToolSnapshot(after, version=2))
     anew = index(*after)
 
-    for words_of_it in (query, *(spec.description for spec in after)):
+    for words_of_it in (query, *(one.description for one in after)):
         ours, theirs = followed.search(words_of_it), anew.search(words_of_it)
         assert [match.tool for match in ours] == [match.tool for match in theirs]
         assert [match.score for match in ours] == pytest.approx([match.score for match in theirs])
@@ -242,3 +245,24 @@ def test_nine_of_ten_real_tools_are_among_the_first_five_for_words_of_their_desc
     assert len(queries) > 0.6 * len(snapshot) / step
     assert sum(hits) / len(hits) >= 0.93  # 0.95 when it was written
     assert sum(firsts) / len(firsts) >= 0.78  # 0.83
+
+
+def test_the_budget_is_a_measure_of_the_definitions_and_is_itself_still_in_it() -> None:
+    many = Scripted(ALL)
+    size = estimated_tokens(ALL)
+
+    assert not ToolSearchToolset(many, budget_tokens=size).active
+    assert ToolSearchToolset(many, budget_tokens=size - 1).active
+
+
+def test_the_estimate_grows_with_every_part_and_counts_a_character_of_three_bytes_as_more_than_a_letter() -> None:
+    bare = spec("a" * 40)
+    described = spec("a" * 40, description="b" * 400)
+    chinese = spec("a" * 40, description="天" * 400)
+    schema = spec("a" * 40, input_schema={"type": "object", "properties": {"x" * 400: {"type": "string"}}})
+
+    assert estimated_tokens([described]) - estimated_tokens([bare]) == 100
+    assert estimated_tokens([chinese]) - estimated_tokens([bare]) == 300
+    assert estimated_tokens([schema]) > estimated_tokens([bare]) + 100
+    assert estimated_tokens([bare, described]) == estimated_tokens([bare]) + estimated_tokens([described])
+    assert estimated_tokens([spec("odd\ud800")]) > 0

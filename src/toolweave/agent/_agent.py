@@ -24,11 +24,11 @@ from toolweave.agent._limits import Limits
 from toolweave.agent._output import Output
 from toolweave.agent._prompt import Prompt, Sendable, messages_of
 from toolweave.agent._resume import resume
-from toolweave.agent._run import Run, current_run
+from toolweave.agent._run import Run, current_run, runtime_of
 from toolweave.agent._run_loop import AgentRuntime, RunRequest
 from toolweave.agent._sessions import MemoryConversations, SessionStates
 from toolweave.agent._step import RunRules
-from toolweave.agent._submit import SubmitMixin
+from toolweave.agent._submit import SubmittedRun, submit_message
 from toolweave.agent._tool import KeepConversation, agent_tool
 from toolweave.agent._turn import PerServerLimiter
 from toolweave.jobs import WorkBackend
@@ -43,7 +43,7 @@ from toolweave.tools._truncation import ResultPolicy
 _log = logging.getLogger("toolweave.agent")
 
 
-class BaseAgent(SubmitMixin):
+class BaseAgent:
     """A model that works with tools until it has an answer.
 
     Toolsets are opened for the first run and closed when the last run ends. `async with agent` keeps them open between
@@ -283,6 +283,49 @@ class BaseAgent(SubmitMixin):
         )
         return Run(self._host, job)
 
+    async def submit(
+        self,
+        sent: Sendable,
+        /,
+        *,
+        session: str | None = None,
+        key: str | None = None,
+        on_unknown: OnUnknown | None = None,
+        attended: Literal["later", False] = "later",
+    ) -> SubmittedRun:
+        """Submit a message to a worker, on this machine or another, and return a handle of its run.
+
+        Args:
+            sent: As with `send`.
+            session: The conversation to continue, as it is when the run starts. Runs that are submitted to it execute
+                one after another, in the order of submission.
+            key: An idempotency key: submitted with the same one again, it is the same run.
+            on_unknown: Policy for calls with an unknown outcome after a worker died: `"error"` gives the model an
+                error result, `"rerun"` repeats them, `"ask"` has the run wait for a person; by default that of
+                the worker, or of its agent.
+            attended: `"later"`: a call that needs approval has the run wait, without a worker, until it is answered
+                (`SubmittedRun.approve`, `toolweave runs approve`); False: such calls are denied.
+
+        Raises:
+            RunError: The key belongs to another message, or another session.
+            StoreError: The store or the queue cannot be reached. With a key it is safe to try again.
+            TypeError: The value is of no type that can be sent.
+            ValueError: The agent has no backend, a prompt lacks a variable, or there is nothing to answer.
+        """
+        return await submit_message(
+            self.name, self.durable, sent, session=session, key=key, on_unknown=on_unknown, attended=attended
+        )
+
+    def submitted(self, run_id: str) -> SubmittedRun:
+        """Return the handle of a run that was submitted, by any process.
+
+        Raises:
+            ValueError: The agent has no store.
+        """
+        if self.durable is None:
+            raise ValueError(f"agent {self.name!r} keeps nothing: Agent(..., backend=Backend(url))")
+        return SubmittedRun(self.durable, run_id)
+
     async def resume(
         self,
         run_id: str,
@@ -319,7 +362,7 @@ class BaseAgent(SubmitMixin):
 
     def runs(self, run: Run, /) -> bool:
         """Whether a run is one of this agent's."""
-        return run.host is self._host
+        return runtime_of(run) is self._host
 
     def add_mcp(self, server: Any, *, prefix: str | None = None, name: str | None = None) -> None:
         """Add the tools of an MCP server, under a prefix of their own.

@@ -65,7 +65,7 @@ class Run:
         self.parent = current_run()
         self.depth = job.depth or (0 if self.parent is None else self.parent.depth + 1)
         self.children: dict[str, Run] = {}
-        self.host = host
+        self._host = host
         self._job = job
         self._status: RunStatus = "new"
         self._events: list[Event] = []
@@ -83,7 +83,9 @@ class Run:
             attended=True if job.attended is None else job.attended,
         )
         self._questions = RunQuestions(self.id, self._approvals)
-        self._driver = RunLoop(host, job, self, self._emit)
+        limited_above = self.parent is not None and self.parent._driver.priced  # noqa: SLF001 - its own kind
+        priced = job.rules.limits.cost is not None or limited_above
+        self._driver = RunLoop(host, job, self, self._emit, priced=priced)
 
     # the handle
 
@@ -111,11 +113,6 @@ class Run:
     def parent_id(self) -> str | None:
         """The id of the run whose tool started this one, in whichever process."""
         return self._job.parent_id if self.parent is None else self.parent.id
-
-    @property
-    def agent_names(self) -> tuple[str, ...]:
-        """The agents above this run, the outermost first, and its own."""
-        return (*(() if self.parent is None else self.parent.agent_names), self.agent)
 
     @property
     def tools(self) -> AgentTools | None:
@@ -146,11 +143,6 @@ class Run:
         return self._cancelled not in (None, _SHUT_DOWN, _LEFT if self._driver.durable else None)
 
     @property
-    def priced(self) -> bool:
-        """Whether it or a parent run has a cost limit."""
-        return self._job.rules.limits.cost is not None or (self.parent is not None and self.parent.priced)
-
-    @property
     def waiting(self) -> tuple[ToolCallPart, ...]:
         """The calls that wait for a person, those of child runs included."""
         own = self._approvals.waiting
@@ -164,11 +156,11 @@ class Run:
         """
         if self._status == "new":
             self._ended = anyio.Event()
-            self._period = self.host.owner.join(self._close)
+            self._period = self._host.owner.join(self._close)
             self._status = "queued"
             if self.parent is not None:
-                if not self.parent.runs_in_loop(self._period.loop):  # a tool in a thread, with a loop of its own
-                    self.parent = None
+                if not self.parent._runs_in_loop(self._period.loop):  # noqa: SLF001 - its own kind
+                    self.parent = None  # it was started by a tool in a thread, with a loop of its own
                 else:
                     self.parent._child_started(self)  # noqa: SLF001 - its own kind
             self._period.start_soon(self._drive)
@@ -297,7 +289,7 @@ class Run:
 
     def _follows(self, run: Run) -> bool:
         """Whether `run` waits in the session for the end of this one."""
-        same = self.host is run.host and self.session == run.session
+        same = runtime_of(run) is self._host and self.session == run.session
         return same and self.session is not None and not self.done
 
     def _cancel(self, reason: str) -> None:
@@ -332,7 +324,7 @@ class Run:
 
     # reports of child runs
 
-    def runs_in_loop(self, loop: asyncio.AbstractEventLoop) -> bool:
+    def _runs_in_loop(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether it runs in this event loop."""
         return self._period is not None and self._period.loop is loop
 
@@ -365,7 +357,7 @@ class Run:
 
     async def _drive(self) -> None:
         _current.set(self)
-        host, period = self.host, cast("LifespanPeriod", self._period)
+        host, period = self._host, cast("LifespanPeriod", self._period)
         result: RunResult | None = None
         room = host.rooms.enter(self.session)
         try:
@@ -396,6 +388,11 @@ class Run:
             self._ended.set()
             if self.parent is not None:
                 self.parent._child_ended(self, result)  # noqa: SLF001 - the same
+
+
+def runtime_of(run: Run) -> AgentRuntime:
+    """Return the runtime that a run shares with the other runs of its agent."""
+    return run._host  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the accessor of this module
 
 
 class _EventIterator:

@@ -145,11 +145,6 @@ class RunControl(Protocol):
         """Whether its cancellation was requested."""
         ...
 
-    @property
-    def priced(self) -> bool:
-        """Whether it or a parent run has a cost limit."""
-        ...
-
     def cancel(self) -> None:
         """End it."""
         ...
@@ -161,10 +156,20 @@ class RunLoop:
     Attributes:
         step: Number of the current turn of the model, from 1; 0 before the first.
         durable: Whether the run is kept in a store.
+        priced: Whether the run or one above it has a cost limit, so that the cost of each turn is needed.
     """
 
-    def __init__(self, host: AgentRuntime, job: RunRequest, run: RunControl, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        host: AgentRuntime,
+        job: RunRequest,
+        run: RunControl,
+        emit: Callable[[Event], None],
+        *,
+        priced: bool = False,
+    ) -> None:
         self.step = 0
+        self.priced = priced
         self.durable = job.journal is not None or host.durable
         self._host = host
         self._job = job
@@ -317,7 +322,7 @@ class RunLoop:
             below=state.below,
             raises=host.raises,
             keyed=self.durable,
-            priced=self._run.priced,
+            priced=self.priced,
             history=host.history,
             telemetry=self._telemetry(),
         )

@@ -104,67 +104,33 @@ class SubmittedRun:
         return record
 
 
-class SubmitMixin:
-    """The mixin of an agent that submits runs to workers."""
-
-    name: str
-    durable: Durable | None
-
-    async def submit(
-        self,
-        sent: Sendable,
-        /,
-        *,
-        session: str | None = None,
-        key: str | None = None,
-        on_unknown: OnUnknown | None = None,
-        attended: Literal["later", False] = "later",
-    ) -> SubmittedRun:
-        """Submit a message to a worker, on this machine or another, and return a handle of its run.
-
-        Args:
-            sent: As with `send`.
-            session: The conversation to continue, as it is when the run starts. Runs that are submitted to it execute
-                one after another, in the order of submission.
-            key: An idempotency key: submitted with the same one again, it is the same run.
-            on_unknown: Policy for calls with an unknown outcome after a worker died: `"error"` gives the model an
-                error result, `"rerun"` repeats them, `"ask"` has the run wait for a person; by default that of
-                the worker, or of its agent.
-            attended: `"later"`: a call that needs approval has the run wait, without a worker, until it is answered
-                (`SubmittedRun.approve`, `toolweave runs approve`); False: such calls are denied.
-
-        Raises:
-            RunError: The key belongs to another message, or another session.
-            StoreError: The store or the queue cannot be reached. With a key it is safe to try again.
-            TypeError: The value is of no type that can be sent.
-            ValueError: The agent has no backend, a prompt lacks a variable, or there is nothing to answer.
-        """
-        durable, messages = self.durable, messages_of(sent)
-        if durable is None or durable.jobs is None:
-            raise ValueError(f"agent {self.name!r} has no workers: Agent(..., backend=Backend(url))")
-        output = sent.output_type if isinstance(sent, Prompt) else None
-        start = RunStart(
-            run_id=uuid.uuid4().hex if key is None else run_id_of(self.name, key),
-            agent=self.name,
-            messages=messages,
-            sent=len(messages),
-            session=session,
-            attended=attended,
-            output=None if output is None else Output(output).form,
-            on_unknown=on_unknown,
-            meta=_trace_context(),
-        )
-        return await submit_run(durable, start)
-
-    def submitted(self, run_id: str) -> SubmittedRun:
-        """Return the handle of a run that was submitted, by any process.
-
-        Raises:
-            ValueError: The agent has no store.
-        """
-        if self.durable is None:
-            raise ValueError(f"agent {self.name!r} keeps nothing: Agent(..., backend=Backend(url))")
-        return SubmittedRun(self.durable, run_id)
+async def submit_message(
+    agent: str,
+    durable: Durable | None,
+    sent: Sendable,
+    *,
+    session: str | None,
+    key: str | None,
+    on_unknown: OnUnknown | None,
+    attended: Literal["later", False],
+) -> SubmittedRun:
+    """Submit a message to a worker of an agent; see `BaseAgent.submit`."""
+    messages = messages_of(sent)
+    if durable is None or durable.jobs is None:
+        raise ValueError(f"agent {agent!r} has no workers: Agent(..., backend=Backend(url))")
+    output = sent.output_type if isinstance(sent, Prompt) else None
+    start = RunStart(
+        run_id=uuid.uuid4().hex if key is None else run_id_of(agent, key),
+        agent=agent,
+        messages=messages,
+        sent=len(messages),
+        session=session,
+        attended=attended,
+        output=None if output is None else Output(output).form,
+        on_unknown=on_unknown,
+        meta=_trace_context(),
+    )
+    return await submit_run(durable, start)
 
 
 async def submit_run(durable: Durable, start: RunStart) -> SubmittedRun:

@@ -15,7 +15,7 @@ from toolweave.agent import _events as events
 from toolweave.agent._durable import Durable
 from toolweave.agent._idempotency import part_key
 from toolweave.agent._records import LEASES
-from toolweave.agent._run import Run, current_run
+from toolweave.agent._run import Run, current_run, runtime_of
 from toolweave.errors import ModelError, ToolError
 from toolweave.jobs._lease import is_held
 from toolweave.protocol.content import ContentBlock, TextContent
@@ -215,7 +215,7 @@ def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, most: in
 
         async def run(number: int) -> None:
             own = ctx if key is None else ctx.replace(meta={**ctx.meta, IDEMPOTENCY_KEY: part_key(key, number)})
-            async with slots, nullcontext() if above is None else above.host.slots.of(tool.spec):
+            async with slots, nullcontext() if above is None else runtime_of(above).slots.of(tool.spec):
                 results[number] = await tool.execute(calls[number], own)
 
         async with anyio.create_task_group() as tasks:

@@ -20,7 +20,6 @@ from toolweave.tools._search_tool import (
     MOST_TOOLS,
     SEARCH_NAME,
     SEARCH_SCHEMA,
-    estimated_tokens,
     exceeds_budget,
     first_line,
     index_of,
@@ -30,8 +29,6 @@ from toolweave.tools._search_tool import (
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import RoutingToolset, WrapperToolset, route_of
-
-__all__ = ["BUDGET_TOKENS", "RequestTools", "ToolSearchToolset", "estimated_tokens"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,7 @@ class McpTools(BaseToolset):
         **hooks: See `McpHooks`.
 
     Attributes:
+        hooks: Calls the functions of `**hooks`.
         name: The server's name.
         takes_questions: Whether the server may ask the user in a call (`Agent(questions=True)`); set it before it is
             entered, for a connection of its own.

@@ -27,17 +27,6 @@ from toolweave.config._timeouts import Timeouts
 from toolweave.config._validation import check_object, check_text, check_texts, kind_of
 from toolweave.errors import ConfigError
 
-__all__ = [
-    "Dialect",
-    "ParsedEntry",
-    "canonical_key",
-    "is_disabled",
-    "looks_like_entry",
-    "merge_layers",
-    "read_arguments",
-    "read_entry",
-]
-
 _MAX_BYTES = 1_000_000
 _LINE = (
     r"""\s*(?:export\s+)?(?P<name>[A-Za-z_][\w.]*)\s*=\s*"""

@@ -21,38 +21,34 @@ from toolweave.protocol.logs import LogLevel, check_level
 _log = logging.getLogger("toolweave.connect")
 
 
-class ClientFeatures:
-    """The base class of `McpConnection` with the client features: roots and the log level."""
+class ClientCapabilities:
+    """The roots and the log level of one connection, over all its sessions.
 
-    config: ServerConfig
-    _requester: Requester
-    _peer: ClientHandlers
+    Args:
+        config: The server.
+        requester: Sends requests to it.
+        handlers: Answers its requests; holds the roots and the level.
+    """
+
+    def __init__(self, config: ServerConfig, requester: Requester, handlers: ClientHandlers) -> None:
+        self._config = config
+        self._requester = requester
+        self._handlers = handlers
 
     async def set_log_level(self, level: LogLevel) -> None:
-        """Ask for log messages of this severity and above, now and after every reconnection.
-
-        They go to `Callbacks.logging`, and are notification events too.
-
-        Raises:
-            ValueError: There is no such level.
-            ProtocolError: The server sends no log messages (legacy revisions).
-        """
+        """Ask for log messages of this severity and above; see `McpConnection.set_log_level`."""
         check_level(level)
-        self._peer.log_level = level
+        self._handlers.log_level = level
         await self._requester.with_reconnect(self._send_log_level, repeatable=True)
 
     async def set_roots(self, roots: RootsAnswer) -> None:
-        """Replace the roots and notify the server; a modern server gets them when it asks for roots.
-
-        Raises:
-            RuntimeError: The connection offers no roots: none were given to it in `Callbacks.roots`.
-        """
-        if self._peer.asked.roots is None:
+        """Replace the roots and notify the server; see `McpConnection.set_roots`."""
+        if self._handlers.asked.roots is None:
             raise RuntimeError(
-                f"server {self.config.name!r} was informed that there are no roots; "
+                f"server {self._config.name!r} was informed that there are no roots; "
                 "connect with callbacks=Callbacks(roots=[]) to set them later"
             )
-        self._peer.asked.roots = list(roots)
+        self._handlers.asked.roots = list(roots)
         await self.roots_changed()
 
     async def roots_changed(self) -> None:
@@ -62,10 +58,10 @@ class ClientFeatures:
             return
         await line.session.wire.notify(methods.NOTIFICATIONS_ROOTS_LIST_CHANGED, {})
 
-    async def _set_initial_log_level(self, line: OpenSession) -> None:
+    async def set_initial_log_level(self, line: OpenSession) -> None:
         """Set the log level of a new legacy session, which its handshake cannot; a failure is only logged."""
         offered = line.session.agreement.capabilities
-        if self._peer.log_level is None or line.session.agreement.modern or "logging" not in offered:
+        if self._handlers.log_level is None or line.session.agreement.modern or "logging" not in offered:
             return
         try:
             await self._send_log_level(line)
@@ -73,14 +69,14 @@ class ClientFeatures:
             _log.warning("%s; its log level stays as it is", exc)
 
     async def _send_log_level(self, line: OpenSession) -> None:
-        seconds = self.config.timeout.read
+        seconds = self._config.timeout.read
         with anyio.move_on_after(seconds) as scope:
-            await line.session.set_log_level(str(self._peer.log_level))
+            await line.session.set_log_level(str(self._handlers.log_level))
         if scope.cancelled_caught:
             raise self._requester.too_slow(methods.LOGGING_SET_LEVEL, seconds)
 
-    async def _deliver_logs(self) -> None:
+    async def deliver_logs(self) -> None:
         """Deliver log messages until the session ends."""
-        if self._peer.logs is not None:
-            with self._peer.working():
-                await self._peer.logs.run()
+        if self._handlers.logs is not None:
+            with self._handlers.working():
+                await self._handlers.logs.run()

@@ -13,8 +13,8 @@ import anyio
 
 from toolweave.config import Auth, ServerConfig, Timeouts, server_config
 from toolweave.connect._catalog import Catalog
-from toolweave.connect._client_capabilities import ClientFeatures
-from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks, ClientStandIn
+from toolweave.connect._client_capabilities import ClientCapabilities
+from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks, ClientStandIn, RootsAnswer
 from toolweave.connect._clock import Clock
 from toolweave.connect._connecting import Connecting, Openable
 from toolweave.connect._events import EventListeners, EventName
@@ -41,6 +41,7 @@ from toolweave.errors import (
 )
 from toolweave.protocol.component_meta import asking_for
 from toolweave.protocol.left_out import LeftOut
+from toolweave.protocol.logs import LogLevel
 from toolweave.tools._call import CallContext, ProgressCallback, ToolCall
 from toolweave.tools._names import unknown_tool
 from toolweave.tools._result import ToolResult
@@ -54,11 +55,14 @@ _SHOWN_PROBLEMS = 20
 ListenerT = TypeVar("ListenerT", bound=Callable[[Any], Any])
 
 
-class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
+class McpConnection(SkillFeatures, Openable, BaseToolset):
     """A connection to one MCP server, and a `Toolset` of its tools.
 
     Made by `connect_mcp`. May be used and closed from any task, also of an event loop in another thread: requests run
     in the loop that opened it. A `timeout` is in seconds and replaces the server's own bound for one call.
+
+    Attributes:
+        config: The server's config, as it was given.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
             clock=clock,
         )
         self._requester = Requester(config, self._supervisor, self._catalog)
+        self._client = ClientCapabilities(config, self._requester, self._peer)
         lists = (self._catalog.live, self._prompts, self._resources, self._templates)
         self._gateway_side = GatewaySide(self._requester, {live.kind: live for live in lists})
         self._health = Health(config, lambda: self._requester.waits, lambda event: self._events.emit("silence", event))
@@ -322,6 +327,31 @@ class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
         except (ServerError, ToolError) as exc:
             return ToolResult.failure(as_tool_error(exc))
 
+    # capabilities of the client
+
+    async def set_log_level(self, level: LogLevel) -> None:
+        """Ask for log messages of this severity and above, now and after every reconnection.
+
+        They go to `Callbacks.logging`, and are notification events too.
+
+        Raises:
+            ValueError: There is no such level.
+            ProtocolError: The server sends no log messages (legacy revisions).
+        """
+        await self._client.set_log_level(level)
+
+    async def set_roots(self, roots: RootsAnswer) -> None:
+        """Replace the roots and notify the server; a modern server gets them when it asks for roots.
+
+        Raises:
+            RuntimeError: The connection offers no roots: none were given to it in `Callbacks.roots`.
+        """
+        await self._client.set_roots(roots)
+
+    async def roots_changed(self) -> None:
+        """Notify the server that the roots have changed; modern revisions have no such notification."""
+        await self._client.roots_changed()
+
     # for gateways
 
     async def forward(self, request: ForwardedRequest) -> dict[str, Any]:
@@ -383,7 +413,7 @@ class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
         self._requester.last_line = line
         self._catalog.guard.identify(line.session.agreement.server_info)
         self._follower.begin()
-        await self._set_initial_log_level(line)
+        await self._client.set_initial_log_level(line)
         with self.report.step("list tools") as step:
             try:
                 await self._refresh(line)
@@ -403,7 +433,7 @@ class McpConnection(SkillFeatures, ClientFeatures, Openable, BaseToolset):
         """Run the background tasks of a session until it ends."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follower.run_background, line)
-            tasks.start_soon(self._deliver_logs)
+            tasks.start_soon(self._client.deliver_logs)
             tasks.start_soon(self._health.run_background, line)
 
     def _notified(self, method: str, params: Mapping[str, Any]) -> None:

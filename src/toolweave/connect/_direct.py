@@ -47,6 +47,8 @@ class DirectCalls:
         self._deadlines = deadlines
         self._seconds = config.timeout.call
         bounded = self._seconds != math.inf and config.timeout.call_total is None
+        # Every condition here is one that the full path needs a scope, a slot or a handler for. They are settled by the
+        # config, so they are asked once.
         self._open = bounded and not config.max_concurrency and not supervisor.peer.may_answer
 
     def line(self, name: str, loop: asyncio.AbstractEventLoop) -> OpenSession | None:
@@ -58,6 +60,8 @@ class DirectCalls:
         """
         supervisor = self._supervisor
         line = supervisor.line
+        # The loop is compared and not entered: a future of another loop cannot be awaited here, and a hop would cost
+        # what this path saves.
         if line is None or not self._open or supervisor.loop is not loop or not self._catalog.lists(name):
             return None
         return line
@@ -129,6 +133,8 @@ class DirectCall(Deadline, kw_only=True, eq=False):
     def renew(self) -> None:
         """Replace the `answer` future; the old one resolves to None."""
         if not self.answer.done():
+            # The waiter wakes with None and turns to the full path, which awaits the new future; an answer that arrives
+            # in between finds that one registered.
             waiting, self.answer = self.answer, self.wire.renew(self.key)
             waiting.set_result(None)
 

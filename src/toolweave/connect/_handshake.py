@@ -50,6 +50,8 @@ async def shake_hands(
     hands = _Handshakes(wire, server, report, peer)
     if era == "legacy" or era in HANDSHAKE_VERSIONS:
         return await hands.initialize(LATEST_HANDSHAKE_VERSION if era == "legacy" else era)
+    # The only way in which nothing is known: see `_Negotiation`. A revision that was asked for is never exchanged for
+    # another one.
     if era == "auto":
         return await _Negotiation(hands, probe_seconds).settle()
     wanted = MODERN_VERSION if era == "modern" else era
@@ -87,6 +89,9 @@ class _Handshakes(Value, frozen=True):
         try:
             result = await ask(self.wire, methods.SERVER_DISCOVER, {"_meta": self._envelope(wanted)})
         except ProtocolError as exc:
+            # -32022 is a modern server's own way to say no: its `data.supported` has the revisions that it does speak.
+            # Any other refusal, of whatever code, is how servers from before 2026-07-28 answer a method that they do
+            # not know.
             named = _common(exc.data) if exc.code == UNSUPPORTED_VERSION else []
             if named:
                 raise _NotModern(f"the server names {named[-1]}", named[-1]) from None
@@ -102,6 +107,8 @@ class _Handshakes(Value, frozen=True):
         offer = {"protocolVersion": offered, "capabilities": capabilities, "clientInfo": _client_info()}
         result = await ask(self.wire, methods.INITIALIZE, offer)
         agreed = result.get("protocolVersion")
+        # Lifecycle, version negotiation: the server may answer with another version, and a client that does not support
+        # it disconnects.
         if agreed not in HANDSHAKE_VERSIONS:
             raise ProtocolError(
                 f"it answered initialize with protocol version {agreed!r}; "
@@ -113,6 +120,7 @@ class _Handshakes(Value, frozen=True):
 
     async def discover(self, wanted: str) -> Session:
         """Start a session with a modern server."""
+        # Twice at most: with our revision, then with one that the server named.
         for _ in range(2):
             with self.report.step("discover") as step:
                 try:
@@ -140,6 +148,7 @@ class _Handshakes(Value, frozen=True):
 
     async def legacy(self, agreement: Agreement) -> Session:
         """Return the session of an `initialize` that was answered."""
+        # Required before any other request (lifecycle, initialization); servers queue or refuse what comes earlier.
         await self.wire.notify(methods.NOTIFICATIONS_INITIALIZED, {})
         return Session(self.wire, agreement, {})
 
@@ -185,6 +194,8 @@ class _Negotiation:
             try:
                 outcome = await self._settled()
             except (ProbeRefused, ServerError) as exc:
+                # Anything else, such as the bound of the caller, passes the group as a cancellation and is not an
+                # outcome.
                 outcome = exc  # raised inside the group, it would leave as a group
             tasks.cancel_scope.cancel()
         if isinstance(outcome, Session):
@@ -194,8 +205,11 @@ class _Negotiation:
 
     async def _settled(self) -> Session:
         wanted, report = MODERN_VERSION, self._hands.report
+        # Legacy servers often print a traceback for the probe. Its lines are cut out of the report afterwards, or a
+        # later fault would be explained by them.
         quiet = report.stderr_position
         probe = await self._probed(wanted)
+        # It is modern, in another revision: one more probe with that one, still without `initialize`.
         if probe.agreement is None and isinstance(probe.error, _NotModern) and probe.error.named is not None:
             probe = await self._probed(wanted := probe.error.named)
         if probe.agreement is not None:
@@ -208,6 +222,8 @@ class _Negotiation:
                 report.disregard_stderr(quiet)
             return session
         assert refusal is not None
+        # `initialize` was refused as only a modern server does. The probe may have been lost while the server started,
+        # so it is sent again.
         return await self._modern_after_all((_common(refusal.data) or [wanted])[-1], probe, refusal)
 
     async def _probed(self, wanted: str) -> _HandshakeRequest:
@@ -234,6 +250,8 @@ class _Negotiation:
             hello = self._ask(self._hands.hello(LATEST_HANDSHAKE_VERSION))
             if not probe.done:
                 await self._answered(probe, hello)
+                # Both requests are under way and `initialize` was answered first. Over HTTP each has a connection of
+                # its own, so the probe's answer may be a moment behind; a server that answers both is modern.
                 if not probe.done and not _proves_modern(hello.error):
                     with anyio.move_on_after(min(self._seconds, _GRACE_SECONDS)):  # HTTP keeps no order
                         await self._answered(probe)
@@ -241,6 +259,8 @@ class _Negotiation:
                 if probe.agreement is not None:
                     step.outcome, step.detail = "skipped", f"the probe was answered: {probe.agreement.version}"
                     self._hands.report.note("discover", probe.agreement.version)
+                    # A server of both eras has opened a session for `initialize` and named it in `Mcp-Session-Id`.
+                    # Modern requests must not carry it.
                     forget = getattr(self._hands.wire, "forget_session", None)
                     if forget is not None:
                         forget()
@@ -255,6 +275,8 @@ class _Negotiation:
                 raise hello.error
             step.detail = hello.agreement.version
             if not probe.done:
+                # Silence proved nothing, yet something has to be chosen: said aloud, since a modern server spoken to as
+                # a legacy one has fewer features.
                 self._report_guess(step)
             return await self._hands.legacy(hello.agreement), None
 
@@ -262,6 +284,8 @@ class _Negotiation:
         """Send the probe again, beside an unanswered first one: a starting server may have dropped that."""
         with self._step("discover") as step:
             waiting = [self._ask(self._hands.probe(wanted)), *(() if probe.done else (probe,))]
+            # The old and the new probe race: whichever is answered as a modern server does decides, refusals only
+            # remove a candidate.
             while waiting:
                 await self._answered(*waiting)
                 for question in [question for question in waiting if question.done]:
@@ -281,6 +305,7 @@ class _Negotiation:
                 question.agreement = await request
             except (_NotModern, ServerError) as exc:
                 question.error = exc
+            # Set before the event: who is woken by it looks at `done` at once.
             question.done = True
             moved, self._moved = self._moved, anyio.Event()
             moved.set()
@@ -303,6 +328,8 @@ class _Negotiation:
         if error is None or isinstance(error, (_NotModern, ProtocolError)):
             return
         if isinstance(error, ConnectionLostError):
+            # What was never sent cannot have been ended by the probe. Of what was, the probe is to blame as long as it
+            # was the last thing that the server had to digest.
             blamed = error.sent and (beside is None or not beside.done)
             if blamed or (beside is not None and self._hands.wire.over):
                 step.outcome, step.detail = "skipped", "the server ended on the probe: taken as a legacy server"
@@ -322,6 +349,8 @@ def _proves_modern(error: Exception | None) -> bool:
     """Whether an error of `initialize` can only be that of a server without that handshake."""
     if not isinstance(error, ProtocolError):
         return False
+    # A legacy server knows `initialize` by definition, so "method not found" excludes one; so does a refusal that names
+    # a modern revision.
     return error.code == METHOD_NOT_FOUND or (error.code == UNSUPPORTED_VERSION and bool(_common(error.data)))
 
 
@@ -348,6 +377,7 @@ def _agreement(version: str, modern: bool, result: Mapping[str, Any], info: Any)
 def _common(data: Any) -> list[str]:
     named = as_object(data)
     supported = as_array(named.get("supported")) if named is not None else None
+    # In our order, oldest first, whatever the server's is: the callers take the last.
     return [name for name in MODERN_VERSIONS if name in (supported or [])]
 
 

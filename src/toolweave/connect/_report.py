@@ -77,6 +77,7 @@ class Report:
         redact: Masks the server's secrets in the details of a step.
 
     Attributes:
+        steps: The steps, each with its result and the seconds that it took.
         process: The process that was started, or None; its output outlives it.
         heard: Returns a value that changes whenever bytes of the server arrive; None where they are not counted.
     """

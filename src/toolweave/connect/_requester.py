@@ -114,6 +114,8 @@ class Requester:
     async def _with_reconnect(
         self, use: Callable[[OpenSession], Awaitable[ResultT]], line: OpenSession | None, repeatable: bool
     ) -> ResultT:
+        # One retry at most, by hand and not in a loop: a server that dies of a request would otherwise be killed by it
+        # again and again.
         line = line or await self.line()
         try:
             result = await use(line)
@@ -196,12 +198,15 @@ class Requester:
             raw: Mapping[str, Any]
             first: dict[str, Any] | None = None
             failed: _Failed | None = None
+            # The short way: no scope, no progress token, no questions. What it cannot do is found in its answer and
+            # finished below, with that answer as the first.
             if self._plain and ctx.on_progress is None and not call_target.has_execution:
                 seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
                 deadline = self._deadlines.within(seconds, self._supervisor.loop)
                 try:
                     first = await line.session.wire.request(methods.TOOLS_CALL, params, schema=call_target.schema)
                     deadline.end()
+                # Kept, and handled in `_finish_call`: a good call enters no context manager.
                 except BaseException as exc:  # boundary: raised again below; a cancellation may be the deadline's
                     failed = exc, deadline
             if first is not None and first.get("resultType", "complete") == "complete":
@@ -279,6 +284,7 @@ class Requester:
             return await again(
                 exc, methods.TOOLS_CALL, params, meta=ctx.meta, schema=call_target.schema, deadline=deadline.at
             )
+        # The deadline cancels this task as a caller's scope does. Only if no scope is cancelled was it the deadline.
         await anyio.lowlevel.checkpoint_if_cancelled()  # a cancellation that is due takes precedence
         self.on_timeout()
         raise self.too_slow(f"the call of tool {call_target.name!r}", deadline.seconds)
@@ -294,6 +300,8 @@ class Requester:
         spec = call_target.spec
         if isinstance(failed, ProtocolError):
             failed.mask(self._config.redact)
+            # An error from the server is an answer: the call was received and judged, so sending it again is not ours
+            # to decide. This one code is the exception.
             if failed.code != HEADER_MISMATCH or spec is None:
                 raise failed
             # the schema whose arguments are mirrored into headers is out of date, and nothing has been done (SEP-2243)
@@ -320,6 +328,8 @@ class Requester:
         if wants_task(call_target.spec, line.session.agreement):
             params = {**params, "task": {}}
         modern = line.session.agreement.modern
+        # For a legacy server the questions come as requests on the connection and name no call; `asking` lets one call
+        # at a time take them.
         async with self._supervisor.peer.asking(ctx.questions, modern=modern) as asked:
             return await self._send_bounded(line, call_target, params, ctx, asked, first)
 
@@ -339,6 +349,8 @@ class Requester:
             silence = IdleTimeout(scope, seconds, total)
             work = partial(self._call_interactive, line, params, call_target.schema, silence, asked, first)
             with peer.waiting(silence):
+                # Progress can only be asked for with the request (progress: the token is in its `_meta`), so a call
+                # whose first answer is here needs none. It also resets the bound, which is why a total bound wants it.
                 if first is not None or (ctx.on_progress is None and total is None):
                     return await work(ctx.meta)
                 return await watched(
@@ -385,6 +397,8 @@ class Requester:
                 raise asked.refusal(INVALID_PARAMS, "it speaks an older revision now, and cannot go on where it asked")
             return await call(first=dict(asked_by))
         except ProtocolError as exc:
+            # -32602 for a state that the server signed itself: it has expired, or its keys were changed. Nothing was
+            # done in this round.
             if exc.code != INVALID_PARAMS or not asked.questions.restart():
                 raise
         return await call()
@@ -516,6 +530,8 @@ class Requester:
     ) -> OpenSession:
         """Return the session for a retry after `line` was lost; raise the error where a retry is not safe."""
         final = await self._final_error(line, exc)
+        # `sent` is pessimistic: true as soon as a byte may have left. Only then does it matter whether the tool may run
+        # twice.
         if isinstance(final, AuthRequiredError) or self._config.restart == "never" or (final.sent and not repeatable):
             raise final from None
         return await self.line()

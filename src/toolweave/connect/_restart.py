@@ -67,6 +67,8 @@ class RestartPolicy(Value, frozen=True, kw_only=True):
         failures = self.failures(history)
         if failures > self.attempts:
             return GiveUp(f"{failures} failures in a row")
+        # A server that stays up just longer than `stable` and then falls resets the row each time; only the window sees
+        # it.
         recent = sum(now - loss.at < self.window for loss in history)
         if recent > self.losses:
             return GiveUp(f"{recent} losses within {self.window:g} s")
@@ -78,6 +80,8 @@ class RestartPolicy(Value, frozen=True, kw_only=True):
         count = 0
         for loss in reversed(history):
             count += 1
+            # The loss that ended a long session counts as the first failure of the new row, so that the first wait is
+            # the short one.
             if loss.held is not None and loss.held >= self.stable:
                 break
         return count

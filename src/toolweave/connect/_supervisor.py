@@ -151,10 +151,15 @@ class Supervisor:
             self._set(ConnectionState.CLOSED, self.error)
             return
         self._wake.set()
+        # An open session is left through `_wake`, so that it closes in order. What has none yet, a dial or a backoff,
+        # is cut off by its scope.
         if self.line is None and self._scope is not None:
             self._scope.cancel()
+        # Called from the connection's own task, or from a callback that runs in it: it would wait for itself.
         if asyncio.current_task() in (task, *self.peer.at_work):
             return
+        # Shielded, since whoever closes has often been cancelled, and a server process must not outlive that. Bounded
+        # twice: by the transport's close, then by a cancellation.
         with anyio.CancelScope(shield=True):
             _, pending = await asyncio.wait({task}, timeout=self.config.timeout.close + _TEARDOWN_SECONDS)
             if pending:
@@ -175,6 +180,8 @@ class Supervisor:
         self.start()
         begun = anyio.current_time()
         while self.state not in _OVER:
+            # Computed in each round: `_granted` grows while the server shows signs of life, and the patience of a
+            # waiter is for silence, not for a slow start.
             deadline = begun + seconds + self._granted
             if anyio.current_time() >= deadline:
                 raise RequestTimeoutError(
@@ -216,6 +223,8 @@ class Supervisor:
 
         Requests under way continue: their answers may still come.
         """
+        # The session is no longer offered but not closed: requests under way may still be answered on it, and `_offer`
+        # tries it again at the next use.
         if self.line is not None and error.status != 403:  # 403 is about one request
             self._refused = error
             self.line = None
@@ -235,6 +244,8 @@ class Supervisor:
             self.line = None
             self._refused = None
             self._over_since = self._clock.monotonic()
+            # Before the last state is published: a listener, or a waiter that it wakes, may start the connection again,
+            # and that may be on another loop.
             self._home.leave()
             if outcome is None or self._stopping:
                 self._set(ConnectionState.CLOSED, self.error)
@@ -249,6 +260,7 @@ class Supervisor:
         if self.config.restart == "never" or not self._ever_ready or isinstance(error, ConfigError):
             return ConnectionState.FAILED, error
         now = self._clock.monotonic()
+        # Appended before the decision: the policy counts this loss too. The deque forgets what no decision needs.
         self._losses.append(ConnectionLoss(at=now, held=held))
         decision = self._policy.next(self._losses, now, self._clock.jitter())
         if isinstance(decision, GiveUp):
@@ -270,6 +282,8 @@ class Supervisor:
         self._granted = 0.0
         attempt, refused = self._attempt, ""
         for _ in range(_MAX_REDIALS):
+            # Importing an engine is our cost, not the server's: it takes seconds on a cold disk, while nothing has been
+            # asked yet.
             deadline += await self._load(attempt)
             if self._stopping:
                 break
@@ -277,6 +291,8 @@ class Supervisor:
             try:
                 await self._dial(attempt, deadline)
             except Exception as exc:  # boundary: its users get any error that ends a connection
+                # A task group wraps what leaves it. The first leaf is the cause; the others are tasks that it
+                # cancelled.
                 error = first_exception(exc)
                 if isinstance(error, RetryConnect):
                     _log.info("server %r: dialling again: %s", self.config.name, error)
@@ -302,6 +318,8 @@ class Supervisor:
                 await load_engine(self.config, attempt, self.report)
         finally:
             spent = anyio.current_time() - begun
+            # The bound was granted up front, so that nobody gives up during the import, and is now settled to what it
+            # took; waiters compute their deadline again.
             self._granted += spent - _LOAD_SECONDS
             changed, self._changed = self._changed, anyio.Event()
             changed.set()
@@ -313,13 +331,19 @@ class Supervisor:
         opened = anyio.Event()
         total = deadline - anyio.current_time()
         self._scope = scope = anyio.CancelScope()
+        # Two bounds in one scope: silence ends the attempt early, `total` ends it in any case, since a server can print
+        # for ever without answering.
         bound = IdleTimeout(scope, min(total, self.config.connect_silence), total)
         with scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._extend, bound, scope, opened)
                 async with open_session(self.config, attempt, self.peer, self.report) as line:
                     opened.set()
+                    # From here on only the session decides how long it lasts. In `finally` the same scope bounds the
+                    # teardown, which runs inside of it.
                     scope.deadline = math.inf
+                    # Before the session is used: one that breaks at once has still shown its era and transport, and a
+                    # restart need not probe again.
                     self._attempt = _learned(attempt, line)
                     try:
                         await self._use(line)
@@ -328,6 +352,8 @@ class Supervisor:
                         raise
                     finally:
                         scope.deadline = anyio.current_time() + self.config.timeout.close + _TEARDOWN_SECONDS
+        # A teardown that exceeded its bound ends here too. What ended the session is then the better error than the
+        # slow end.
         if scope.cancelled_caught and not self._stopping:  # too slow to begin, or to end
             silent = self.config.timeout.connect is None and not bound.lasted
             raise ended or connect_timeout_error(self.config, self.report, silent=silent)
@@ -346,6 +372,7 @@ class Supervisor:
             seconds = 0.0 if opened.is_set() else (await silences.look([self]))[self.name]
             if opened.is_set():
                 return
+            # Zero seconds of silence: it has shown a sign of life since the last look.
             if not seconds:
                 before = scope.deadline
                 bound.touch()
@@ -365,7 +392,11 @@ class Supervisor:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(watch)
                 tasks.start_soon(self._run_background, line)
+                # `watch` runs once before the session is offered, so that a wire that has ended already is noticed
+                # first.
                 await anyio.lowlevel.checkpoint()
+                # One round for each time the session is offered: it is offered again after other credentials were
+                # wanted.
                 while not wire.over and not self._stopping:
                     await self._offer(line)
                 tasks.cancel_scope.cancel()
@@ -380,6 +411,8 @@ class Supervisor:
         try:
             await self._settle(line)
         except AuthRequiredError as exc:
+            # A session that was never ready fails as a whole; one that was ready before waits for credentials and is
+            # kept.
             if self._opened is None:
                 raise
             self._refused = exc
@@ -389,6 +422,7 @@ class Supervisor:
             self._opened = self._clock.monotonic() if self._opened is None else self._opened
             self._ever_ready = True
             self.line = line
+            # `_settle` may have degraded it: open and usable, though its tools could not be listed.
             if self.state is not ConnectionState.DEGRADED:
                 self._set(ConnectionState.READY)
             await self._woken()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agents import AgentBase, FunctionTool, RunContextWrapper, Tool
     from agents.tool_context import ToolContext
 
-OnToolProgress: TypeAlias = "Callable[[Progress, ToolContext[Any]], Awaitable[None] | None]"
+OnToolProgress: TypeAlias = Callable[[Progress, "ToolContext[Any]"], Awaitable[None] | None]
 """Called with each progress notification of a call and the SDK's context of that call; sync or async."""
 
 

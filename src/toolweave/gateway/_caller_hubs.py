@@ -14,6 +14,7 @@ import msgspec
 
 from toolweave.config import LoadedConfig, Secret, ServerConfig
 from toolweave.hub import Hub
+from toolweave.hub._hub import caller_servers
 from toolweave.oauth import MemoryTokenStore, TokenStore, default_token_store
 from toolweave.serve._request import Client
 
@@ -65,12 +66,12 @@ class CallerHubs:
     @property
     def configs(self) -> Mapping[str, ServerConfig]:
         """The settings of the servers by name."""
-        return self._hub.of_callers.configs
+        return caller_servers(self._hub).configs
 
     @property
     def generation(self) -> int:
         """Grows with each change of the settings; hubs of before are not used any more."""
-        return self._hub.of_callers.generation
+        return caller_servers(self._hub).generation
 
     @property
     def store(self) -> TokenStore:

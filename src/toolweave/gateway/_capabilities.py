@@ -10,6 +10,7 @@ from typing import Any
 
 from toolweave.connect import ConnectionState, McpConnection
 from toolweave.hub import Hub
+from toolweave.hub._hub import caller_servers, offer_names
 from toolweave.protocol.json_types import as_object
 from toolweave.protocol.meta import OF_EVERY_ERA
 from toolweave.protocol.versions import MODERN_VERSIONS
@@ -37,7 +38,7 @@ def offered(hub: Hub, capability: str, member: str | None = None) -> bool:
     upstreams = hub.clients.values()
     return (
         not upstreams
-        or bool(hub.of_callers.configs)
+        or bool(caller_servers(hub).configs)
         or any(one.state in _STARTING or declares(one, capability, member) for one in upstreams)
     )
 
@@ -117,14 +118,14 @@ class UpstreamCapabilities:
         return any(
             may(kind, name, (), server)
             for noun, kind in _NOUNS.items()
-            for name in self._hub.given(noun).names_of(server)
+            for name in offer_names(self._hub).given(noun).names_of(server)
         )
 
     @property
     def _only(self) -> McpConnection | None:
         """The only upstream, if callers see its tools under their own names."""
         clients = self._upstreams
-        if len(clients) != 1 or self._tools is not self._hub or self._hub.of_callers.configs:
+        if len(clients) != 1 or self._tools is not self._hub or caller_servers(self._hub).configs:
             return None
         (only,) = clients.values()
         return only if only.config.tool_prefix == "" and not self._hub.errors.keys() - clients.keys() else None

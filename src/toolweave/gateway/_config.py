@@ -49,7 +49,7 @@ SECTION = "gateway"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MOST_VIRTUAL = 500
 
-GatewaySource: TypeAlias = "str | PurePath | Sequence[str | PurePath] | Mapping[str, Any] | LoadedConfig"
+GatewaySource: TypeAlias = str | PurePath | Sequence[str | PurePath] | Mapping[str, Any] | LoadedConfig
 """One config file or several, of whose servers of one name the first counts; or the content of one."""
 
 

@@ -135,6 +135,8 @@ class FastCalls:
     def layered(self) -> bool:
         """Whether calls go through the middleware: some of it is not only notified afterwards."""
         middleware = self._endpoint.middleware
+        # Identity of the tuple: middleware is replaced as a whole and never changed in place, so one comparison says
+        # that nothing changed.
         if middleware is not self._middleware:
             self._middleware = middleware
             notes = [getattr(one, "note_call", _UNTOLD) for one in middleware]
@@ -155,6 +157,8 @@ class FastCalls:
             return None
         route = target.route
         connection = self._upstreams.get(route.server)
+        # A restart keeps the connection, a replacement makes another: the property chain to its direct calls is
+        # followed once for each.
         if connection is not target.connection:
             target.connection, target.direct = (
                 connection,
@@ -168,6 +172,7 @@ class FastCalls:
             return None
         try:
             text = target.bare + end if arguments is None else target.before + encode_value(arguments) + end
+        # Nothing was sent yet, so the full path may still answer with a proper error.
         except (TypeError, ValueError):  # nested too deeply, or no JSON: middleware may have made them
             return None
         sent = direct.send(line, route.name, text, loop)
@@ -178,6 +183,7 @@ class FastCalls:
     def _target(self, name: str) -> _Target | None:
         """Return the target of a name in the current tools; None for one whose calls take the full path."""
         snapshot = self._tools.snapshot()
+        # A new snapshot may name other tools: every target is learned again at its first call, none is patched.
         if snapshot is not self._snapshot:
             self._snapshot = snapshot
             self._targets.clear()
@@ -193,6 +199,7 @@ class FastCalls:
         if route is not None and spec is not None and _is_plain(spec):
             bare = b',"method":"tools/call","params":{"name":%b' % encode_value(route.name)
             target = _Target(route, bare, bare + b',"arguments":')
+        # Names that no tool has are cached too, as None; without the bound a caller could fill the memory with names.
         if len(self._targets) >= _MOST_ROUTES:
             self._targets.clear()  # of names that callers made up
         self._targets[name] = target
@@ -218,11 +225,13 @@ class FastCalls:
     ) -> bytes | None:
         """Return the end of the text of a client's call; None if it takes the full path."""
         caller = self._callers.get(id(client))
+        # The id of a client that has gone may be another's now, so the client itself is compared.
         if caller is None or caller.client is not client:
             caller = self._meet(client)
         if not caller.modern and self._relay.asks_for_logs(client, connection):
             return None
         tail = caller.tails.get(server)
+        # The stamp of the session is part of the text: after a reconnection it is another object.
         if tail is None or tail[0] is not session.meta:
             tail = caller.tails[server] = (session.meta, self._tail(caller, session))
         return tail[1] if trace is None or tail[1] is None else self._tail(caller, session, trace)
@@ -250,17 +259,21 @@ class FastCalls:
         kind, meta, modern = raw.get("resultType"), raw.get("_meta"), version == MODERN_VERSION
         if "content" not in raw or "task" in raw or (kind is not None and bytes(kind) != _COMPLETE_TEXT):
             return None
+        # Before 2026-07-28 structured content is an object; what is none goes the full way, which says it in text.
         if not modern and "structuredContent" in raw and bytes(raw["structuredContent"])[:1] != b"{":
             return None
         info = self._endpoint.info
         if info is not self._info or len(self._hops) >= _MOST_HOPS:
             self._info = info
             self._hops.clear()
+        # By the bytes of `_meta`: equal bytes give an equal result, and comparing them costs less than reading them.
         key = kind is not None, None if meta is None else bytes(meta), version
         try:
             hop = self._hops[key]
         except KeyError:
+            # Made by the functions of the full path, so that both paths give the same result by construction.
             hop = self._hop(*key)
+            # A server that writes something new into each `_meta` would only fill the cache with what never returns.
             if len(key[1] or b"") <= _LONGEST_META:
                 self._hops[key] = hop
         if hop is None:
@@ -347,6 +360,7 @@ class SentToolCall(msgspec.Struct, eq=False):
     def _made(self, answer: Any) -> Json | None:
         """Return the members of the result for the caller, as texts where they can be passed on."""
         version = self.client.version
+        # URIs in the content would have to be rewritten, for which it must be read.
         if self.calls.routes.renamed_uris(self.route.server):
             return None
         made: Json | None = None
@@ -377,6 +391,7 @@ class SentToolCall(msgspec.Struct, eq=False):
             return None
         if result.get("resultType", _COMPLETE) != _COMPLETE or is_task(result):
             return None
+        # What is passed on unread is not scanned here; whoever reads the result anyway scans it as the full path does.
         self.connection.gateway_side.note_forwarded(self.route.name, result)
         return result
 

@@ -41,6 +41,7 @@ from toolweave.gateway._slow_tasks import SlowTasks
 from toolweave.gateway._tasks import TaskNames, UpstreamTasks
 from toolweave.gateway._updates import ResourceUpdates
 from toolweave.hub import Hub
+from toolweave.hub._hub import caller_servers, offer_names
 from toolweave.hub._offers import HubOffers
 from toolweave.oauth import TokenStore
 from toolweave.protocol.methods import TOOLS_CALL
@@ -248,6 +249,7 @@ class Gateway(ServerRunners):
     Made by `create_gateway`.
 
     Attributes:
+        updates: Subscriptions of callers to resources, at the upstreams that have them.
         hub: The upstreams; servers may be added and removed while it is served.
         tools: The tools that callers see: the hub, or a view of it.
         endpoint: Answers the requests of every transport.
@@ -289,7 +291,7 @@ class Gateway(ServerRunners):
         self._served = 0
         self._unheard: list[Callable[[], object]] = []
         self._pages_unheard: Callable[[], object] = _nothing
-        offers = HubOffers(hub)
+        offers = HubOffers(hub.clients, offer_names(hub))
         self.routes = Routes(hub, self.tools, offers)
         self.relay = Relay(
             hub,
@@ -310,7 +312,7 @@ class Gateway(ServerRunners):
         features = [self._for_callers(), *self._features] if of_caller is None else self._features
         self.endpoint = Endpoint(self._about.info, instructions=self._about.instructions, features=features)
         self.calls = FastCalls(self.tools, self.routes, self.relay, self.endpoint, slow=parts.slow is not None)
-        hub.of_callers.on_change.append(self.changes.tools_changed)
+        caller_servers(hub).on_change.append(self.changes.tools_changed)
         for event in ("prompts_changed", "resources_changed", "state"):
             hub.on(event, lambda connection, change: self.routes.forget())
 
@@ -382,10 +384,10 @@ class Gateway(ServerRunners):
 
     async def is_of_caller(self, uri: str, inner: InnerGateway) -> bool:
         """Whether the gateway of a caller has a resource that this one has not."""
-        if self.hub.given("resource").holder(uri) is not None:
+        if offer_names(self.hub).given("resource").holder(uri) is not None:
             return False
         await inner.routes.resources(uri)  # learns the names
-        return inner.hub.given("resource").holder(uri) is not None
+        return offer_names(inner.hub).given("resource").holder(uri) is not None
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return the methods of an era without middleware, for the gateway in front of this one."""
@@ -492,7 +494,8 @@ class Gateway(ServerRunners):
     def _is_current(self, config: ServerConfig) -> bool:
         """Whether a server is still there; one that is called as its callers is until its settings are gone."""
         connection = self.hub.clients.get(config.name)
-        return config.name in self.hub.of_callers.configs or (connection is not None and connection.config is config)
+        as_callers = caller_servers(self.hub).configs
+        return config.name in as_callers or (connection is not None and connection.config is config)
 
     async def _left(self) -> None:
         self._served -= 1
@@ -509,7 +512,7 @@ class Gateway(ServerRunners):
         """Return the offers that a request is about, as far as they are known before its caller is looked at."""
         params = self._disclosure.plain(method, params)
         found, name = self.offers_of(method, params), params.get("name")
-        if not found and method == TOOLS_CALL and self.hub.of_callers.configs and isinstance(name, str):
+        if not found and method == TOOLS_CALL and caller_servers(self.hub).configs and isinstance(name, str):
             return (Offered("tools", name, ()),)  # it may be a caller's own, which needs the scopes of its name, too
         return found
 

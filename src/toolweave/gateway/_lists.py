@@ -19,7 +19,8 @@ from toolweave.connect._feed.list_cache import ListFacts
 from toolweave.errors import DuplicateToolError, RequestError, ServerError
 from toolweave.gateway._capabilities import offered
 from toolweave.hub import Hub
-from toolweave.hub._offers import USABLE, HubEntry, HubListKind, HubOffers
+from toolweave.hub._offers import HubEntry, HubListKind, HubOffers
+from toolweave.hub._starting import USABLE
 from toolweave.protocol import methods
 from toolweave.protocol.apps import page_uri
 from toolweave.protocol.codes import METHOD_NOT_FOUND

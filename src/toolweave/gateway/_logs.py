@@ -16,7 +16,8 @@ from toolweave.connect import McpConnection
 from toolweave.errors import RequestError, ServerError
 from toolweave.gateway._capabilities import declares
 from toolweave.hub import Hub
-from toolweave.hub._offers import USABLE
+from toolweave.hub._hub import caller_servers
+from toolweave.hub._starting import USABLE
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.protocol.logs import LEVELS, LogLevel
@@ -55,7 +56,7 @@ class UpstreamLogs:
 
     async def _set_level(self, request: Request) -> Json:
         logs = any(declares(one, "logging") for one in self._hub.clients.values())
-        if not logs and not self._hub.of_callers.configs:
+        if not logs and not caller_servers(self._hub).configs:
             raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
         result = await self._logs.set_level(request)
         wanted = self._most_talkative()

@@ -44,6 +44,7 @@ from toolweave.gateway._upstream_changes import UpstreamChanges
 from toolweave.gateway._views import ViewMiddleware, caller_view, view_warnings, virtual_tools
 from toolweave.gateway._workers import WorkerChanges
 from toolweave.hub import Hub
+from toolweave.hub._hub import caller_servers
 from toolweave.middleware import middleware_from_config
 from toolweave.serve._request import Middleware
 from toolweave.tools import Toolset, ToolSnapshot
@@ -51,8 +52,7 @@ from toolweave.tools import Toolset, ToolSnapshot
 if TYPE_CHECKING:
     from toolweave.gateway._console.app import ConsoleApp
     from toolweave.gateway._metrics import MetricsPage
-    from toolweave.serve import HttpOptions
-    from toolweave.serve._http.app import HttpApp
+    from toolweave.serve._http.app import HttpApp, HttpOptions
 
 _log = logging.getLogger("toolweave.gateway")
 
@@ -83,6 +83,7 @@ class GatewayManager:
         options: Everything else.
 
     Attributes:
+        name: The gateway's name.
         hub: The upstreams.
         config: The config in use.
         generation: The number of the config in use; it grows with each change.
@@ -333,7 +334,7 @@ class GatewayManager:
             if config != self.config:
                 self.generation += 1
             self.config = config
-        connected = {*self.hub.clients, *self.hub.of_callers.configs}
+        connected = {*self.hub.clients, *caller_servers(self.hub).configs}
         failed_before = {*self._changes.not_applied, *(name for name in self.hub.errors if name not in connected)}
         retried = [name for name in change.unchanged if name in failed_before]
         self._put_rules(self.server, None)  # before a server is there that rules may be about

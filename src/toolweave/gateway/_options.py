@@ -11,11 +11,11 @@ from toolweave._value import DeferredTypes
 from toolweave.errors import ConfigError, StoreError
 from toolweave.gateway._config import GatewayConfig
 from toolweave.gateway._replicas import Replicas, shared_redis
+from toolweave.oauth import TokenStore
 from toolweave.serve._request import Middleware
 
 if TYPE_CHECKING:
     from toolweave.gateway._runs import RunsPlace, StoredRuns
-    from toolweave.oauth import TokenStore
     from toolweave.serve._auth.token_auth import TokenAuth
 
 

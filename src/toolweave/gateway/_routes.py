@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 
 from toolweave.hub import Hub
+from toolweave.hub._hub import offer_names
 from toolweave.hub._offers import HubOffers
 from toolweave.protocol import methods
 from toolweave.serve._offers.templates import may_expand
@@ -42,7 +43,7 @@ class Routes:
         self._tools = tools
         self._offers = offers
         self._learned: set[str] = set()
-        self._resource_names = hub.given("resource")
+        self._names = offer_names(hub)
         self._renamed: dict[str, tuple[int, Mapping[str, str]]] = {}
 
     # the subject of a request, for rules
@@ -72,7 +73,7 @@ class Routes:
         for server, own in self._holders(offer.kind, offer.name):
             found.append(offer._replace(server=server))
             if offer.kind == "resources":
-                templates = self._hub.given("resource template").names_of(server)
+                templates = self._names.given("resource template").names_of(server)
                 fitting = [name for name, inner in templates.items() if name != offer.name and may_expand(inner, own)]
                 found += [Offered("resources", name, (), server) for name in fitting]
         return found or (offer,)
@@ -80,9 +81,9 @@ class Routes:
     def _holders(self, kind: OfferKind, name: str) -> Sequence[tuple[str, str]]:
         """Return the upstreams that have a prompt or a resource, or may have it, with its name there."""
         if kind == "prompts":
-            holder = self._hub.given("prompt").holder(name)
+            holder = self._names.given("prompt").holder(name)
             return [(one, name) for one in self._hub.clients if holder is None or one == holder[0]]
-        holder = self._hub.given("resource template").holder(name)
+        holder = self._names.given("resource template").holder(name)
         if holder is not None:
             return [(str(holder[0]), holder[1])]
         return [(connection.name, own) for connection, own in self._offers.owners(name)]
@@ -98,7 +99,7 @@ class Routes:
 
     async def prompt(self, name: str) -> Route | None:
         """Return the route of a prompt by its exposed name, or None."""
-        given = self._hub.given("prompt")
+        given = self._names.given("prompt")
         if given.holder(name) is None:
             await self._offers.prompts()  # learns the names
         holder = given.holder(name)
@@ -106,18 +107,18 @@ class Routes:
 
     async def resources(self, uri: str) -> Sequence[Route]:
         """Return the upstreams that may have a resource, the owner alone where it is known, in the order to ask."""
-        if self._hub.given("resource").holder(uri) is None:
+        if self._names.given("resource").holder(uri) is None:
             await self._offers.resources()  # as above
         return [Route(connection.name, own) for connection, own in self._offers.owners(uri)]
 
     def keep_resource(self, uri: str, route: Route) -> None:
         """Note that a resource was read from an upstream, where it stays."""
-        self._hub.given("resource").give((route.server, route.name), uri, None)
+        self._names.given("resource").give((route.server, route.name), uri, None)
 
     async def template(self, uri: str) -> Route | None:
         """Return the route of a resource template, or of a resource, by its exposed form, or None."""
         for kind, listing in (("resource template", self._offers.templates), ("resource", self._offers.resources)):
-            given = self._hub.given(kind)
+            given = self._names.given(kind)
             if given.holder(uri) is None:
                 await listing()
             holder = given.holder(uri)
@@ -127,7 +128,7 @@ class Routes:
 
     def renamed_uris(self, server: str) -> Mapping[str, str]:
         """Return the resources of an upstream that callers know under other URIs: these by its own."""
-        given = self._resource_names.names_of(server)
+        given = self._names.given("resource").names_of(server)
         if not given:
             return given
         known = self._renamed.get(server)

@@ -13,6 +13,7 @@ from toolweave.errors import RequestError
 from toolweave.gateway._relay import Relay
 from toolweave.gateway._routes import Route, Routes
 from toolweave.hub import Hub
+from toolweave.hub._hub import caller_servers
 from toolweave.hub._offers import HubOffers
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
@@ -119,5 +120,5 @@ class UpstreamSkills:
 
     def _require(self, request: Request) -> None:
         """Refuse the methods of an extension that no upstream declares."""
-        if not self._offers.with_skills() and not self._hub.of_callers.configs:
+        if not self._offers.with_skills() and not caller_servers(self._hub).configs:
             raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)

@@ -12,6 +12,7 @@ import msgspec
 from toolweave.connect import ConnectionState
 from toolweave.gateway._upstream_changes import UpstreamChanges
 from toolweave.hub import Hub
+from toolweave.hub._hub import caller_servers
 
 _READY = frozenset({ConnectionState.READY})
 
@@ -132,7 +133,7 @@ def readiness(
     missing = {
         name: states[name].value if name in states else "absent"
         for name in required
-        if states.get(name) not in _READY and name not in hub.of_callers.configs
+        if states.get(name) not in _READY and name not in caller_servers(hub).configs
     }
     config = "kept" if problem is not None else "partial" if not_applied else "loaded"
     ready = not missing and not draining
@@ -154,7 +155,7 @@ def upstream_statuses(
     states, pending = hub.states(), changes.pending
     for name in dict.fromkeys([*states, *pending]):
         client = hub.clients.get(name)
-        config = hub.of_callers.configs.get(name) if client is None else client.config
+        config = caller_servers(hub).configs.get(name) if client is None else client.config
         error = hub.errors.get(name) or (None if client is None else client.error)
         state = states.get(name, ConnectionState.IDLE)
         found.append(

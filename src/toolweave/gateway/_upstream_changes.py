@@ -19,6 +19,7 @@ from toolweave.errors import DuplicateToolError, ToolweaveError
 from toolweave.gateway._in_flight import InFlightRequests
 from toolweave.gateway._reload import ConfigChange
 from toolweave.hub import Hub
+from toolweave.hub._hub import caller_servers
 
 _log = logging.getLogger("toolweave.gateway")
 
@@ -101,7 +102,7 @@ class UpstreamChanges:
         self.not_applied.pop(name, None)
         if config.as_caller:
             await self._detach(name)
-            self._hub.of_callers.keep(config)
+            caller_servers(self._hub).keep(config)
             return
         serving = self._hub.clients.get(name)
         replaces = serving is not None and serving.state in _USABLE

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from toolweave.http._client import HttpClient, NoAnswer, Response, Unreadable
+    from toolweave.http._client import HttpClient, Response, Unreadable
     from toolweave.http._connect import Address, resolve
-    from toolweave.http._connection import Head, Socket
+    from toolweave.http._connection import Head, NoAnswer, Socket
     from toolweave.http._inflate import ACCEPTED, Inflater, NotInflated
     from toolweave.http._proxy import (
         PROXY_AUTHENTICATION_REQUIRED,
@@ -52,7 +52,6 @@ __getattr__, __dir__ = lazy_exports(
     {
         "_client": (
             "HttpClient",
-            "NoAnswer",
             "Response",
             "Unreadable",
         ),
@@ -62,6 +61,7 @@ __getattr__, __dir__ = lazy_exports(
         ),
         "_connection": (
             "Head",
+            "NoAnswer",
             "Socket",
         ),
         "_inflate": (

@@ -33,8 +33,6 @@ from toolweave.http._inflate import PIECE_BYTES, Inflater, NotInflated
 from toolweave.http._proxy import HttpProxy, refused_by_proxy
 from toolweave.http._request_head import request_head
 
-__all__ = ["HttpClient", "NoAnswer", "Response", "Unreadable"]
-
 _IDLE_SECONDS = 60.0
 _LINGER_SECONDS = 0.5
 _MAX_HEADS = 256
@@ -47,6 +45,7 @@ class Unreadable(NoAnswer):
     """An answer whose body is not accepted.
 
     Attributes:
+        detail: The reason, for people.
         limit: The bound in bytes that it passed, or None.
         bomb: Whether it is a decompression bomb.
     """
@@ -113,6 +112,7 @@ class Response(msgspec.Struct, eq=False):
                 inflater.feed(arrived)
         except NotInflated as exc:
             raise Unreadable(str(exc), bomb=exc.too_large) from None
+        # A small answer can inflate to a large one without a single wait for the network, and would hold the loop.
         if len(piece) == PIECE_BYTES:  # there is more, and others have their turn
             await asyncio.sleep(0)
         return piece
@@ -169,6 +169,8 @@ class Response(msgspec.Struct, eq=False):
         if socket is not None and (socket.complete or socket.ended):
             self._client.release(socket)
         elif socket is not None:
+            # An event stream that has given its result still owes the last chunk (`0\r\n\r\n`). Closing now would cost
+            # a new connection, with TLS, for the next request.
             socket.when_settled(partial(self._client.release, socket), _LINGER_SECONDS)
 
     def close(self) -> None:
@@ -300,6 +302,8 @@ class HttpClient:
         socket: Socket | None = None
         if lasting:
             self._lasting += 1
+        # `_free` counts permits, not sockets: a permit is taken before any await, so no two requests take the same one.
+        # Every path below gives it back, by `release` or `_leave`.
         elif self._free:
             self._free -= 1
         else:
@@ -309,12 +313,16 @@ class HttpClient:
                 socket.begin(request, lasting=lasting)
             while socket is None or not socket.has_head:
                 if socket is None:
+                    # A kept connection may have been closed by the server in the very moment of sending, which no check
+                    # can exclude. Then, and only before a byte of the answer came, a repeatable request goes out once
+                    # more, on a new connection (RFC 9110, 9.2.2; RFC 9112, 9.3.1).
                     socket, repeatable = await self._connect(), False  # it was not kept: what fails on it has failed
                     socket.begin(request, lasting=lasting)
                 try:
                     await socket.news()
                 except BaseException as exc:
                     self._drop(socket)
+                    # Also for a cancellation: the answer may still arrive, so nobody else may get this connection.
                     if not repeatable or not isinstance(exc, NoAnswer) or exc.heard:
                         raise
                     socket = None
@@ -330,19 +338,25 @@ class HttpClient:
     def release(self, socket: Socket) -> None:
         """Take a connection back after its exchange: for the request that has waited longest, or to be kept."""
         lasting = socket.lasting
+        # A stream's connection was not counted; it is kept only if that does not leave more than the bound open.
         if not socket.is_free() or (lasting and len(self._open) - self._lasting >= self._max):
             self._drop(socket)
         else:
             head = socket.head
             if head.idle_seconds < 0:
+                # Heads are shared by their bytes, so the hint of `Keep-Alive` is read once for a server and not once
+                # for an answer.
                 head.idle_seconds = _idle_seconds(head.headers.get("keep-alive", ""))
             now, seconds = time.monotonic(), head.idle_seconds
             socket.idle_until = now + seconds
+            # Handed over with its permit, before it is seen as idle: a request that arrives now cannot overtake those
+            # that wait.
             if self._turns and not lasting and self._hand_over(socket, now):
                 return
             self._idle.append(socket)
             if socket.idle_until < self._sweep_at:
                 self._sweep_in(seconds, now)
+        # The connection stays idle, the permit goes to the next one that waits, or back.
         if lasting or self._turns:
             self._leave(lasting=lasting)
         else:
@@ -364,6 +378,7 @@ class HttpClient:
             NoAnswer: It cannot be sent.
         """
         content = method == "POST" if content is None else content
+        # A client sends the same few heads again and again; making one costs more than all else of a small request.
         key = (method, target, content, *headers.items())
         head = self._heads.get(key)
         if head is None:
@@ -386,6 +401,7 @@ class HttpClient:
         try:
             await turn.news
         except BaseException:
+            # Still in line: it leaves it, and holds nothing.
             if not turn.come:
                 self._turns.pop(turn, None)
             else:  # cancelled with an answer under way, or at the very moment its turn came
@@ -398,6 +414,8 @@ class HttpClient:
     def _next_turn(self) -> _Turn | None:
         while self._turns:
             turn, _ = self._turns.popitem(last=False)
+            # A cancelled waiter has its future done; its own `except` removes it or has not run yet. It must not get
+            # the permit.
             if not turn.news.done():  # not cancelled
                 turn.come = True
                 return turn
@@ -412,6 +430,8 @@ class HttpClient:
         turn = self._next_turn()
         if turn is None:
             return False
+        # The sleeping task is not needed to send: its request goes out here, and its future is done when the answer
+        # begins, which saves a turn of the event loop for each queued request.
         turn.socket = socket
         socket.begin(turn.request, turn.news)
         return True
@@ -432,6 +452,8 @@ class HttpClient:
     def _take_idle(self) -> Socket | None:
         now = time.monotonic()
         while self._idle:
+            # The last one first: under little load the others become old and are closed, instead of all being kept just
+            # young enough.
             socket = self._idle.pop()
             if socket.is_usable(now):
                 return socket
@@ -471,6 +493,7 @@ class HttpClient:
             raise NoAnswer("ConnectTimeout", f"not within {self._connect_seconds:g} s", sent=False) from None
         except (OSError, UnicodeError) as exc:
             raise NoAnswer("ConnectError", str(exc), sent=False) from None
+        # `close` saw this connection neither in `_open` nor in `_idle`; it has to go here.
         if self._closed:  # meanwhile
             socket.abort()
         self._check_open()
@@ -511,6 +534,8 @@ class HttpClient:
             except NoAnswer as exc:
                 raise NoAnswer("ProxyError", str(exc), sent=False) from None
             head = outer.head
+            # RFC 9110, 9.3.6: only a 2xx switches to the tunnel; the body of any other answer is the proxy's, not the
+            # origin's.
             if not 200 <= head.status < 300:
                 raise NoAnswer("ProxyError", refused_by_proxy(head.status, head.reason, self._place), sent=False)
             socket = Socket(self._known)

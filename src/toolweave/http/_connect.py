@@ -30,6 +30,7 @@ async def connect_tcp(host: str, port: int, addresses: Sequence[Address] = ()) -
         OSError: The name has no address, or none of them connects; the text of one failure, or of all.
     """
     addresses = addresses or await resolve(host, port)
+    # Nothing to race, which is the case for every server on this machine: no task group.
     if len(addresses) == 1:
         return await _connected(*addresses[0])
     winner: list[socket.socket] = []
@@ -39,12 +40,15 @@ async def connect_tcp(host: str, port: int, addresses: Sequence[Address] = ()) -
         try:
             connection = await _connected(*address)
         except OSError as exc:
+            # RFC 8305, 5: the next attempt starts at once when one fails; `over` ends the wait of the loop below.
             failures.append(exc)
             over.set()
             return
         if winner:  # another was first, in this very turn of the event loop
             connection.close()
             return
+        # Between the connect and this line no other task runs, so the first one to get here has won; cancelling the
+        # group ends the attempts, each of which closes its own socket.
         winner.append(connection)
         attempts.cancel_scope.cancel()
 
@@ -53,9 +57,12 @@ async def connect_tcp(host: str, port: int, addresses: Sequence[Address] = ()) -
             for address in addresses:
                 over = anyio.Event()
                 attempts.start_soon(attempt, address, over)
+                # Not a bound of the attempt, which continues beside the next one: only the stagger between them. The
+                # block then waits for all that are still open.
                 with anyio.move_on_after(ATTEMPT_SECONDS):
                     await over.wait()
     except BaseException:
+        # Cancelled just after one had won: it has no other owner, so it would leak.
         for connection in winner:
             connection.close()
         raise
@@ -84,12 +91,16 @@ async def resolve(host: str, port: int) -> list[Address]:
         UnicodeError: It is no name.
     """
     try:
+        # With AI_NUMERICHOST the call reads no file and asks no server, so it may run on the loop; a thread would cost
+        # more than the connect.
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except OSError:  # it is no address: a name needs a thread
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses: list[Address] = [(family, address) for family, _, _, _, address in found]
     if not addresses:
         raise OSError("it has no address")
+    # RFC 8305, 4: the resolver has sorted by preference (RFC 6724); a broken family costs one stagger, not one per
+    # address.
     first = [one for one in addresses if one[0] == addresses[0][0]]
     other = [one for one in addresses if one[0] != addresses[0][0]]
     return [one for one in chain.from_iterable(zip_longest(first, other)) if one is not None]

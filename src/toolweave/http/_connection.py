@@ -74,6 +74,9 @@ class Socket(asyncio.Protocol):
     `known` holds heads by their bytes, for all connections to one origin.
 
     Attributes:
+        ended: Whether it can carry no further exchange.
+        error: The reason why it ended, or None.
+        transport: The transport of the event loop.
         head: The head of the answer, once it is there (`has_head`).
         held: Bytes of the body that have arrived and are not read.
         lasting: Whether the exchange is a long-lived stream.

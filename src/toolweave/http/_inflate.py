@@ -16,7 +16,11 @@ _MAX_RATIO = 256  # what is worth reading does not come near it; the format itse
 
 
 class NotInflated(ValueError):
-    """A body does not match its encoding, or, if `too_large`, is far larger than its compressed form."""
+    """A body does not match its encoding, or, if `too_large`, is far larger than its compressed form.
+
+    Attributes:
+        too_large: Whether it is a decompression bomb.
+    """
 
     def __init__(self, message: str, *, too_large: bool = False) -> None:
         super().__init__(message)

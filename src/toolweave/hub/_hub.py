@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -11,52 +11,51 @@ import anyio
 import anyio.to_thread
 
 from toolweave.config import LoadedConfig, ServerConfig, load_config, server_config
-from toolweave.connect._activity import ActivityMonitor
 from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks
 from toolweave.connect._connecting import Connecting, Openable
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._diagnosis import again
 from toolweave.connect._state import ConnectionState, StateChanged
-from toolweave.errors import (
-    AuthRequiredError,
-    ConnectionClosedError,
-    DuplicateToolError,
-    ErrorKind,
-    ToolError,
-    printable,
-)
+from toolweave.errors import AuthRequiredError, ConnectionClosedError, DuplicateToolError, ErrorKind, ToolError
 from toolweave.hub._caller_servers import CallerServers
-from toolweave.hub._fan_out import for_each, missing_tool
-from toolweave.hub._features import HubFeatures
-from toolweave.hub._hooks import HubEvents
-from toolweave.hub._naming import NameConflict, NamedServer, name_others, name_server
-from toolweave.hub._shadows import HubShadows
-from toolweave.hub._start_limiter import StartLimiter, Wait, check_wait
+from toolweave.hub._events import HubEventName, HubEvents, Listener
+from toolweave.hub._fan_out import for_each
+from toolweave.hub._naming import NameConflict
+from toolweave.hub._offers import HubOffers, OfferNames
+from toolweave.hub._starting import FAILED, OVER, STARTING, ServerStarts, Wait, check_wait
+from toolweave.hub._tools import HubTools, missing_tool
+from toolweave.hub._warnings import HubWarnings
+from toolweave.protocol.content import EmbeddedResource
+from toolweave.protocol.server_features import (
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceTemplate,
+    read_prompt,
+    read_resource,
+    read_template,
+)
 from toolweave.tools._call import CallContext, ToolCall
-from toolweave.tools._names import AssignedNames, aliases, expose
+from toolweave.tools._names import aliases, expose
 from toolweave.tools._owner_loop import OwnerLoop
 from toolweave.tools._result import ToolResult
-from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import BaseToolset
 from toolweave.trust._scan import Finding
 
 _log = logging.getLogger("toolweave.hub")
 
-_LOOK_SECONDS = 0.5
-_USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
-_STARTING = frozenset({ConnectionState.IDLE, ConnectionState.CONNECTING})
-_FAILED = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED})
-_OVER = _FAILED | {ConnectionState.CLOSED}
 
-
-class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
+class Hub(Openable, BaseToolset):
     """Many connections as one `Toolset`.
 
     Made by `connect_mcp_servers`. Iterating `snapshot()` gives the definitions of all servers' tools.
 
     An exposed name stays reserved for its tool as long as the hub lives, also while the tool or its server is gone:
     a later tool of the same name is renamed, and `warnings` says so.
+
+    Prompts are named as tools are. Resources and templates keep their URIs; where two servers have one, that of the
+    later is `server+uri`. A server that fails costs the lists only its entries that were not known.
     """
 
     def __init__(
@@ -72,31 +71,27 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
         if on_error not in ("skip", "raise"):
             raise ValueError(f"on_error must be 'skip' or 'raise', not {on_error!r}")
         check_wait(wait)
-        super().__init__()
-        self._config_warnings: tuple[str, ...] = ()
         self._source = LoadedConfig() if source is None else source
         self._callbacks = callbacks
-        self._on_error, self._patience = on_error, patience
+        self._on_error = on_error
         self._wait: Wait = wait
-        self._silent: set[str] = set()
-        self._silences: Mapping[str, float] = {}
         self._names = (names,) if isinstance(names, str) else None if names is None else tuple(names)
-        self._starts, self._shadows = StartLimiter(), HubShadows()
+        self._clients: dict[str, McpConnection] = {}
+        self._clients_shown: Mapping[str, McpConnection] = MappingProxyType(self._clients)
         self._prefixes: dict[str, str] = {}
         self._errors: dict[str, Exception] = {}
-        self.of_callers = CallerServers(self._prefixes, self._errors)
+        self._caller_servers = CallerServers(self._prefixes, self._errors)
+        self._config_warnings: tuple[str, ...] = ()
+        self._starts = ServerStarts(self._clients, patience)
         self._awaited: dict[McpConnection, int] = {}
-        self._given = AssignedNames()
-        self._given_others: dict[str, AssignedNames] = {}
-        self._other_conflicts: dict[tuple[str, str], list[NameConflict]] = {}
-        self._named: dict[str, NamedServer] = {}
-        self._snapshot: ToolSnapshot | None = ToolSnapshot()  # None: changed, and made again on request
-        self._version = 0
-        self._routes: dict[str, tuple[str, str]] = {}
-        self._told: dict[str, set[str]] = {}
-        self._starting = self._opened = self._closed = False
+        self._tools = HubTools(self._clients, self._prefixes)
         self._listeners = Listeners()
-        self._moved, self._settled = anyio.Event(), anyio.Event()
+        self._events = HubEvents(self._clients)
+        self._warnings = HubWarnings(self._events.warn)
+        self._offer_names = OfferNames(self._offer_conflicts)
+        self._offers = HubOffers(self._clients, self._offer_names)
+        self._starting = self._opened = self._closed = False
+        self._settled = anyio.Event()
         self._home = OwnerLoop("hub")
 
     # inspection
@@ -118,34 +113,21 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
         Those of the config, name conflicts, differences from the pins, and definitions that reference another server.
         """
         offered = self.snapshot()
-        conflicts = [conflict for named in self._named.values() for conflict in named.conflicts]
-        others = [conflict for found in self._other_conflicts.values() for conflict in found]
-        names = [str(one) for one in conflicts if one.lasting or offered.find(one.name)]
+        names = [str(one) for one in self._tools.conflicts if one.lasting or offered.find(one.name)]
+        others = (str(one) for one in self._offer_names.conflicts if one.server in self._clients)
         pins = [f"server {name!r}: {text}" for name, client in self._clients.items() for text in client.pin_problems]
-        others_named = (str(one) for one in others if one.server in self._clients)
-        return [*self._config_warnings, *names, *others_named, *pins, *self._shadows.warnings]
+        return [*self._config_warnings, *names, *others, *pins, *self._warnings.shadows]
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The findings in the servers' definitions and results, definitions that reference another server included."""
         self.snapshot()
-        return (*(one for client in self._clients.values() for one in client.findings), *self._shadows.findings)
+        return (*(one for client in self._clients.values() for one in client.findings), *self._warnings.findings)
 
     @property
     def silences(self) -> Mapping[str, float]:
         """Seconds without a sign of life of each starting server, as of the last check."""
-        return {name: seconds for name, seconds in self._silences.items() if name in self._clients}
-
-    def given(self, kind: str) -> AssignedNames:
-        """Return the exposed names given to the servers' `"prompt"`s, `"resource"`s or `"resource template"`s."""
-        return self._given_others.setdefault(kind, AssignedNames())
-
-    def name_others(self, kind: str, server: str, names: Iterable[str]) -> dict[str, str]:
-        """Map exposed to own names of a server's prompts, resources or templates; see `hub.naming.name_others`."""
-        exposed, conflicts = name_others(kind, self._clients[server].config, names, self.given(kind))
-        self._other_conflicts[kind, server] = conflicts
-        self._warn(f"{kind} of {server}", server, conflicts)
-        return exposed
+        return self._starts.silences
 
     def states(self) -> dict[str, ConnectionState]:
         """Return the state of every server, the failed ones included."""
@@ -161,11 +143,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
     def snapshot(self) -> ToolSnapshot:
         """Return the tools of all servers known now; see `Toolset.snapshot`."""
         self._end_start()
-        if self._snapshot is None:
-            named = (self._named.get(name) for name in self._clients)
-            specs = (spec for one in named if one is not None for spec in one.specs.values())
-            self._snapshot = ToolSnapshot(specs, version=self._version)
-        return self._snapshot
+        return self._tools.snapshot()
 
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
         """Call `listener` after every change of the tools; see `Toolset.subscribe`."""
@@ -176,8 +154,61 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
         spec = self.snapshot().find(call.name)
         if spec is None:
             return ToolResult.failure(self._missing_tool_error(call.name))
-        server, name = self._routes[spec.name]
+        server, name = self._tools.route(spec.name)
         return await self._clients[server].call(call.replace(name=name), ctx)
+
+    # the other offers of the servers
+
+    async def list_prompts(self) -> tuple[Prompt, ...]:
+        """Return the prompts of all servers."""
+        return tuple(map(read_prompt, await self._offers.prompts()))
+
+    async def list_resources(self) -> tuple[Resource, ...]:
+        """Return the resources of all servers."""
+        return tuple(map(read_resource, await self._offers.resources()))
+
+    async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
+        """Return the resource templates of all servers."""
+        return tuple(map(read_template, await self._offers.templates()))
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        version: str | None = None,
+        timeout: float | None = None,
+    ) -> PromptResult:
+        """Return a prompt filled in with string arguments, by its exposed name; see `McpConnection.get_prompt`.
+
+        Raises:
+            ProtocolError: No server has it (code -32602), or its server refuses the arguments.
+            ServerError: Its server does not answer.
+        """
+        return await self._offers.get_prompt(name, arguments, version=version, timeout=timeout)
+
+    async def read_resource(
+        self, uri: str, *, version: str | None = None, timeout: float | None = None
+    ) -> tuple[EmbeddedResource, ...]:
+        """Return the contents of a resource by its exposed URI; see `McpConnection.read_resource`.
+
+        One that is not listed is requested from every server; the one that has it is asked alone from then on.
+
+        Raises:
+            ProtocolError: No server knows it (code -32602), or its server refuses it.
+            ServerError: Its server does not answer.
+        """
+        return await self._offers.read_resource(uri, version=version, timeout=timeout)
+
+    # events
+
+    def on(self, event: HubEventName, listener: Listener) -> Unsubscribe:
+        """Call `listener` with the connection and the event of every present and future server; return the unsubscribe.
+
+        The events are those of `McpConnection.on`, and `"warning"`: a text that is new in `Hub.warnings`, such as a
+        name that was taken. A list whose changes are listened to is kept up to date.
+        """
+        return self._events.on(event, listener)
 
     # life
 
@@ -195,6 +226,8 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
 
     async def _open(self) -> None:
         if self._opened and not self._settled.is_set():
+            # Two tasks that enter a hub at once: the second waits for the first one's opening and does not begin its
+            # own.
             await self._home.run(self._settled.wait())  # another task is about to open it
         self._check_open()
         if self._opened:
@@ -220,13 +253,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
     async def settled(self, wait: Wait = "all") -> None:
         """Wait until the starting servers are ready or have failed, as `wait` defines it."""
         check_wait(wait)
-        async with anyio.create_task_group() as tasks:
-            if wait == "alive":
-                self._silent.clear()
-                tasks.start_soon(self._watch)
-            with anyio.move_on_after(wait if isinstance(wait, (int, float)) else None):
-                await self._until_settled(wait)
-            tasks.cancel_scope.cancel()
+        await self._starts.until_settled(wait)
 
     async def close(self) -> None:
         """Close all connections concurrently; idempotent, from any task or thread, bounded."""
@@ -235,10 +262,11 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
     async def _close(self) -> None:
         self._closed = True
         # they stay listed until they are closed, so that a second caller waits for them too
+        # All at once: a server that takes its whole bound to end must not delay the others by it.
         await for_each(list(self._clients.values()), McpConnection.close)
         self._clients.clear()
         self._starting = False
-        self._rename(*self._named)
+        self._rename(*self._tools.servers)
 
     # changes at run time
 
@@ -260,13 +288,15 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
         self._check_open()
         self._home.settle()
         client = self._clients.get(name)
-        if client is None or client.state in _OVER:
-            self.of_callers.forget(name)
+        if client is None or client.state in OVER:
+            self._caller_servers.forget(name)
             client = self._begin(server_config(config, name=name))
             self._awaited[client] = 0
+        # The waiters are counted from here on. A connection that nobody waits for any more is closed; one that was
+        # started by the config is not counted and stays.
         client.start()  # nothing when it has begun
         await self._until_usable(client)
-        if client.state in _OVER and client.error is not None:  # another waiter may have closed it meanwhile
+        if client.state in OVER and client.error is not None:  # another waiter may have closed it meanwhile
             raise again(client.error, name)
         await client.open()  # at once: it is usable
         self._end_start()
@@ -301,7 +331,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
     async def _detach(self, name: str) -> McpConnection | None:
         client = self._clients.pop(name, None)
         error = self._errors.pop(name, None)
-        self.of_callers.forget(name)
+        self._caller_servers.forget(name)
         if client is None and error is None:
             raise self._no_server(name)
         if client is not None:
@@ -329,6 +359,8 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
             await client.close()
             self._check_open()
         self._end_start()
+        # Read after the new one is ready, not before: another `replace` may have finished meanwhile, and its connection
+        # would be lost.
         old = self._clients.get(name)
         self._join(client)
         self._note(name, None)
@@ -362,7 +394,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
 
     def __repr__(self) -> str:
         states = ", ".join(f"{name}: {state.value}" for name, state in self.states().items())
-        return f"<Hub {{{states}}} {len(self._routes)} tool{'s' * (len(self._routes) != 1)}>"
+        return f"<Hub {{{states}}} {len(self._tools)} tool{'s' * (len(self._tools) != 1)}>"
 
     # inside
 
@@ -373,7 +405,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
         for name, error in loaded.errors.items():
             self._fail(name, error)
         for config in loaded.servers.values():
-            if not config.disabled and not self.of_callers.takes(config):
+            if not config.disabled and not self._caller_servers.takes(config):
                 self._starts.begin(self._begin(config))
 
     def _begin(self, config: ServerConfig) -> McpConnection:
@@ -388,34 +420,32 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
         self._errors.pop(name, None)
         self._prefixes[name] = f"{name}_" if config.tool_prefix is None else config.tool_prefix
         self._clients[name] = client
+        # A dict keeps the order of insertion, and the order of the servers is that of their tools. A server that failed
+        # and came back would be last.
         if returns:  # to its position: faults do not change the order of the servers
             for known in [one for one in self._prefixes if one in self._clients]:
                 self._clients[known] = self._clients.pop(known)
 
         def moved(change: StateChanged) -> None:
-            if change.previous is ConnectionState.CONNECTING or change.state is ConnectionState.CLOSED:
-                self._starts.settled(client)
+            self._starts.changed(client, change)
             if self._clients.get(name) is client:
                 self._on_state(client, change)
-            event, self._moved = self._moved, anyio.Event()
-            event.set()
 
         client.on("state", moved)
         client.on("problem", lambda text: self._problem(client, text))
         client.subscribe(lambda _change: self._rename(name))
-        self._hook(client)
+        self._events.attach(client)
 
     def _problem(self, client: McpConnection, text: str) -> None:
         if text in client.pin_problems:
-            self._warned(client.name, f"server {client.name!r}: {text}")
+            self._events.warn(client.name, f"server {client.name!r}: {text}")
 
     async def _until_usable(self, client: McpConnection) -> None:
         """Wait until a connection is usable or has ended; a new one is closed when its last waiter is cancelled."""
         if client in self._awaited:
             self._awaited[client] += 1
         try:
-            while client.state not in _USABLE | _OVER:
-                await self._moved.wait()
+            await self._starts.until_usable_or_over(client)
         except BaseException:
             if client in self._awaited:
                 self._awaited[client] -= 1
@@ -435,9 +465,11 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
     def _on_state(self, client: McpConnection, change: StateChanged) -> None:
         if change.state is ConnectionState.READY:
             self._note(client.name, None)
-        elif change.error is not None and change.state in _FAILED and client.snapshot().version == 0:
+        # Version 0: it has never listed its tools, so nothing is lost by leaving it out. One that has keeps them: its
+        # calls fail with the error, and it may come back.
+        elif change.error is not None and change.state in FAILED and client.snapshot().version == 0:
             self._fail(client.name, change.error)
-        elif change.error is not None and change.state in (ConnectionState.DEGRADED, *_FAILED):
+        elif change.error is not None and change.state in (ConnectionState.DEGRADED, *FAILED):
             self._note(client.name, change.error)
 
     def _fail(self, name: str, error: Exception) -> None:
@@ -455,33 +487,6 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
             self._errors.pop(name, None)
         self._rename(name)  # a listing that only changed the order notifies no listener
 
-    async def _watch(self) -> None:
-        """Detect starting servers without a sign of life: waiters skip them, and their start slots are freed."""
-        silences = ActivityMonitor()
-        while True:
-            await anyio.sleep(min(_LOOK_SECONDS, self._patience / 4))
-            starting = [client for client in self._clients.values() if client.state is ConnectionState.CONNECTING]
-            self._silences = await silences.look(starting)
-            for name, seconds in self._silences.items():
-                if seconds >= self._patience and name not in self._silent:
-                    _log.warning("server %r: no sign of life for %.3g s; others do not wait for it", name, seconds)
-                    self._silent.add(name)
-                    if (client := self._clients.get(name)) is not None:
-                        self._starts.settled(client)
-                    event, self._moved = self._moved, anyio.Event()
-                    event.set()
-
-    async def _until_settled(self, wait: str | float) -> None:
-        while True:
-            moved = self._moved
-            waiting = [client for client in self._clients.values() if client.state in _STARTING]
-            if wait == "alive":
-                waiting = [client for client in waiting if client.name not in self._silent]
-            usable = any(client.state in _USABLE for client in self._clients.values())
-            if not waiting or (wait == "any" and usable):
-                return
-            await moved.wait()
-
     def _end_start(self) -> None:
         """Name the tools of the servers that are ready, in the order of the config.
 
@@ -495,56 +500,22 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
         """Update the tools of these servers from their snapshots and notify listeners; other servers keep theirs."""
         if self._starting:
             return
-        old: dict[str, ToolSpec] = {}
-        new: dict[str, ToolSpec] = {}
-        for server in servers:
-            before, after = self._updated_names(server)
-            if before is not after:
-                old |= before.specs
-                new |= after.specs
-                self._snapshot = None
-        if old or new:
-            for server, texts in self._shadows.update({name: self._scanned(name) for name in servers}).items():
-                self._warn(f"shadows of {server}", server, texts)
-        if self._snapshot is None and (old or new):
-            self._version += 1
-            self._listeners.emit(ToolsChanged.of(old, new, version=self._version))
+        update = self._tools.update(servers)
+        # All names, errors and warnings are in place before the first listener is called: it may look at them.
+        for server, named in update.servers.items():
+            if isinstance(self._errors.get(server), DuplicateToolError):
+                del self._errors[server]
+            if named.refused is not None:
+                where = f"the hub, so server {server!r} has no tools in it"
+                self._errors[server] = DuplicateToolError(named.refused, where=where)
+        for server, named in update.servers.items():
+            self._warnings.update(server, server, named.conflicts)
+        if update.change is not None:
+            self._warnings.compare({name: self._tools.scanned(name) for name in servers})
+            self._listeners.emit(update.change)
 
-    def _updated_names(self, server: str) -> tuple[NamedServer, NamedServer]:
-        """Return a server's named tools before and after an update; the same object twice when nothing changed."""
-        client = self._clients.get(server)
-        before = self._named.get(server, NamedServer())
-        if client is not None and before.seen is client.snapshot():
-            return before, before
-        after = NamedServer()
-        if client is not None:
-            after = name_server(client.config, client.snapshot(), self._given, before, self._prefixes)
-            self._named[server] = after
-        else:
-            self._named.pop(server, None)
-        for name in before.inner:
-            self._routes.pop(name, None)
-        self._routes.update((name, (server, inner)) for name, inner in after.inner.items())
-        if isinstance(self._errors.get(server), DuplicateToolError):
-            del self._errors[server]
-        if after.refused is not None:
-            where = f"the hub, so server {server!r} has no tools in it"
-            self._errors[server] = DuplicateToolError(after.refused, where=where)
-        self._warn(server, server, after.conflicts)
-        return before, after
-
-    def _scanned(self, server: str) -> Iterable[ToolSpec]:
-        client, named = self._clients.get(server), self._named.get(server)
-        return named.specs.values() if client is not None and named is not None and client.config.scan else ()
-
-    def _warn(self, about: str, server: str, conflicts: Iterable[NameConflict | str]) -> None:
-        """Log each warning about one thing once, and again when it recurs after it was gone."""
-        texts = {str(conflict) for conflict in conflicts}
-        told = self._told.get(about, set())
-        for text in sorted(texts - told):
-            _log.warning("%s", printable(text))
-            self._warned(server, text)
-        self._told[about] = texts
+    def _offer_conflicts(self, kind: str, server: str, conflicts: Sequence[NameConflict]) -> None:
+        self._warnings.update(f"{kind} of {server}", server, conflicts)
 
     def _missing_tool_error(self, name: str) -> ToolError:
         if self._closed:
@@ -557,7 +528,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
         return missing_tool(
             name,
             known=self.snapshot().by_name,
-            starting=[server for server, client in self._clients.items() if client.state in _STARTING],
+            starting=[server for server, client in self._clients.items() if client.state in STARTING],
             errors=self._errors,
             prefixes=self._prefixes,
         )
@@ -568,6 +539,16 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
     def _check_open(self) -> None:
         if self._closed:
             raise ConnectionClosedError("the hub is closed; connect again", server="hub")
+
+
+def offer_names(hub: Hub) -> OfferNames:
+    """Return the names of a hub's prompts and resources, for the rooms above."""
+    return hub._offer_names  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - its room
+
+
+def caller_servers(hub: Hub) -> CallerServers:
+    """Return the servers of a hub that are called as each caller of a gateway, for the rooms above."""
+    return hub._caller_servers  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - its room
 
 
 def connect_mcp_servers(

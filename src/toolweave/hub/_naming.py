@@ -79,6 +79,8 @@ def name_server(
     named = NamedServer(seen=snapshot)
     bare = config.tool_prefix is None  # else the connection has put the prefix there
     wishes = [(spec, expose(server, spec.name) if bare else spec.name) for spec in snapshot]
+    # All conflicts before the first name is given: with `error` the server gets none at all, and no name may be
+    # reserved for it then.
     taken = {wanted for spec, wanted in wishes if not _is_free(wanted, (server, spec.original_name), given, servers)}
     if taken and config.on_conflict == "error":
         named.refused = next(wanted for _, wanted in wishes if wanted in taken)
@@ -98,10 +100,13 @@ def name_server(
             text = f"tool {spec.original_name!r} is named {name!r}: the name {wanted!r} is taken"
             named.conflicts.append(NameConflict(server=server, text=text, name=wanted))
         known = before.specs.get(name)
+        # Identity, not equality: the connection keeps the object of an unchanged definition, so a hub of 10,000 tools
+        # compares none.
         if known is None or before.seen.by_name.get(before.inner[name]) is not spec:
             known = spec if spec.name == name else spec.replace(name=name)
         named.specs[name] = known
         named.inner[name] = spec.name
+    # After naming: what the server offers now must not be among the names that are given up.
     given.forget(server, {spec.original_name for spec in snapshot})
     return named
 
@@ -140,6 +145,8 @@ def name_uri(server: str, own: str, given: AssignedNames) -> str:
     """Return the exposed form of a server's URI: as it is, or where that is taken with the server before its scheme."""
     who = server, own
     qualified = _qualified(server, own)
+    # The second condition keeps a decision: once a URI was qualified it stays so, even when the plain one becomes free,
+    # for callers hold the old one.
     is_taken = given.holder(own) not in (None, who) or given.holder(qualified) == who
     return given.give(who, qualified if is_taken else own, None)
 
@@ -171,5 +178,7 @@ def _is_free(name: str, who: tuple[str, str], given: AssignedNames, servers: Col
     holder = given.holder(name)
     if holder is not None:
         return holder == who
+    # `bank:pay` and `bank/pay` are aliases of the server `bank`: a tool of another server so named would be called in
+    # its place.
     heads = (name.partition(separator)[0] for separator in ":/" if separator in name)
     return not any(head != who[0] and head in servers for head in heads)

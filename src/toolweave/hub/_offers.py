@@ -6,18 +6,22 @@ A server that fails costs only its entries that were not known. Knows nothing of
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import anyio
 
+from toolweave.config import ServerConfig
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._feed.list_cache import ListFacts
 from toolweave.connect._feed.subscriptions import ResourceUpdated
-from toolweave.connect._state import ConnectionState
-from toolweave.errors import ServerError
-from toolweave.hub._naming import name_uri, without_server
+from toolweave.errors import ProtocolError, ServerError
+from toolweave.hub._naming import NameConflict, name_others, name_uri, without_server
+from toolweave.hub._starting import USABLE
+from toolweave.protocol.codes import INVALID_PARAMS, RESOURCE_NOT_FOUND
+from toolweave.protocol.content import EmbeddedResource
+from toolweave.protocol.server_features import PromptResult
 from toolweave.protocol.skills import Skill, skill_settings
 from toolweave.tools._names import AssignedNames
 from toolweave.tools._toolset import Unsubscribe
@@ -28,8 +32,7 @@ Json = dict[str, Any]
 HubListKind: TypeAlias = Literal["prompts", "resources", "resourceTemplates"]
 """The lists of a hub beside its tools, by the member that holds the entries."""
 
-USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
-"""The states of a connection that answers."""
+_UNKNOWN = (INVALID_PARAMS, RESOURCE_NOT_FOUND)
 _FOLLOW_SECONDS = 5.0
 _LIST_SECONDS = 5.0
 """Seconds that the lists of all others wait for one server; a reading of its own continues in the background."""
@@ -40,7 +43,7 @@ _MOST_SKILLS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ListTraits:
-    """Traits of one kind of list: its noun in `Hub.name_others`, the member that names an entry, the capability."""
+    """Traits of one kind of list: its noun in `OfferNames`, the member that names an entry, the capability."""
 
     noun: str
     member: str
@@ -107,36 +110,50 @@ class HubList:
         return [entry.definition for entry in self.entries]
 
 
-class NamesOffers(Protocol):
-    """The part of a hub that names the prompts, resources and skills of its servers."""
+class OfferNames:
+    """The exposed names of the prompts, resources and templates of a hub's servers, and the conflicts about them.
+
+    Args:
+        on_conflicts: Called with the kind, the server and its conflicts after each naming.
+    """
+
+    def __init__(self, on_conflicts: Callable[[str, str, Sequence[NameConflict]], None]) -> None:
+        self._given: dict[str, AssignedNames] = {}
+        self._conflicts: dict[tuple[str, str], Sequence[NameConflict]] = {}
+        self._on_conflicts = on_conflicts
 
     @property
-    def clients(self) -> Mapping[str, McpConnection]:
-        """The connections by server name."""
-        ...
+    def conflicts(self) -> Iterator[NameConflict]:
+        """The conflicts of all servers there were."""
+        return (conflict for found in self._conflicts.values() for conflict in found)
 
     def given(self, kind: str) -> AssignedNames:
-        """Return the exposed names of one kind."""
-        ...
+        """Return the names given to the servers' `"prompt"`s, `"resource"`s or `"resource template"`s."""
+        return self._given.setdefault(kind, AssignedNames())
 
-    def name_others(self, kind: str, server: str, names: Iterable[str]) -> dict[str, str]:
-        """Map exposed to own names of one server."""
-        ...
+    def give(self, kind: str, config: ServerConfig, names: Iterable[str]) -> dict[str, str]:
+        """Map exposed to own names of a server's prompts, resources or templates; see `name_others`."""
+        exposed, conflicts = name_others(kind, config, names, self.given(kind))
+        self._conflicts[kind, config.name] = conflicts
+        self._on_conflicts(kind, config.name, conflicts)
+        return exposed
 
 
 class HubOffers:
     """The resources, resource templates and prompts of a hub's servers.
 
     Args:
-        hub: The hub; the caller opens and closes it.
+        clients: The hub's connections by server name; a live view.
+        names: The exposed names of the hub.
 
     Attributes:
         qualified: The exposed URIs of listed resources that are not the servers' own, by server and own URI; another
             object after each change.
     """
 
-    def __init__(self, hub: NamesOffers) -> None:
-        self._hub = hub
+    def __init__(self, clients: Mapping[str, McpConnection], names: OfferNames) -> None:
+        self._clients = clients
+        self._names = names
         self._known: dict[HubListKind, tuple[list[tuple[McpConnection, tuple[Any, ...]]], tuple[HubEntry, ...]]] = {}
         self.qualified: Mapping[tuple[str, str], str] = {}
         self._skills: dict[str, tuple[str, str]] = {}  # the exposed URI of a skill's folder -> server, own URI
@@ -168,7 +185,7 @@ class HubOffers:
 
     def settled_uri(self, server: str, uri: str) -> str:
         """Return the exposed URI of a server's own, which is settled when it is first seen, listed or not."""
-        return name_uri(server, uri, self._hub.given("resource"))
+        return name_uri(server, uri, self._names.given("resource"))
 
     async def skills(self) -> list[tuple[Skill, str]]:
         """Return the skills of all servers, each with the prefix of its URIs in the hub: nothing, or its server.
@@ -266,7 +283,7 @@ class HubOffers:
 
     def _named(self, kind: HubListKind, listed: list[tuple[McpConnection, tuple[Any, ...]]]) -> tuple[HubEntry, ...]:
         """Return definitions under exposed names, which are given in the order of the servers."""
-        present = [(one, items) for one, items in listed if self._hub.clients.get(one.name) is one]
+        present = [(one, items) for one, items in listed if self._clients.get(one.name) is one]
         known, entries = self._known.get(kind, ([], ()))
         same = [one is other and items is theirs for (one, items), (other, theirs) in zip(present, known, strict=False)]
         if len(known) == len(present) and all(same):
@@ -275,7 +292,7 @@ class HubOffers:
         for connection, items in present:
             server, member = connection.name, traits.member
             raw: dict[str, Mapping[str, Any]] = {item.raw[member]: item.raw for item in items}
-            for name, own in self._hub.name_others(traits.noun, server, raw).items():
+            for name, own in self._names.give(traits.noun, connection.config, raw).items():
                 definition = {**raw[own], member: name}
                 named.append(HubEntry(server=server, own=own, name=name, definition=definition))
         self._known[kind] = present, tuple(named)
@@ -287,8 +304,8 @@ class HubOffers:
 
     def owners(self, uri: str) -> list[tuple[McpConnection, str]]:
         """Return the connections to ask for a resource, with its URI there: only the owner if known, else all."""
-        holder = self._hub.given("resource").holder(uri) or self._owner_of_skill(uri)
-        clients = self._hub.clients
+        holder = self._names.given("resource").holder(uri) or self._owner_of_skill(uri)
+        clients = self._clients
         if holder is not None:
             owner = clients.get(str(holder[0]))
             return [] if owner is None else [(owner, holder[1])]
@@ -297,20 +314,51 @@ class HubOffers:
 
     def owner_of_prompt(self, name: str) -> tuple[McpConnection, str] | None:
         """Return the connection that has a prompt, with its name there, if that is known."""
-        holder = self._hub.given("prompt").holder(name)
-        owner = None if holder is None else self._hub.clients.get(str(holder[0]))
+        holder = self._names.given("prompt").holder(name)
+        owner = None if holder is None else self._clients.get(str(holder[0]))
         return None if holder is None or owner is None else (owner, holder[1])
 
     def knows_resource(self, uri: str) -> bool:
         """Return whether a resource is already assigned to a server."""
-        return self._hub.given("resource").holder(uri) is not None
+        return self._names.given("resource").holder(uri) is not None
 
     def keep_resource(self, uri: str, server: str, own: str) -> None:
         """Note that a resource was read from a server, where it stays."""
-        self._hub.given("resource").give((server, own), uri, None)
+        self._names.given("resource").give((server, own), uri, None)
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str] | None, *, version: str | None, timeout: float | None
+    ) -> PromptResult:
+        """Return a prompt filled in; see `Hub.get_prompt`."""
+        found = self.owner_of_prompt(name)
+        if found is None:
+            await self.prompts()  # learns the names
+            found = self.owner_of_prompt(name)
+        if found is None:
+            raise ProtocolError(f"no server has a prompt {name!r}", server="hub", code=INVALID_PARAMS)
+        connection, own = found
+        return await connection.get_prompt(own, arguments, version=version, timeout=timeout)
+
+    async def read_resource(
+        self, uri: str, *, version: str | None, timeout: float | None
+    ) -> tuple[EmbeddedResource, ...]:
+        """Return the contents of a resource; see `Hub.read_resource`."""
+        if not self.knows_resource(uri):
+            await self.resources()  # as above
+        failed: ServerError | None = None
+        for connection, own in self.owners(uri):
+            try:
+                contents = await connection.read_resource(own, version=version, timeout=timeout)
+            except ServerError as error:  # others may have it
+                if not isinstance(error, ProtocolError) or error.code not in _UNKNOWN:
+                    failed = error
+                continue
+            self.keep_resource(uri, connection.name, own)
+            return tuple(one.replace(uri=uri, raw={}) if one.uri == own != uri else one for one in contents)
+        raise failed or ProtocolError(f"no server has a resource {uri!r}", server="hub", code=INVALID_PARAMS)
 
     def _offering(self, capability: str) -> list[McpConnection]:
-        return [one for one in self._hub.clients.values() if capability in one.capabilities and one.state in USABLE]
+        return [one for one in self._clients.values() if capability in one.capabilities and one.state in USABLE]
 
     async def _read_each(
         self, asked: Sequence[McpConnection], read: Callable[[McpConnection], Awaitable[object]]

@@ -93,6 +93,10 @@ class ServerBundle:
     Args:
         data: The bytes of the file.
 
+    Attributes:
+        manifest: Its manifest, as it was read.
+        sha256: The digest of the file, in hexadecimal.
+
     Raises:
         RegistryError: It is no bundle, its manifest is wrong, it is not for this system, or a member of it is refused.
     """

@@ -29,6 +29,9 @@ class SecretFiles:
         owner: All that tells it from other servers of that name, such as the config's path and the published name: no
             server comes by the secrets of another.
         base: The folder for all of them; by default below the user's data.
+
+    Attributes:
+        folder: Their folder.
     """
 
     def __init__(self, server: str, *owner: str, base: Path | None = None) -> None:

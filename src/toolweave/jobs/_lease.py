@@ -47,6 +47,9 @@ class Lease:
         sleep: Waits between renewals.
         strict: Whether it also counts as lost when it could not be renewed and may soon be another's; otherwise the
             work continues, and the holder is checked when the store is back.
+
+    Attributes:
+        lost: Whether it may be another's by now.
     """
 
     def __init__(
@@ -88,10 +91,14 @@ class Lease:
             StoreError: The store cannot be reached.
         """
         self._given = False
+        # Optimistic: nearly every lease is free, and then it is a single write. `expect=0` means that there is no
+        # document.
         if await self._put(0):
             return None
         while True:
             found = await self._store.get(self._collection, self._key)
+            # `_put` has noted the holder as one of this process; as it did not get the lease, that note must not keep
+            # it from being abandoned later.
             if found is not None and not _is_abandoned(found.value):
                 _here.discard(self.holder)
                 return found.value
@@ -128,6 +135,8 @@ class Lease:
             ours = Delete(collection=self._collection, key=self._key, expect=self._revision)
             revisions = await self._store.write([*changes, ours], tell=tell)
         finally:
+            # An `expect` of the caller did not hold, or the store failed: nothing was written, so the lease is still
+            # ours and is renewed again.
             self._given = revisions is not None
         return None if revisions is None else revisions[:-1]
 
@@ -142,6 +151,8 @@ class Lease:
             async with anyio.create_task_group() as tasks:
                 # short work needs no renewal of its lease
                 later = min(_SHORT_SECONDS, self._seconds / 10)
+                # A timer and not a task that sleeps first: most jobs end within 0.1 s and never pay for the listener,
+                # its read and the task.
                 keeping = asyncio.get_running_loop().call_later(
                     later, tasks.start_soon, self.keep, tasks.cancel_scope.cancel, cancel, context=_timer_context()
                 )
@@ -163,9 +174,12 @@ class Lease:
     async def keep(self, lost: Callable[[], None], cancel: Callable[[], None]) -> None:
         """Renew it for ever; call `lost` and return when another process holds it, `cancel` when one requests that."""
         async with listening(self._store, _name_of(self._collection, self._key)) as ear:
+            # A request to cancel that was written between taking the lease and listening has rung before anybody heard
+            # it.
             changed = await self._is_changed()
             while not self.lost:
                 if not changed:
+                    # A third of the lifetime: if one renewal fails, there is another before `sure` ends.
                     await ear.wait(self._seconds / 3, self._sleep)
                 changed = False
                 if self._given:
@@ -194,6 +208,8 @@ class Lease:
                 ours = await self.is_ours()
             except StoreError:  # busy for a while: whether it still holds is seen the next time
                 soon = anyio.current_time() + self._seconds / 3
+                # Strict: is there time for one more try before `sure` ends? If not, the work has to stop now, while the
+                # lease is provably still ours.
                 ours = not self._strict or soon < self._since + self._seconds * SURE
             tasks.cancel_scope.cancel()
         return ours
@@ -222,6 +238,8 @@ class Lease:
     async def _put(self, expect: int) -> bool:
         begun = anyio.current_time()
         _here.add(self.holder)
+        # The time is taken before the write: how long the store took to answer is unknown, so the lease may have begun
+        # to run out from `begun` on.
         revision = await self._store.put(self._collection, self._key, self._value, ttl=self._seconds, expect=expect)
         if revision is None:
             return False
@@ -234,6 +252,8 @@ class Lease:
         Raises:
             StoreError: The store cannot be reached.
         """
+        # The revision is a fencing token: it can only match if nobody wrote since our last renewal. A mismatch is a
+        # request to cancel, an expiry, or another holder, which the document tells apart.
         if self.lost or await self._put(self._revision):
             return not self.lost
         found = await self._store.get(self._collection, self._key)
@@ -241,6 +261,7 @@ class Lease:
             return await self._put(0)
         if found.value["holder"] != self._value["holder"]:
             return False
+        # It holds `cancel` now; renewing with our older value would erase the request.
         self._value = found.value
         self._revision = found.revision
         return await self._put(self._revision)
@@ -295,6 +316,7 @@ def machine() -> str:
     parts = [socket.gethostname()]
     try:
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip())
+        # Two containers of one host share hostname and boot id at times, and never this.
         parts.append(str(Path("/proc/self/ns/pid").readlink()))
     except OSError:
         pass  # not on Linux, where the name has to do
@@ -303,6 +325,8 @@ def machine() -> str:
 
 def _is_abandoned(value: Mapping[str, Any]) -> bool:
     """Whether a lease is that of a dead process of this machine, or one that this process holds no longer."""
+    # A process id means something only on its own machine, boot and pid namespace. Of others the lifetime alone
+    # decides.
     if os.name != "posix" or value["machine"] != machine():
         return False
     if value["process"] == os.getpid():

@@ -73,6 +73,8 @@ class JobWorker(Generic[R]):
         kind, notes, key = self._kind, self.topic.notes, job.key
         names = [(kind.records, key), *kind.details(key)]
         noted = [(notes.leases, key), (notes.deaths, key), (notes.cancels, key)]
+        # One read for everything, in one snapshot where the store has them: the record must not be from before the
+        # lease.
         found, *details, lease, dead, cancel = await self.topic.store.read([*names, *noted])
         try:
             record = kind.load(_there(notes.name, key, found), details)
@@ -82,8 +84,12 @@ class JobWorker(Generic[R]):
         if kind.has_ended(record):
             await kind.clean(record)
             return
+        # Counted before the lease is looked at: a delivery that tells of a death does so once, and may find that
+        # another worker has begun already.
         deaths = await self._deaths(job, dead, lease)
         if is_living(lease):
+            # After a death the lease ends within seconds, or at once on this machine; otherwise its worker is at work
+            # and there is no hurry.
             raise Reschedule(_SOON_SECONDS if job.deaths else HELD_SECONDS)
         if cancel is not None:
             await kind.cancel(record)
@@ -109,6 +115,8 @@ class JobWorker(Generic[R]):
         kind, topic, lost = self._kind, self.topic, 0
         async for page in iter_pages(topic.store, topic.notes.submitted, topic.prefix):
             noted = {one.key.removeprefix(topic.prefix): one for one in page}
+            # The queue is asked before the records: a job that is taken from the queue in between has a lease by then,
+            # or ended, and is seen so below.
             waiting = set(await topic.queue.waiting(topic.name, list(noted))) if noted else set[str]()
             gone = [key for key in noted if key not in waiting]
             names = [(collection, key) for collection in (kind.records, topic.notes.leases) for key in gone]
@@ -126,6 +134,8 @@ class JobWorker(Generic[R]):
         deaths: int = known["deaths"]
         if not job.deaths or (holder is not None and holder == known["holder"]):
             return deaths
+        # The holder of the lease stands for the death: every delivery that tells of it finds the same holder noted and
+        # does not count again.
         counted = {"deaths": deaths + 1, "holder": holder}
         await self.topic.store.put(self.topic.notes.deaths, job.key, counted, ttl=self.topic.keep_seconds)
         return deaths + 1
@@ -133,6 +143,7 @@ class JobWorker(Generic[R]):
     async def _perform_alone(self, record: R, job: Job) -> None:
         """Do a job that workers died of: never two such at the same time, so that none dies of another's fault."""
         if self.suspect.locked():
+            # It takes no slot while it waits for the other one, which may run for hours.
             raise Reschedule(random.uniform(1, 5))  # noqa: S311 - so that they come apart
         async with self.suspect:
             await self._kind.perform(record, job)
@@ -187,6 +198,9 @@ async def resubmit_jobs(workers: Sequence[JobWorker[Any]], *, seconds: float = _
         for one in workers:
             topic = one.topic
             try:
+                # A document that expires is the election: who writes it sweeps, the others find it there. The first
+                # sweep of a process is made in any case, so that after a crash of all workers nothing waits for a
+                # minute.
                 sweeps, ttl = topic.notes.sweeps, seconds * 0.9
                 if first or await topic.store.put(sweeps, topic.owner, True, ttl=ttl, expect=0) is not None:
                     await one.submit_lost()

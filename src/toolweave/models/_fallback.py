@@ -22,6 +22,9 @@ class FallbackModel:
 
     The next model is asked when one fails: busy, out of reach, no key, a conversation too long for it, a stream that
     breaks off; after the first words `StreamRestarted` says that those are void. A refusal is final.
+
+    Attributes:
+        models: The models, in order.
     """
 
     def __init__(self, first: Model, *others: Model) -> None:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from toolweave.errors import ConfigError
+from toolweave.models._base import Model
 from toolweave.models._prices import FREE, Price
-
-if TYPE_CHECKING:
-    from toolweave.models._base import Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,16 +137,33 @@ def _of_provider(provider: str, model: str) -> Model:
 
 def _elsewhere(provider: str, model: str) -> Model:
     """Return a model of a provider that only Pydantic AI knows; raise for a near miss of one of our own names."""
-    known = [*_SERVERS, *_BUILDERS]
-    near = difflib.get_close_matches(provider, known, n=1)
+    near = difflib.get_close_matches(provider, [*_SERVERS, *_BUILDERS], n=1, cutoff=_ONE_LETTER)
     if find_spec("pydantic_ai") is None:
         also = "Pydantic AI knows others: install `toolweave[llm]`"
-    elif difflib.get_close_matches(provider, known, n=1, cutoff=_ONE_LETTER):
+    elif near:
         also = f"If Pydantic AI has it, write 'pydantic-ai:{provider}:{model}'"
     else:
         return _pydantic_ai("", f"{provider}:{model}")
+    raise _no_provider(f"{provider}:{model}", provider, also)
+
+
+def _no_provider(spec: str, provider: str, also: str, others: Iterable[str] = ()) -> ConfigError:
+    """Return the error for a provider that does not exist, with the closest that does, or all of them."""
+    known = {*_SERVERS, *_BUILDERS}
+    near = difflib.get_close_matches(provider, [*known, *others], n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}."
-    raise ConfigError(f"no provider {provider!r}; {hint} {also}", field="model")
+    return ConfigError(f"model {spec!r}: no provider {provider!r}; {hint} {also}", field="model")
+
+
+def _providers_of_pydantic_ai() -> frozenset[str]:
+    """Return the providers of the installed Pydantic AI, by the files that it has for them; none if it keeps no files.
+
+    Importing it takes half a second, so nothing is imported: a model that is never asked costs nothing.
+    """
+    found = find_spec("pydantic_ai")
+    folders = found.submodule_search_locations if found is not None else None
+    names = {path.stem for folder in folders or () for path in Path(folder, "providers").glob("[a-z]*.py")}
+    return frozenset(name.replace("_", "-") for name in names)
 
 
 def _openai(
@@ -167,9 +183,16 @@ def _openai(
         raise ConfigError(str(exc), field="model") from exc
 
 
-def _pydantic_ai(_: str, model: str) -> Model:
+def _pydantic_ai(prefix: str, model: str) -> Model:
     from toolweave.models._pydantic_ai import PydanticAIModel
 
+    known = _providers_of_pydantic_ai()
+    provider, colon, _ = model.partition(":")
+    # one file has several: `openai-responses`, `google-vertex`, `azure-responses`; `gateway/openai` is behind another
+    named = provider.removeprefix("gateway/")
+    if colon and known and not any(named == one or named.startswith(f"{one}-") for one in known):
+        also = f"Pydantic AI has {', '.join(sorted(known))}"
+        raise _no_provider(f"{prefix}:{model}" if prefix else model, provider, also, known)
     return PydanticAIModel(model)
 
 

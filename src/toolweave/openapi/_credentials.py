@@ -17,7 +17,7 @@ from toolweave.openapi._document import ApiDocument, UnusablePart
 _OF_CLIENTS = ("oauth2", "openIdConnect")
 
 ApiAuth: TypeAlias = (
-    "Auth | OAuth | str | Secret | tuple[str, str | Secret] | Mapping[str, Any] | Callable[[], Any] | None"
+    Auth | OAuth | str | Secret | tuple[str, str | Secret] | Mapping[str, Any] | Callable[[], Any] | None
 )
 """A token, a pair of user and password, an `Auth`, an `OAuth` with the id and secret of a client, a callable that
 returns a token, a pair or headers, or a mapping from the names of security schemes to any of these."""

@@ -36,7 +36,7 @@ from toolweave.tools._owner_loop import OwnerLoop
 from toolweave.tools._result import invalid_input
 from toolweave.tools._toolset import Listeners
 
-ApiSource: TypeAlias = "str | Path | Mapping[str, Any] | AsgiApp"
+ApiSource: TypeAlias = str | Path | Mapping[str, Any] | AsgiApp
 """A document: its URL, its path, or itself; or an application that is called in this process."""
 _IN_PROCESS = "http://localhost"
 _STARTING: ContextVar[tuple[AsgiApp, ...]] = ContextVar("_STARTING", default=())

@@ -56,6 +56,8 @@ def check_schema(schema: Any) -> int:  # any JSON value, and whatever else a cal
     level: list[Any] = [schema]
     schemas: list[dict[str, Any]] = []
     nodes = 0
+    # Level by level and not by recursion: this is the code that finds out whether recursion is safe. A schema that is
+    # cyclic in memory never runs out of levels and ends at the bound.
     for _ in range(MAX_SCHEMA_DEPTH + 1):
         nodes += len(level)
         if nodes > MAX_SCHEMA_NODES:
@@ -80,6 +82,7 @@ def measure(instance: Any) -> int:  # any JSON value
     for _ in range(MAX_INSTANCE_DEPTH):
         values: list[Any] = []
         for node in level:
+            # As above, and each level is one list: the walk takes memory for the widest level only.
             values += node.values() if isinstance(node, dict) else node
         size += len(values)
         # nearly all are scalars, and one look at the type tells: every result with an output schema is measured
@@ -107,12 +110,16 @@ def max_steps_per_value(schema: dict[str, Any], every: int) -> int:
         found = known.get(id(node))
         if found is not None:
             return found
+        # Met again before it was finished: a reference to itself. Then no bound below `every` can be given.
         if id(node) in looked_at:
             raise TooManySteps
+        # Ids are stable here: the schema is held by the caller for as long as this runs.
         looked_at.add(id(node))
         here, member, item = own_steps(node), _members(node, steps), _items(node, steps)
         for branch in branches_of(find, node):
             own, of_member, of_item, _ = steps(branch)
+            # Branches that apply to the same value add up, since each of them looks at the value, its members and its
+            # items.
             here, member, item = here + own, member + of_member, item + of_item
         known[id(node)] = here, member, item, max(here, member, item)
         return known[id(node)]
@@ -141,6 +148,7 @@ def own_steps(node: dict[str, Any]) -> int:
     steps = 1 + len(named(node, "dependentRequired")) // 10
     values = listed(node, "enum")
     kinds = set(map(type, values))
+    # The library has a fast set for an `enum` of one scalar type; others are compared one after the other.
     if len(kinds) > 1 or not kinds <= SCALARS:  # those of one scalar type are looked up, all others are compared
         steps += len(values)
     pattern = node.get("pattern")
@@ -174,6 +182,7 @@ def finder(root: Any) -> Callable[[Any], Any]:
 
     def find(ref: Any) -> Any:
         target = local_target(root, ref)
+        # Collected once, at the first reference that is no pointer: most schemas have neither anchors nor ids.
         if target is None and not named:
             level: list[Any] = [root]
             while level:
@@ -197,6 +206,8 @@ def _members(node: dict[str, Any], steps: Callable[[Any], tuple[int, int, int, i
     patterns = own_steps({"patternProperties": node["patternProperties"]}) if "patternProperties" in node else 0
     found = sum(steps(inner)[3] for inner in named(node, "patternProperties").values())
     rest = sum(steps(node.get(keyword))[3] for keyword in EACH_MEMBER)
+    # A member has one name, so of `properties` the costliest one applies; patterns and the rest may all apply to it as
+    # well.
     return max(by_name, default=0) + patterns + found + rest
 
 
@@ -224,6 +235,7 @@ def local_target(root: dict[str, Any], ref: object) -> Any:  # any JSON value
         return None
     node: Any = root
     for part in ref[2:].split("/"):
+        # RFC 6901, 4: in this order, or `~01` would become `/` instead of `~1`.
         key = part.replace("~1", "/").replace("~0", "~")
         if isinstance(node, dict):
             node = cast("dict[str, Any]", node).get(key)
@@ -252,6 +264,8 @@ def _check_combinations(root: dict[str, Any], schemas: list[dict[str, Any]]) -> 
         known = counts.get(id(schema))
         if known is not None:
             return known
+        # Counted as nothing while it is open: a cycle adds no new subschema to the value, and what is reached through
+        # it is counted where it is first met.
         counts[id(schema)] = 0  # a cycle through references ends here
         total = 1 + count(local_target(root, schema.get("$ref")))
         for keyword in _IN_PLACE_LISTS:

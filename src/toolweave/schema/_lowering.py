@@ -90,10 +90,13 @@ class _Lowering:
     def run(self) -> LoweredSchema:
         root, lost = self._object(self._root, 0)
         kinds = types_of(root)
+        # Checked after references and combinations are flattened, for `type` is often behind a `$ref`.
         if kinds and "object" not in kinds:
             raise SchemaError(f"the arguments must be an object, the schema says {' or '.join(kinds)}")
         root["type"] = "object"
         root.setdefault("properties", {})
+        # The APIs take a plain object at the top, so these cannot stay there. What is said about the whole object
+        # becomes text.
         for keyword in ("not", "enum", "const"):
             if keyword in root:
                 lost.append(f"{keyword}: {as_text(root.pop(keyword))}")
@@ -120,6 +123,8 @@ class _Lowering:
     def _define(self, out: dict[str, Any]) -> None:
         """Lower the definitions that were referred to, and check the whole."""
         definitions: dict[str, Any] = {}
+        # A worklist and no recursion: definitions may refer to one another in circles, each is lowered once, under a
+        # name that is given when it is first met.
         while self._waiting:  # each target once, however often it is referred to, itself included
             name, target = self._waiting.pop()
             self._path = [id(target)]
@@ -149,6 +154,8 @@ class _Lowering:
             lost += more
         else:
             lost = list[str]()
+        # In this order: `allOf` adds what all branches of the unions share, so it is joined before they are made into
+        # one object.
         for keyword, combine in (("allOf", joined), ("oneOf", either), ("anyOf", either)):
             if keyword not in flat:
                 continue
@@ -167,6 +174,9 @@ class _Lowering:
         if self._level >= _MAX_LEVELS:
             raise SchemaError(f"the schema has more than {_MAX_LEVELS} levels once its references are in their places")
         lost = [] if lost is None else lost
+        # The path holds the targets that are being inlined, from the root to here. Its length at the entry of this
+        # schema tells two cases apart: a target from before it is a recursion, one from after it is combined with
+        # itself, which adds nothing.
         entered = self._entered_at = len(self._path)
         self._level += 1
         node = self._expressed(modern(cast("Mapping[str, Any]", node), partial(self._note, where)), where, lost)
@@ -181,8 +191,12 @@ class _Lowering:
         self._complete(out, where, node)
         for phrase in lost:
             keyword = phrase.partition(":")[0]
+            # A loss is what the API would accept and the original schema refuses. A hint that moves into the text loses
+            # nothing.
             if keyword in KEYWORDS or keyword == "$ref":  # what else is said was noted where it was lost
                 self._note(where, f"{keyword} is said in the description", is_loss=keyword not in _HINTS)
+        # Back to the length at entry: `_inlined` pushed the targets of this schema, which its siblings may refer to
+        # again without being recursive.
         del self._path[entered:]
         self._level -= 1
         return _described(out, lost, beside_ref=not self._rules.plain_unions)
@@ -263,6 +277,7 @@ class _Lowering:
         if "$ref" in node and (rules.inline or (rules.plain_unions and _constrains(node))):
             node = self._inlined(node, where, lost)
         by_pattern = "patternProperties" in node and not self._keeps("patternProperties", None, node)
+        # Without the pattern `additionalProperties: false` would refuse the very members that the pattern allows.
         if by_pattern and node.get("additionalProperties") is False and not (rules.closed or rules.shut):
             node["additionalProperties"] = True  # members of such names are not to be refused
         return self._plain(node, where, lost) if rules.plain_unions else node
@@ -273,6 +288,8 @@ class _Lowering:
             if "$ref" not in node:
                 return node
             target = self._entered(node.pop("$ref"), where, lost)
+            # Since 2019-09 keywords beside `$ref` apply too. Both are constraints, so they are joined like the parts of
+            # an `allOf` instead of one replacing the other.
             if _constrains(node):
                 node["allOf"] = [*node.get("allOf", ()), target]
             else:
@@ -287,8 +304,11 @@ class _Lowering:
             return {"not": {}} if target is False else {}
         schema = modern(cast("Mapping[str, Any]", target), partial(self._note, where))
         key = id(cast("Any", target))
+        # `allOf: [{$ref: A}, {$ref: A}]`: part of this schema already. Adding it again would be the same and might
+        # never end.
         if key in self._path[self._entered_at :]:
             return {}  # it is part of this very schema already
+        # A recursive type, in an API without references: the model reads its name and kind in place of a further level.
         if key in self._path:
             lost.append(f"$ref: the form of {_last(reference) or 'the whole'} again")
             return {"type": schema["type"]} if "type" in schema else {}
@@ -325,6 +345,8 @@ class _Lowering:
             if "allOf" not in node:
                 return node
             parts = node.pop("allOf")
+            # `allOf: [{$ref}]` beside a description is one reference with a text, not a combination: kept as such, or
+            # every described type would be inlined.
             if not self._rules.inline and len(parts) == 1 and _is_reference(parts[0]) and not _constrains(node):
                 return {**node, **parts[0]}  # pydantic's and OpenAPI's way to describe a reference
             node, more = joined(node, [self._branch(one, where, lost) for one in parts])
@@ -345,6 +367,7 @@ class _Lowering:
             target = self._target(reference, where)
             if target is None:
                 return None
+            # The name is noted before the target is lowered: a recursive reference within it finds it.
             known = self._free_name(reference)
             self._names[reference] = known
             self._waiting.append((known, target))

@@ -10,7 +10,7 @@ import logging
 import typing
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from toolweave.errors import SchemaError
 from toolweave.schema._annotations import (
@@ -31,10 +31,6 @@ from toolweave.schema._validate import Validator
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
-
-    _T = TypeVar("_T")
-    _Described: TypeAlias = tuple[TypeAdapter[_T], dict[str, Any]]
-    """The pydantic adapter of a type, and its JSON Schema."""
 
 _log = logging.getLogger("toolweave.schema")
 
@@ -71,8 +67,8 @@ class Signature:
         name: str,
         description: str,
         parts: SignatureParts,
-        arguments: _Described[dict[str, Any]],
-        returned: _Described[Any] | None,
+        arguments: tuple[TypeAdapter[dict[str, Any]], dict[str, Any]],
+        returned: tuple[TypeAdapter[Any], dict[str, Any]] | None,
         load: TypeLoader | None,
     ) -> None:
         self.name = name
@@ -205,7 +201,7 @@ def schema_of(kind: Any, *, serialization: bool = False, what: str = "the type")
 
 def _arguments_adapter(
     name: str, parameters: tuple[Parameter, ...], descriptions: Mapping[str, str]
-) -> _Described[dict[str, Any]]:
+) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
     from pydantic import ConfigDict  # 40 ms; a signature is derived when a tool is defined, not on import
     from pydantic.errors import PydanticUserError
     from typing_extensions import TypedDict
@@ -243,7 +239,7 @@ def _field(parameter: Parameter, description: str | None) -> Any:
     return typing.Required[annotation] if required else typing.NotRequired[annotation]
 
 
-def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> _Described[Any] | None:
+def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> tuple[TypeAdapter[Any], dict[str, Any]] | None:
     """Return the adapter and the schema of a return type that is always a JSON object, else None."""
     if _is_uninformative(returns, opaque):
         return None

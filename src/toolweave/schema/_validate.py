@@ -23,13 +23,11 @@ from toolweave.schema._limits import (
     max_steps_per_value,
     measure,
 )
-from toolweave.schema._problems import Problem, describe, problems_of
+from toolweave.schema._problems import Problem, problems_of
 from toolweave.schema._unevaluated import NEVER, Repeats, repeats_of
 
 if TYPE_CHECKING:
     import jsonschema_rs
-
-__all__ = ["Problem", "Validator", "describe", "load_validator"]
 
 _log = logging.getLogger("toolweave.schema")
 
@@ -72,11 +70,15 @@ class Validator:
         self._made: jsonschema_rs.Validator | None = None
         self._by_value: int | None = None
         # a program that has not loaded the validator by now may never need it
+        # `FlatObject` decides the plain cases (an object of scalars) in Python and never says no: whatever it does not
+        # surely take goes to the compiled validator.
         self._flat = None if "jsonschema_rs" in sys.modules else FlatObject.of(schema)
         if self._flat is None:
             self._compile()
 
     def _compile(self) -> jsonschema_rs.Validator:
+        # The work of a validation is at most values x steps a value x repetitions. With no repetition the bound on
+        # values follows from the schema alone, and a small instance need not even be measured.
         made, self._steps, self._repeats = _compile(self.schema)
         self._unchecked = MAX_STEPS // (self._steps + 1) - 1 if self._repeats is NEVER else -1
         """Nested values up to which a validation cannot pass `MAX_STEPS`."""
@@ -95,12 +97,16 @@ class Validator:
                 return True
             made = self._compile()
         if (
+            # An object of few scalars, which nearly all arguments are, can be neither deep nor too much work: three
+            # cheap checks instead of a walk over it.
             type(instance) is not dict
             or len(instance) > self._unchecked  # pyright: ignore[reportUnknownArgumentType]
             or not SCALARS.issuperset(map(type, instance.values()))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         ):
             instance = _plain(instance)
             size = measure(instance)
+            # Both bounds come before the validator, whose own recursion cannot be interrupted: a schema with nested
+            # `anyOf` and a value that fits none of them is exponential.
             if size < 0 or self._is_too_much(instance, size):
                 return False
         try:
@@ -117,10 +123,13 @@ class Validator:
         if self._is_too_much(instance, size):
             return (Problem(path="", message=_TOO_MUCH_WORK),)
         try:
+            # First the cheap question, which stops at the first error. Collecting errors visits every branch of every
+            # alternative.
             if compiled.is_valid(instance):
                 return ()
             few = size <= _ALL_ERRORS_UP_TO
             explainable = (few or has_alternatives(self.schema)) and is_explainable(self.schema, instance)
+            # An error of `anyOf` holds the errors of all its branches, and these those of theirs.
             if not explainable and has_alternatives(self.schema):  # the first error may be as large as all of them
                 return (Problem(path="", message=_NOT_EXPLAINED),)
             return problems_of(self._errors(instance, all_of_them=explainable and few), self.schema)
@@ -132,6 +141,8 @@ class Validator:
             return False
         if self._by_value is None:
             own = self.schema
+            # Found only for an instance so large that the cheap bound does not hold: it is a walk over the schema with
+            # all its references.
             self._by_value = max_steps_per_value(dict(own), self._steps) if isinstance(own, Mapping) else 1
         return (size + 1) * self._by_value * self._repeats.of(instance) > MAX_STEPS
 
@@ -170,16 +181,22 @@ def _compile(schema: Mapping[str, Any] | bool) -> tuple[jsonschema_rs.Validator,
     if not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # strangers send anything
         raise SchemaError(f"a schema is an object or a boolean, not {type(schema).__name__}")
     draft = getattr(jsonschema_rs, _dialect(schema))
+    # The dialect is chosen here; a `$schema` that the library does not know would make it refuse the schema.
     body = {key: value for key, value in schema.items() if key != "$schema"}
+    # Before it is compiled: compiling follows the references, and it is the schema of a stranger.
     steps, repeats = check_schema(body), repeats_of(body)
     patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKING)
     refused: list[str] = []
 
     def refuse(uri: str) -> Any:
+        # SSRF: a schema from a server must not make us fetch anything. What is refused is remembered, since the library
+        # reports it as an error of the schema alone.
         refused.append(uri)
         raise LookupError(uri)
 
     try:
+        # Formats are annotations (2020-12, 7.2.1); patterns have a bound on backtracking, as they come from servers
+        # (ReDoS).
         return draft(body, retriever=refuse, validate_formats=False, pattern_options=patterns), steps, repeats
     except jsonschema_rs.ValidationError as exc:
         if refused:

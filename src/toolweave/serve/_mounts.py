@@ -64,21 +64,6 @@ class MountableServer(OfferLookup, Protocol):
         ...
 
     @property
-    def auth(self) -> object:
-        """The authorization of its requests over HTTP, or None."""
-        ...
-
-    @property
-    def rounds(self) -> HandlerRunner:
-        """The runner of its handlers, with the values that it gives them."""
-        ...
-
-    @property
-    def has_task_rules(self) -> bool:
-        """Whether calls of its tools become tasks."""
-        ...
-
-    @property
     def mounted(self) -> Sequence[MountedServer]:
         """The servers that are mounted in it."""
         ...
@@ -94,14 +79,16 @@ class MountedServer(Namespace):
     Args:
         server: The server.
         namespace: The namespace.
+        rounds: The runner of its handlers, with the values that it gives them.
 
     Attributes:
         tools: Its tools under its own names, called through its middleware.
     """
 
-    def __init__(self, server: MountableServer, namespace: str) -> None:
+    def __init__(self, server: MountableServer, namespace: str, rounds: HandlerRunner) -> None:
         super().__init__(namespace)
         self.server = server
+        self.rounds = rounds
         self.tools = _MountedTools(self)
 
     async def through(self, ctx: CallContext, method: str, params: Json, work: _Work) -> Json:
@@ -116,7 +103,7 @@ class MountedServer(Namespace):
         Raises:
             RequestError: The answer is an error.
         """
-        rounds, caller = self.server.rounds, ctx.caller
+        rounds, caller = self.rounds, ctx.caller
         assert isinstance(caller, HasRequest)
         outer = caller.request
         inner = ctx.replace(state=rounds.state, caller=_MountedCaller(caller, outer, rounds))
@@ -202,7 +189,7 @@ class _MountedTools(WrapperToolset):
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         server = self._mount.server
         if not isinstance(ctx.caller, HasRequest):  # a toolset of an agent, say: no server's middleware is around it
-            return await server.tools.call(call, ctx.replace(state=server.rounds.state))
+            return await server.tools.call(call, ctx.replace(state=self._mount.rounds.state))
         spec = server.tools.snapshot().find(call.name)
         name = call.name if spec is None or spec.version is None else call.name.removesuffix(f"@{spec.version}")
         kept: list[tuple[Json, ToolResult]] = []
@@ -449,37 +436,19 @@ class Mounts:
         self._use_tools = use_tools
         self._namespaces: set[str] = set()
 
-    def add(self, server: MountableServer | Toolset, namespace: str) -> None:
-        """Mount a server or a toolset; see `McpServer.mount`."""
-        if not _NAMESPACE.fullmatch(namespace):
-            raise ValueError(
-                f"{namespace!r} is no namespace: a letter and at most 62 letters, digits, '_' and '-' are expected"
-            )
-        if namespace in self._namespaces:
-            raise ValueError(f"namespace {namespace!r} of server {self._outer.name!r} is taken")
-        if isinstance(server, Toolset):
-            self._add_toolset(server, namespace)
-        elif isinstance(server, type(self._outer)):
-            self._add_server(server, namespace)
-        else:
-            raise TypeError(
-                f"mount() takes a server of create_mcp_server or a Toolset, not {type(server).__name__}; many servers "
-                "are put together by a gateway"
-            )
-        self.lifespans.add(server)
-        self._namespaces.add(namespace)
+    def add_server(self, server: MountableServer, namespace: str, rounds: HandlerRunner) -> None:
+        """Mount a server; see `McpServer.mount`.
 
-    def _add_server(self, server: MountableServer, namespace: str) -> None:
+        Args:
+            server: The server.
+            namespace: The namespace.
+            rounds: The runner of its handlers.
+        """
+        self._check_free(namespace)
         outer = self._outer
         if _holds(server, outer):
             raise ValueError(f"server {outer.name!r} cannot be mounted in itself")
-        for option, given in (("auth", server.auth is not None), ("tasks", server.has_task_rules)):
-            if given:
-                raise ValueError(
-                    f"server {server.name!r} has {option}= of its own, which holds only where it is served itself: "
-                    f"give {option}= to {outer.name!r}"
-                )
-        mount = MountedServer(server, namespace)
+        mount = MountedServer(server, namespace, rounds)
         self._add_tools(prefixed(mount.tools, namespace))
         outer.prompts.add(MountedPrompts(mount))
         outer.resources.add(MountedResources(mount, outer.resources.sources))
@@ -488,13 +457,29 @@ class Mounts:
         if not self.mounted:
             outer.endpoint.use((*outer.endpoint.middleware, MountsView(self.mounted)), outer)
         self.mounted.append(mount)
+        self._take(server, namespace)
 
-    def _add_toolset(self, toolset: Toolset, namespace: str) -> None:
+    def add_toolset(self, toolset: Toolset, namespace: str) -> None:
+        """Mount a toolset, and of a connection or a hub its prompts and resources too; see `McpServer.mount`."""
+        self._check_free(namespace)
         self._add_tools(prefixed(toolset, namespace))
         if isinstance(toolset, OffersMore):
             names, outer = Namespace(namespace), self._outer
             outer.prompts.add(ToolsetPrompts(toolset, names))
             outer.resources.add(ToolsetResources(toolset, names, outer.resources.sources))
+        self._take(toolset, namespace)
+
+    def _check_free(self, namespace: str) -> None:
+        if not _NAMESPACE.fullmatch(namespace):
+            raise ValueError(
+                f"{namespace!r} is no namespace: a letter and at most 62 letters, digits, '_' and '-' are expected"
+            )
+        if namespace in self._namespaces:
+            raise ValueError(f"namespace {namespace!r} of server {self._outer.name!r} is taken")
+
+    def _take(self, mounted: MountableServer | Toolset, namespace: str) -> None:
+        self.lifespans.add(mounted)
+        self._namespaces.add(namespace)
 
     def _add_tools(self, toolset: Toolset) -> None:
         tools = self._outer.tools

@@ -493,7 +493,21 @@ class McpServer(ServerContent, ServerRunners):
             TypeError: It is no server and no toolset.
             ValueError: The namespace is none, or taken; or the server is this one, or has `auth` or `tasks` of its own.
         """
-        self._mounts.add(server, namespace)
+        if isinstance(server, Toolset):
+            self._mounts.add_toolset(server, namespace)
+        elif isinstance(server, McpServer):  # pyright: ignore[reportUnnecessaryIsInstance] - a gateway is none
+            for option, given in (("auth", server.auth is not None), ("tasks", bool(server._tasks.rules))):  # noqa: SLF001 - its own kind
+                if given:
+                    raise ValueError(
+                        f"server {server.name!r} has {option}= of its own, which holds only where it is served itself: "
+                        f"give {option}= to {self.name!r}"
+                    )
+            self._mounts.add_server(server, namespace, server._rounds)  # noqa: SLF001 - its own kind
+        else:
+            raise TypeError(
+                f"mount() takes a server of create_mcp_server or a Toolset, not {type(server).__name__}; many servers "
+                "are put together by a gateway"
+            )
 
     @property
     def mounted(self) -> Sequence[MountedServer]:
@@ -504,16 +518,6 @@ class McpServer(ServerContent, ServerRunners):
         self.tools = toolset
         self._calls.use(toolset)
         self.changes.watch(toolset)
-
-    @property
-    def rounds(self) -> HandlerRunner:
-        """The runner of its handlers, with the values that it gives them."""
-        return self._rounds
-
-    @property
-    def has_task_rules(self) -> bool:
-        """Whether calls of its tools become tasks."""
-        return bool(self._tasks.rules)
 
     def enable(self, *names: str, tags: Iterable[str] = ()) -> None:
         """Offer tools, prompts and resources that were disabled again, to all callers, and notify all clients.

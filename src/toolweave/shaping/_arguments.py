@@ -37,7 +37,7 @@ class CallFacts(Value, frozen=True, kw_only=True):
     state: Any = None
 
 
-Facts: TypeAlias = "CallFacts | CallContext[Any]"
+Facts: TypeAlias = CallFacts | CallContext[Any]
 """The context of a call, or the parts of it that rules may send."""
 
 

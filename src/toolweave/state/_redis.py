@@ -66,6 +66,8 @@ class RedisStore:
         self._prefix = prefix
         self._clock = clock
         self._wait_seconds = wait_seconds
+        # Milliseconds: longer than a call may be retried, so that every retry of a write still finds the outcome of the
+        # first.
         self._remember = str(int(2_000 * wait_seconds) + 5_000)
         self._keys = [f"{{{prefix}}}:{name}" for name in ("documents", "order")]
         self._writes = 0
@@ -98,6 +100,8 @@ class RedisStore:
         named = [_name(*name) for name in names]
         wanted = [name for _, name in named]
         found = await self._call(READ, self._keys[:1], wanted)
+        # A plain HMGET and no script for nearly every read. Only the server's clock decides about an expiry, so what is
+        # near one is read again by the script.
         if self._clock is not None or any(_may_have_expired(stored) for stored in found):
             found = await self._call(GET, self._keys[:1], [self._now(), *wanted])  # by the clock of the server
         return [
@@ -141,6 +145,7 @@ class RedisStore:
             StoreError: The server cannot be reached or refuses.
         """
         head, first = _name(collection, prefix)
+        # ZRANGEBYLEX compares bytes, and no UTF-8 text has 0xFF: everything with the prefix is below.
         last = b"(" + first + b"\xff"  # a byte that no text has
         passed = _name(collection, after)[1] if after else b""
         start = b"(" + passed if passed >= first else b"[" + first
@@ -203,6 +208,8 @@ class RedisStore:
     async def _write(self, changes: Sequence[Change], tell: str = "") -> Sequence[int] | None:
         self._writes += 1
         sweeps = "1" if self._writes % _SWEEP_EACH == 1 else ""
+        # The token makes the write idempotent: a connection that breaks after sending says nothing of whether it was
+        # done.
         args: list[str | bytes] = [self._now(), os.urandom(16).hex(), self._remember, sweeps, tell]
         for one in changes:
             _, name = _name(one.collection, one.key)
@@ -238,6 +245,7 @@ class RedisStore:
         with self._lock:
             link = self._links.get(loop)
             if link is None:
+                # Loops that were closed cannot close their own connections any more; the sockets go with the objects.
                 self._links = {one: kept for one, kept in self._links.items() if not one.is_closed()}
                 link = self._links[loop] = RedisConnections(self._address, self._wait_seconds)
         link.users += 1

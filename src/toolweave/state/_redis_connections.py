@@ -96,6 +96,7 @@ class RedisConnections:
         unanswered, pause = False, 0.0
         exc: Exception | None = None
         while True:
+            # A new one for each attempt: the old one may still be in the hands of a task that sends.
             call = _PipelinedCall(script=script, keys=keys, args=args)
             # half of the time, so that a dead connection is not the only attempt
             seconds = min(deadline - time.monotonic(), self._wait_seconds / 2)
@@ -106,6 +107,7 @@ class RedisConnections:
                 raise call.error
             if exc is None or not _is_cut(call.error, seconds, self._wait_seconds):
                 exc = call.error  # what was cut says less than what went wrong before
+            # Over all attempts: one that may have been done is enough for the outcome to be unknown.
             unanswered |= call.unanswered
             text, lost, starting = self._said(exc), _is_connection_error(exc), _is_starting(exc)
             if not (starting or (again and lost)) or time.monotonic() + pause >= deadline:
@@ -140,6 +142,8 @@ class RedisConnections:
                 try:
                     listener = await self._subscribed(channel)
                     # the connection keeps a partly read signal when this is cancelled
+                    # Cancelled between two signals as a rule, when the task that hears for all leaves; the next one
+                    # continues on the same connection.
                     said = await listener.read_response(disconnect_on_error=False)
                     pause = 0.0
                 except (RedisError, OSError):
@@ -182,10 +186,14 @@ class RedisConnections:
 
     async def _settled(self, call: _PipelinedCall, seconds: float) -> None:
         """Have a call sent, by this task with all waiting ones, or by another task; return when it is settled."""
+        # A timer that settles the call, and no scope: the task may be sending for others as well, whom this bound must
+        # not cut off.
         late = asyncio.get_running_loop().call_later(seconds, call.settle, None, TimeoutError())
         self._waiting.append(call)
         try:
             while not call.settled:
+                # No lock: whoever finds a connection free sends for all that wait; the rest sleep until they are
+                # answered, or until it is their turn to send.
                 if call.taken or self._exchanging == MOST_CONNECTIONS:
                     await call.news()
                 else:
@@ -201,6 +209,8 @@ class RedisConnections:
         try:
             await asyncio.sleep(0)  # what others call meanwhile goes with it
             if not (call.taken or call.settled):
+                # Taken in order, so nobody starves; this task's own call may be further behind and is added, as it
+                # would otherwise send and still wait.
                 calls, self._waiting = self._waiting[:_MOST_TOGETHER], self._waiting[_MOST_TOGETHER:]
                 for one in calls:
                     one.taken = True
@@ -217,6 +227,8 @@ class RedisConnections:
     def _wake_next(self) -> None:
         """Wake the first waiting call to send all of them, if a connection is free."""
         if self._waiting and self._exchanging < MOST_CONNECTIONS:
+            # Handed on at the end of every exchange and by every caller that leaves: without it the last sender could
+            # go while others sleep.
             self._waiting[0].wake()
 
     async def _exchange(self, calls: Sequence[_PipelinedCall]) -> None:
@@ -235,6 +247,8 @@ class RedisConnections:
                 error = exc
             if connection is not None:
                 await _drop(connection)
+            # A broken connection mostly means a restarted server: the idle ones are as dead, and each would cost the
+            # next call a timeout.
             await self._disconnect_all()  # they led to the same server
             if not isinstance(exc, (RedisError, OSError, StoreError)):
                 raise
@@ -242,6 +256,7 @@ class RedisConnections:
             self._keep(connection)
         finally:
             for call in calls:
+                # From the first byte on the server may do it. Before that it provably was not sent.
                 call.unanswered |= sent and not call.settled
                 call.settle(None, error)
 
@@ -250,6 +265,7 @@ class RedisConnections:
         from redis.exceptions import BusyLoadingError, NoScriptError, ResponseError
 
         unknown: list[_PipelinedCall] = []
+        # One write for all; Redis answers in order (pipelining), so the nth answer is that of the nth call.
         await connection.send_packed_command([b"".join(call.packed() for call in calls)])
         for call in calls:
             try:
@@ -282,6 +298,8 @@ class RedisConnections:
         options = dict(self._options)
         kind: Any = options.pop("connection_class", Connection)
         options.pop("max_connections", None)
+        # The library's own retries and timeouts are off: a call has one bound over all its attempts, which `call`
+        # keeps.
         ours = {"protocol": 2, "decode_responses": False, "socket_timeout": None, "retry": Retry(NoBackoff(), 0)}
         try:
             return kind(**{"socket_connect_timeout": self._wait_seconds, **options, **ours})

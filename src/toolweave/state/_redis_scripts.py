@@ -111,9 +111,11 @@ if ARGV[4] == '1' then
   end
 end
 
+-- one read for all that is decided by: the last revision, the outcome of an earlier try, every document
 local names = {'revision', done}
 for at = 6, #ARGV, 5 do names[#names + 1] = ARGV[at + 1] end
 local stored = redis.call('HMGET', KEYS[1], unpack(names))
+-- this very write was made before, and its answer was lost: the same answer again, and nothing is done
 if stored[2] then return string.match(stored[2], '^%d+ %S+ (.*)$') end
 local place = 2
 for at = 6, #ARGV, 5 do
@@ -121,6 +123,7 @@ for at = 6, #ARGV, 5 do
   if ARGV[at + 4] ~= '' and ARGV[at + 4] ~= kept(stored[place]) then return false end
 end
 
+-- every expectation holds; from here on nothing may fail, for Redis undoes no part of a script
 local revision = math.max(tonumber(stored[1] or '0'), micros - 1)
 local hash, order, deleted, revisions = {}, {}, {}, {}
 place = 2
@@ -138,6 +141,7 @@ for at = 6, #ARGV, 5 do
     end
     hash[#hash + 1] = name
     hash[#hash + 1] = text .. ' ' .. expires .. ' ' .. ARGV[at + 2]
+    -- an expired document that was not swept still has its name in the order
     if not stored[place] then
       order[#order + 1] = 0
       order[#order + 1] = name
@@ -153,6 +157,7 @@ for at = 6, #ARGV, 5 do
   end
 end
 
+-- a write that changed nothing needs no memory of its outcome: done again, it gives the same
 local told = table.concat(revisions, ' ')
 if #hash == 0 and #deleted == 0 then return told end
 local last = string.format('%.0f', revision)

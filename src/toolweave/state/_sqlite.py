@@ -135,8 +135,12 @@ class SqliteStore:
 
         def write(connection: sqlite3.Connection) -> Sequence[int] | None:
             now = self._clock()
+            # Expired ones go with every write, by their own index: no timer, no thread, and an `expect` of 0 finds no
+            # document that is only hidden.
             connection.execute("DELETE FROM documents WHERE expires_at <= ?", (now,))
             for one in changes:
+                # All expectations are checked before the first change; the savepoint would undo the changes as well,
+                # but a refused write then costs no page.
                 if one.expect is not None and one.expect != _revision(connection, one.collection, one.key):
                     return None
             return [_change(connection, one, text, now) for one, text in zip(changes, texts, strict=True)]
@@ -174,6 +178,8 @@ class SqliteStore:
             found: list[Document] = []
             if limit <= 0:
                 return found
+            # Sorted by key, so the first one without the prefix ends the page; `LIKE` would ignore case and read % and
+            # _ as wildcards.
             rows = connection.execute(_SCAN, (collection, prefix, after, self._clock()))
             for row in rows:
                 if not row[0].startswith(prefix):
@@ -230,10 +236,14 @@ class SqliteStore:
                 self._worker = _DatabaseThread(self._path, self._busy_seconds)
                 self._worker.end_with(self)
             worker = self._worker
+            # Under the lock, or `close` could take the worker in between, and the job would wait in a thread that has
+            # ended.
             job = worker.add(work, writes=writes)
         # in the next iteration of the loop, so that writes of other tasks in this one are written together with it
         asyncio.get_running_loop().call_soon(worker.begin)
         future = asyncio.wrap_future(job)
+        # A write that has begun cannot be taken back from the thread. Returning at a cancellation would let its caller
+        # believe that it was not made.
         with anyio.CancelScope(shield=writes):
             await future
         return future.result()
@@ -322,10 +332,15 @@ class _DatabaseThread:
         """Leave everything to the parent process."""
         if self._finalizer is not None:
             self._finalizer.detach()
+        # POSIX locks belong to the process and go with any close of the file: closing here could release the locks of
+        # the parent (sqlite.org/howtocorrupt, 2.6).
         _left_behind.append((self._connection, self._thread))
 
     def _do_all(self) -> None:
+        # Group commit: whatever has gathered while the last transaction synced goes into the next one, so many small
+        # writes share a sync. The length is read once; what comes meanwhile waits for the next round.
         jobs = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        # From here on none can be cancelled: a write is either not begun or done.
         jobs = [job for job in jobs if job.told.set_running_or_notify_cancel()]
         # a write is reported only when it is on the disk, so a read after that sees it
         self._write([job for job in jobs if job.writes])
@@ -334,6 +349,8 @@ class _DatabaseThread:
                 self._attempt([job], self._read)
 
     def _write(self, jobs: Sequence[_DatabaseJob]) -> None:
+        # The whole transaction failed, of a full disk for example, and nobody has been told yet: each is tried alone
+        # and gets its own error.
         if jobs and not self._attempt(jobs, self._write_together, last=len(jobs) == 1):
             for job in jobs:  # what one of them cannot have, others may: a small one still fits on the disk
                 self._attempt([job], self._write_together)
@@ -353,12 +370,14 @@ class _DatabaseThread:
             failure = exc
         except sqlite3.Error as exc:
             failure = StoreError(self._said(exc))
+            # Busy is no fault of one job: trying each alone would wait the bound again for every one of them.
             last |= _code(exc) in _BUSY
         except OSError as exc:
             failure = StoreError(f"{self._path} cannot be opened: {exc.strerror or exc}")
         if failure is not None and not last:
             return False
         for job in jobs:
+            # Settled after the commit, never before: the transaction could still fail with all of them in it.
             job.error = failure or job.error
             job.tell()
         return True
@@ -375,6 +394,8 @@ class _DatabaseThread:
     def _opened(self, *, writes: bool) -> sqlite3.Connection:
         if self._connection is None or self._file is None:
             self._connection, self._file = open_database(self._path, self._busy_seconds)
+        # An open descriptor follows a deleted file. Without this check the writes of this process would go to a file
+        # that nobody can see.
         self._file.check(writes=writes)
         return self._connection
 
@@ -407,6 +428,8 @@ def _change(connection: sqlite3.Connection, one: Change, text: str, now: float) 
     if not isinstance(one, Put):
         connection.execute("DELETE FROM documents WHERE collection = ? AND key = ?", (one.collection, one.key))
         return 0
+    # One counter for the file and not one a document: a document that is deleted and made again never has a revision
+    # that somebody still holds.
     connection.execute("UPDATE counter SET revision = revision + 1")
     revision: int = connection.execute("SELECT revision FROM counter").fetchone()[0]
     connection.execute(

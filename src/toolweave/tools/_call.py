@@ -24,13 +24,13 @@ from toolweave.protocol.client_requests import (
     can_answer,
 )
 from toolweave.protocol.logs import LogLevel, check_level
+from toolweave.tools._call_questions import CallQuestions
+from toolweave.tools._session import CallerSession, SessionPort
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultingTypeVar  # PEP 696, in `typing` from 3.13 on
 
-    from toolweave.tools._call_questions import CallQuestions
     from toolweave.tools._client_requests import Caller, Question
-    from toolweave.tools._session import CallerSession, SessionPort
 
     StateT_co = DefaultingTypeVar("StateT_co", default=Mapping[str, Any], covariant=True)
 else:

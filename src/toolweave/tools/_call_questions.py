@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from toolweave.errors import SchemaError, printable
+from toolweave.protocol.client_requests import ElicitationRequest, ElicitationResult
 from toolweave.protocol.json_types import as_object
-
-if TYPE_CHECKING:
-    from toolweave.protocol.client_requests import ElicitationRequest, ElicitationResult
 
 _log = logging.getLogger("toolweave.tools")
 
@@ -52,7 +50,8 @@ def filled_form(schema: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[di
 
     The text is empty when they fit, or when the form's schema is none that could be checked against.
     """
-    from toolweave.schema._validate import Validator, describe  # compiled code; only a question needs it
+    from toolweave.schema._problems import describe
+    from toolweave.schema._validate import Validator  # compiled code; only a question needs it
 
     content = dict(given)
     for name, part in (as_object(schema.get("properties")) or {}).items():

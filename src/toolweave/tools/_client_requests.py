@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from toolweave.errors import ErrorKind, SchemaError, ToolError
 from toolweave.protocol import methods
@@ -32,10 +32,7 @@ from toolweave.protocol.client_requests import (
     sampling_params,
 )
 from toolweave.protocol.logs import LogLevel
-
-if TYPE_CHECKING:
-    from toolweave.tools._spec import ToolSpec
-
+from toolweave.tools._spec import ToolSpec
 
 _FORMATS = frozenset({"date", "date-time", "email", "uri"})
 _FIELD_KEYS = (
@@ -67,7 +64,8 @@ def read_form(schema: Mapping[str, Any] | type | None, content: Mapping[str, Any
     """
     if isinstance(schema, type):
         return _read_model(schema, content)
-    from toolweave.schema._validate import Validator, describe  # compiled code; only a question needs it
+    from toolweave.schema._problems import describe
+    from toolweave.schema._validate import Validator  # compiled code; only a question needs it
 
     problems = Validator(form_of(schema)).problems(content)
     if problems:

@@ -15,8 +15,9 @@ from toolweave.errors import ErrorKind, SchemaError, ToolError, as_tool_error
 from toolweave.protocol.component_meta import component_meta
 from toolweave.protocol.content import ContentBlock
 from toolweave.schema._annotations import implementation
+from toolweave.schema._problems import describe
 from toolweave.schema._signature import MappingSignature, Signature, derive
-from toolweave.schema._validate import Validator, describe
+from toolweave.schema._validate import Validator
 from toolweave.tools._call import CallContext, Progress, ToolCall
 from toolweave.tools._function_runner import THREADS, Runner
 from toolweave.tools._media import File

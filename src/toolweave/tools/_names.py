@@ -69,6 +69,8 @@ def free_name(name: str, server: str | None, taken: Container[str]) -> str:
         return name
     if server is not None and (qualified := expose(server, name)) not in taken:
         return qualified
+    # A galloping search: with thousands of equal names, counting up for each would be quadratic. The price is that a
+    # gap may be missed, which costs a larger number and no more.
     last, step, number = 1, 1, 2  # the highest that is known to be taken
     while f"{name}_{number}" in taken:
         step = step * 2 if number > _ONE_BY_ONE else 1
@@ -113,7 +115,10 @@ class AssignedNames:
     def give(self, who: tuple[Hashable, str], wanted: str, server: str | None) -> str:
         """Return the name of a holder that wants `wanted`; where that is taken, it is prefixed by `server`."""
         name = self._others.get((*who, wanted), wanted) if self._others else wanted
+        # One dict operation to take a free name or to find one's own, which is nearly every case.
         if self._holders.setdefault(name, who) != who:
+            # Noted under the wish: asked again after a restart, the same tool gets the same second choice, whatever is
+            # free by then.
             name = self._others[*who, wanted] = free_name(wanted, server, self._holders)
             self._holders[name] = who
         self._by_source.setdefault(who[0], {})[name] = who[1]
@@ -125,6 +130,8 @@ class AssignedNames:
         if len(names) <= len(present) + self._most_gone:
             return
         gone = [name for name, inner in names.items() if inner not in present]
+        # Down to half, so that a source at its bound does not pay this walk for every new name. Dicts keep their order:
+        # the oldest first.
         dropped = set(gone[: len(gone) - self._most_gone // 2])
         for name in dropped:
             del names[name], self._holders[name]

@@ -9,7 +9,7 @@ from toolweave.tools._registry import ToolRegistry, no_tools
 from toolweave.tools._toolset import Tool, Toolset
 from toolweave.tools._wrappers import combined
 
-ToolSource: TypeAlias = "Toolset | Tool | Callable[..., Any] | Iterable[Toolset | Tool | Callable[..., Any]]"
+ToolSource: TypeAlias = Toolset | Tool | Callable[..., Any] | Iterable[Toolset | Tool | Callable[..., Any]]
 """The values that `as_toolset` accepts."""
 
 

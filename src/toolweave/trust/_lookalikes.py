@@ -15,6 +15,8 @@ def skeleton(name: str) -> str:
     if not name.isascii():
         import unicodedata  # hardly any name needs it
 
+        # NFKC first: full-width and mathematical letters become plain ones by it, so that the table needs only letters
+        # of other scripts (Unicode TR 39, skeleton, for names of tools).
         name = unicodedata.normalize("NFKC", name).translate(_LETTERS)
     return name.lower().translate(_DIGITS)
 

@@ -32,6 +32,8 @@ class ShadowIndex:
 
     def update(self, server: str, specs: Iterable[ToolSpec]) -> None:
         """Replace the definitions of a server; an empty list removes it."""
+        # The entries of a server are kept with their index, so that replacing one server of a hundred does not walk
+        # over the others'.
         for index, key, tool in self._by_server.pop(server, ()):
             holders = index.get(key)
             if holders is not None:
@@ -46,6 +48,8 @@ class ShadowIndex:
 
     def mentions(self) -> Iterator[Relation]:
         """Yield each description that speaks of a tool which another server has, and its own has not."""
+        # The intersection of two key sets, not a search of every name in every description: linear in the tools of a
+        # hub, where the latter would be quadratic.
         for word in sorted(self._words.keys() & self._names.keys()):
             owners = sorted(self._names[word])
             own = {server for server, _ in owners}
@@ -56,6 +60,8 @@ class ShadowIndex:
         """Yield each name that looks like one of another server without being the same."""
         for holders in self._shapes.values():
             if len(holders) > 1:
+                # The plain ASCII one is taken for the original, whoever came first: order of arrival is what an
+                # attacker can influence.
                 (owner, name), *others = sorted(holders, key=lambda one: (not one[1].isascii(), one))
                 for server, tool in others:
                     if server != owner and tool.lower() != name.lower():
@@ -64,6 +70,7 @@ class ShadowIndex:
     def _entries(self, spec: ToolSpec) -> Iterator[tuple[dict[str, set[tuple[str, str]]], str]]:
         name = spec.original_name
         yield self._shapes, skeleton(name)
+        # Only names that nobody would write by chance: `search` or `get` in a description means nothing.
         if len(name) >= _SHORTEST and _WORD.fullmatch(name):
             yield self._names, name
         for word in {word for word in _WORD.findall(spec.description) if len(word) >= _SHORTEST}:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from toolweave.config import LoadedConfig
     from toolweave.trust import PinChange, Pins
 
-__all__ = ["COMMAND", "allow", "check", "write_pins"]
-
 _HELP = """Pin the tool definitions of servers, and see the differences.
 
 A server can change what a tool is said to do after you have looked at it. toolweave.lock, beside the config file, holds

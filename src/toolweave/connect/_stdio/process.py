@@ -98,10 +98,14 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if fd == 2:
             self._stderr += data
             self._stderr_position += len(data)
+            # Cut at twice the bound, so that a chatty server costs one move of 16 KiB for every 16 KiB, not one for
+            # every line.
             if len(self._stderr) > 2 * _STDERR_BYTES:
                 del self._stderr[:-_STDERR_BYTES]
             return
         self.pieces += 1
+        # Pieces of a long line are kept as they came and joined once at its end: appending each to one buffer would
+        # copy a message of 10 MB some hundred times.
         *lines, rest = data.split(b"\n") if b"\n" in data else (data,)
         for line in lines:
             if self._pieces:
@@ -120,6 +124,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """Note which pipe ended; the end of standard output is the end of the conversation."""
         if fd == 1:
             rest = self._taken()
+            # stdio transport: messages are delimited by newlines. Some servers exit right after an answer without one.
             if rest.rstrip().endswith((b"}", b"]")):  # half a message is none; a line end is not needed
                 self._line(rest)
             self._end("it closed its standard output")
@@ -131,6 +136,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         else:  # it reads no more, though it lives: senders wait for the end, which is soon
             if self._writable.is_set():
                 self._writable = anyio.Event()
+            # The broken pipe is seen before the output that is still in the other one, which may hold the answer.
             asyncio.get_running_loop().call_later(0.2, self._end, "it closed its standard input")
 
     def process_exited(self) -> None:
@@ -159,6 +165,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         Raises:
             NotSent: The process is gone.
         """
+        # Not even a lock where nobody waits; `congested` is true while senders wait, so that no later message overtakes
+        # theirs.
         if not self.congested:
             self.write(message)
             return
@@ -205,6 +213,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             await self._arrived.wait()
         message = self._messages.popleft()
         self._queued_bytes -= len(message)
+        # Half the mark, so that reading is not switched for each message at its edge.
         if self._paused_reading and self._queued_bytes < _HIGH_WATER // 2:
             self._paused_reading = False
             self._with_stdout(lambda pipe: pipe.resume_reading())
@@ -239,6 +248,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def disregard_stderr(self, since: int) -> None:
         """Exclude standard error since this position from `relevant_stderr`."""
+        # Positions count from the start of the process, so they stay right when the buffer is cut at its front.
         self._disregarded = (since, self._stderr_position)
 
     def count_junk(self, line: bytes) -> None:
@@ -272,16 +282,22 @@ class ServerProcess(asyncio.SubprocessProtocol):
         left the group while the process lives to be known as their ancestor.
         """
         group = self.pid
+        # Looked for before anything is closed: when the server exits, its children are init's, and nothing tells any
+        # more whose they were.
         strays = () if self._exited.is_set() else escapees_of(group)
         self._gone = True
         if self._stdin is not None:
             self._stdin.close()
         with anyio.move_on_after(self.stop_seconds * _EOF_SHARE):
             await self._exited.wait()
+        # A server that ends in time is asked for no more, unless it left children behind in its group: `npx` and shells
+        # do.
         if not self._exited.is_set() or group_lives(group) or any(map(escapee_lives, strays)):
             await self._end_all(group, strays)
         if self._transport is not None:
             self._transport.close()
+        # Only after the group is gone: until then a crash of ours must still end it. In a thread, since the last
+        # release waits for the watchdog.
         await anyio.to_thread.run_sync(reaper.release, group)
 
     async def _end_all(self, group: int, strays: Sequence[Escapee]) -> None:
@@ -294,6 +310,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 pause = _POLL_SECONDS
                 while group_lives(group) or any(map(escapee_lives, strays)):
                     await anyio.sleep(pause)
+                    # Nothing announces the end of a grandchild, so it is polled: quickly at first, since most end at
+                    # once.
                     pause = min(2 * pause, _SLOWEST_POLL_SECONDS)
                 return
 
@@ -307,10 +325,14 @@ class ServerProcess(asyncio.SubprocessProtocol):
         line = line.removeprefix(BOM_UTF8).strip()
         if not line or self._eof is not None:
             return
+        # The transport forbids newlines in a message, yet servers pretty-print; a line that opens an object and ends in
+        # an opening bracket or a comma can only be the start of one.
         if self._begun or (line.startswith(b"{") and line.endswith((b"{", b"[", b","))):
             line = self._joined(line)
             if not line:
                 return
+        # Junk, unless an answer stands behind it: logging without a line end and then an answer are one line, and
+        # losing it would look like a server that never answers.
         if not line.startswith((b"{", b"[")):
             if self._sink is not None and line.endswith(b"}") and b'"jsonrpc"' in line:
                 self._sink(line)  # an answer behind the head of a log record, perhaps
@@ -323,6 +345,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._messages.append(line)
         self._arrived.set()
         self._queued_bytes += len(line)
+        # Backpressure: a full pipe stops the server. Only on this path, since a sink takes each message at once.
         if self._queued_bytes > _HIGH_WATER and not self._paused_reading:
             self._paused_reading = True
             self._with_stdout(lambda pipe: pipe.pause_reading())

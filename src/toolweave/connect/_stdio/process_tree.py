@@ -46,6 +46,8 @@ def group_lives(group: int) -> bool:
     except PermissionError:
         return True
     members = [state for _, state, _, its_group, _ in _processes() if its_group == group]
+    # `killpg` succeeds for a group of zombies alone, which stays until its parent collects it: waiting for that could
+    # last for ever.
     return not members or not _GONE.issuperset(members)  # none: there is no /proc to ask
 
 
@@ -58,6 +60,7 @@ def escapees_of(pid: int) -> tuple[Escapee, ...]:
     for one, _, parent, group, started in _processes():
         children.setdefault(parent, []).append((one, group, started))
     found: list[Escapee] = []
+    # All descendants, not only children: one that stayed in the group may have started one that left it.
     waiting = [pid]
     while waiting:
         for one, group, started in children.pop(waiting.pop(), ()):
@@ -137,6 +140,8 @@ def signal_escapees(strays: Iterable[Escapee], number: int) -> None:
     """Send a signal to each of them; never to another process that reuses an id."""
     for stray in strays:
         with suppress(OSError):
+            # Order matters: pin, then compare the start time, then signal. Comparing first would leave a moment in
+            # which the id is given to another process.
             descriptor = os.pidfd_open(stray.pid)  # pins one process, which is checked below
             try:
                 if escapee_lives(stray):
@@ -156,6 +161,8 @@ def _processes() -> Generator[tuple[int, str, int, int, str], None, None]:
 def _stat(pid: int) -> list[str] | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - read for every process, often
+            # The second field is the program's name in brackets and may hold spaces and brackets of its own; after the
+            # last one come plain fields.
             return file.read().rpartition(b")")[2].decode("ascii").split()
     except OSError:
         return None

@@ -13,6 +13,8 @@ import threading
 
 _PROGRAM = """
 import os, signal, sys, time
+# The loop ends at the end of the pipe, that is when the last writing end is closed: by `_stop`, or by the kernel when
+# we die, however we die. After `_stop` no group is left, and what follows does nothing.
 groups = set()
 for line in sys.stdin:
     (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
@@ -45,6 +47,8 @@ class Reaper:
         with self._lock:
             if self._owner_pid != os.getpid():  # after a fork: the parent ends the processes it started
                 self._owner_pid, self._process, self._groups = os.getpid(), None, set()
+            # Under the lock, because servers are started from the loops of several threads, and half a line would name
+            # another group.
             self._groups.add(group)
             self._tell(f"+{group}\n")
 
@@ -61,6 +65,7 @@ class Reaper:
     def _tell(self, line: str) -> None:
         if self._process is None:
             self._start()
+            # A new watchdog knows nothing: it is told of all groups, this one included.
             line = "".join(f"+{group}\n" for group in self._groups)
         process = self._process
         if process is None or process.stdin is None:
@@ -75,6 +80,8 @@ class Reaper:
         if os.name != "posix" or not sys.executable:
             return
         self._process = subprocess.Popen(
+            # Isolated and without `site`: it starts fast, and no module of the working directory can take the place of
+            # its own.
             [sys.executable, "-I", "-S", "-c", _PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -87,6 +94,7 @@ class Reaper:
         if process is None or process.stdin is None:
             return
         try:
+            # Inherited by no child (PEP 446), so this is the last writing end, and the watchdog ends.
             process.stdin.close()
         except OSError:
             pass

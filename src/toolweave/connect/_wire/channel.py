@@ -108,6 +108,7 @@ class ChannelWire:
         self._last_id += 1
         key = self._last_id if request_id is None else request_id
         text = self._texts.of(key, method, params)
+        # Registered before it is written: over a queue in process the answer can be there before `send` returns.
         answer: asyncio.Future[dict[str, Any]] = asyncio.Future(loop=self._loop)
         self._pending[key] = answer
         is_list = method.endswith("/list")
@@ -122,6 +123,8 @@ class ChannelWire:
         except OSError as exc:
             raise self._loss(not isinstance(exc, NotSent)) from None
         except asyncio.CancelledError:
+            # Only what was sent can be cancelled. The answer may cross the notification; `_given_up` keeps it from
+            # being taken for another request's.
             if sent and not self.over:
                 await self._give_up(key, method)
             raise
@@ -227,6 +230,8 @@ class ChannelWire:
 
     def take(self, text: bytes) -> None:
         """Handle one line, a JSON text or several; an unreadable one fails only the call it belongs to."""
+        # Results of posted requests go to a client as bytes; decoding them here only to encode them again would cost
+        # more than the rest.
         if self._posted and (raw := decode_raw_result(text)) is not None and raw.id in self._posted:
             posted = self._pending[raw.id]
             if not posted.done():
@@ -249,6 +254,8 @@ class ChannelWire:
         """Handle a line that is not plainly one message: a batch, a very large one, or none."""
         try:
             messages = decode_lenient(text)
+        # A JSON text nested thousands of levels deep is legal JSON and exhausts the decoder's stack; it must cost its
+        # own call and no other.
         except (ValueError, RecursionError) as exc:
             self._handle_unreadable(text, exc)
             return
@@ -264,6 +271,8 @@ class ChannelWire:
             answer = self._find(message.id)
         if answer is None:
             self._count(text)
+            # JSON-RPC 2.0, 5: the id is null if the request's could not be read. Servers also echo ids as other types;
+            # with a single request pending there is no doubt whose it is.
             answer = self._only_pending(None if message.id is msgspec.UNSET else message.id)
             if answer is None:
                 return
@@ -278,11 +287,13 @@ class ChannelWire:
         if not text.startswith(b"{"):  # a log record may begin with "[" as well as a batch
             self._handle_after_junk(text)
             return
+        # Two messages in one line, without a newline between: written by two threads of a server.
         if isinstance(exc, ValueError) and len(parts := objects_in(text)) > 1:
             for part in parts:
                 self.take(part)
             return
         request_id = answer_id(text)
+        # One tool with a schema that is nested too deeply would hide all others.
         if isinstance(exc, RecursionError) and request_id in self._lists:
             self._lists.discard(request_id)
             self.take(without_deep_entries(text))
@@ -292,6 +303,7 @@ class ChannelWire:
         if answer is not None:
             why = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
             answer.set_exception(invalid(self._server, why))
+        # An id of more digits than JSON readers take as a number: it can be none of ours, see `_only_pending`.
         elif isinstance(request_id, str) and len(request_id) >= MAX_DIGITS and request_id.isdigit():
             answer = self._only_pending(request_id)
             if answer is not None:
@@ -312,8 +324,12 @@ class ChannelWire:
         """
         is_small = len(text) <= _SMALL_BYTES
         if not self._outbox or not is_small:  # else the pipe was asked before, and nothing has been written since
+            # Asked once for a batch: between here and the flush nothing else writes, as both are in one turn of the
+            # loop.
             if self._pipe is None or self._pipe.congested:
                 return False
+            # A request alone is not delayed to the end of the turn, and what is large is a system call of its own
+            # anyway. What was collected goes first: requests keep their order.
             if not is_small or len(self._pending) == 1:
                 if self._outbox:
                     self._flush()
@@ -334,6 +350,7 @@ class ChannelWire:
     def _flush(self) -> None:
         if self.over or self._pipe is None or not self._outbox:
             return
+        # Taken out before writing: `end` tells by it which requests were never sent and may be repeated.
         outbox, self._outbox = self._outbox, {}
         try:
             self._pipe.write(b"\n".join(outbox.values()))
@@ -349,6 +366,8 @@ class ChannelWire:
             self._given_up.add(key)
         if method in UNCANCELLABLE:
             return
+        # Shielded, as the caller is being cancelled; the notification is a courtesy (cancellation: receivers may ignore
+        # it), so never long.
         with anyio.move_on_after(_COURTESY_SECONDS, shield=True):
             await self.notify(methods.NOTIFICATIONS_CANCELLED, {"requestId": key, "reason": "the caller gave up"})
 
@@ -368,6 +387,8 @@ class ChannelWire:
         if request_id in self._given_up or (isinstance(request_id, int) and 0 < request_id <= self._last_id):
             self._given_up.discard(request_id)
             return None
+        # The late answer of an abandoned request would be taken for that of the waiting one, with wrong content and no
+        # error.
         if any(isinstance(key, int) for key in self._given_up):
             return None
         waiting = [answer for key, answer in self._pending.items() if isinstance(key, int) and not answer.done()]
@@ -391,6 +412,7 @@ class ChannelWire:
             if not answer.done():
                 answer.set_exception(error)
 
+        # A server that answers twice, once wrongly, gets a moment for the right one.
         self._loop.call_later(_DOUBT_SECONDS, settle)
 
     def _count(self, text: bytes) -> None:
@@ -410,6 +432,8 @@ async def channel_wire(
     """Open a wire over a channel for as long as the block lasts."""
     async with anyio.create_task_group() as tasks:
         wire = ChannelWire(channel, peer, tasks, server=server, loss=loss)
+        # The reader lives in the wire's group: leaving the block cancels it and, through `end`, fails whatever still
+        # waits.
         tasks.start_soon(wire.read)
         try:
             yield wire

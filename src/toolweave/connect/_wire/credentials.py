@@ -17,8 +17,6 @@ from toolweave.oauth import AuthChallenge
 from toolweave.protocol.headers import NAME_PARAMETERS
 from toolweave.protocol.json_types import as_object
 
-__all__ = ["AuthChallenge", "AuthFlow", "AuthHook", "Credentials", "flow_of", "hook_of", "operation_of", "resends_of"]
-
 _MASK = "***"
 _HIDDEN_FROM = 4  # a shorter value found in a foreign text is more likely a coincidence than a leak
 

@@ -72,6 +72,8 @@ class EventStreams:
         failures = 0
         while result is None:
             response.close()  # a connection that waits for its successor would be one too many
+            # Without an event id the server cannot replay (resumability: the id is the cursor of that stream), and
+            # asking again could call the tool twice.
             if parser.last_id is None or not resumable or failures >= _MAX_RESUMPTIONS:
                 raise self._lost(cause)
             await anyio.sleep(delay(parser, failures))
@@ -80,9 +82,12 @@ class EventStreams:
             try:
                 with await self._open(parser.last_id) as resumed:
                     result, cause = await self._read(resumed, parser, key, method)
+                # Progress is a new id, not a connection that could be opened: a server that closes each stream at once
+                # would otherwise be asked for ever (SEP-1699 makes closing early legal, as polling).
                 failures = 0 if parser.last_id != before else failures + 1
             except _Refusal as exc:
                 failures, cause = failures + 1, f"could not be resumed: {exc.error.message}"
+                # 404 or 400: the session or the events are gone, and no repetition brings them back.
                 if not exc.passing:
                     raise self._lost(cause) from None
             except ConnectionLostError as exc:
@@ -100,12 +105,16 @@ class EventStreams:
             try:
                 with await self._open(parser.last_id, lasting=True, ends=opened) as stream:
                     opened = True
+                    # No id, so nothing is replayed: notifications may have been lost, and whoever follows lists reads
+                    # them again. With an id the server replays them.
                     if gap and before is None:
                         self._missed()
                     await self._read(stream, parser, None, "")
                 # a server that only ever closes it is asked less and less often
                 failures = 0 if parser.taken or parser.last_id != before else failures + 1
             except _Refusal as exc:
+                # 405 means that it offers no such stream (Streamable HTTP, listening for messages), which is no fault.
+                # A stream that worked before is tried again also after a 4xx: a proxy may be restarting.
                 if exc.final or not (opened or exc.passing):
                     level = logging.WARNING if isinstance(exc.error, AuthRequiredError) else logging.DEBUG
                     _log.log(level, "server %r: no stream of its own: %s", self._server, printable(exc.error.message))
@@ -126,6 +135,8 @@ class EventStreams:
             return response
         with response:
             error = await self._refused(response, ends=ends)
+        # For an answer that somebody waits for, credentials are the cause to be shown. The session's own stream waits
+        # for nobody.
         if isinstance(error, AuthRequiredError) and not lasting:
             raise error
         raise _Refusal(error, response.status)
@@ -151,6 +162,7 @@ class EventStreams:
                     continue
                 try:
                     result = self._taken(event.data, key, method)
+                # One broken event is not the end of a stream that others still wait on.
                 except ValueError:  # the answer may still come
                     broken = True
                     _log.debug("server %r: an event that is no JSON-RPC message was skipped", self._server)
@@ -165,6 +177,7 @@ class EventStreams:
             return self._take(text, key, method)
         except ValueError:
             named = answer_id(text)
+            # It was the very answer: there will be no other, so the wait ends now instead of at its timeout.
             if key is not None and named is not None and own_id(named) == key:
                 raise self._lost(_BROKEN) from None
             raise

@@ -20,6 +20,7 @@ from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, Con
 from toolweave.gateway._console.sessions import ConsoleSession, host_of
 from toolweave.gateway._console.trial import ask_gateway
 from toolweave.gateway._managed import ManagedGateway
+from toolweave.hub._hub import offer_names
 from toolweave.hub._naming import name_uri
 from toolweave.protocol import methods
 from toolweave.protocol.app_pages import AppDocument, page_policy, read_document, without_result_type
@@ -233,11 +234,11 @@ class AppHost:
 
     def _exposed(self, server: str, own: str) -> str:
         """Return the URI in the gateway of a server's own, which is its server's from now on."""
-        return name_uri(server, own, self._gateway.hub.given("resource"))
+        return name_uri(server, own, offer_names(self._gateway.hub).given("resource"))
 
     def _own_uris(self, server: str, result: Json) -> Json:
         """Return a result with the URIs as its server knows them."""
-        return with_uris(result, self._gateway.hub.given("resource").names_of(server))
+        return with_uris(result, offer_names(self._gateway.hub).given("resource").names_of(server))
 
     def _listed(self, server: str, own: str) -> Mapping[str, Any] | None:
         """Return the `_meta` of a resource where it is listed."""

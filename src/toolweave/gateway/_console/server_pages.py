@@ -18,6 +18,7 @@ from toolweave.gateway._console.rendering import ConsolePages, as_json, counted
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
 from toolweave.gateway._managed import ManagedGateway
 from toolweave.gateway._status import GatewayStatus, UpstreamStatus
+from toolweave.hub._hub import caller_servers
 from toolweave.serve._http.asgi import Receive
 
 _LOOK_SECONDS = 2
@@ -135,7 +136,7 @@ class ServerPages:
 
     def _status(self) -> GatewayStatus:
         """Return the state of the gateway, in which servers that are called as their callers lack nothing."""
-        found, callers = self._gateway.status(), self._gateway.hub.of_callers.configs
+        found, callers = self._gateway.status(), caller_servers(self._gateway.hub).configs
         upstreams = (
             msgspec.structs.replace(one, state=_PER_CALLER, error=None) if one.name in callers else one
             for one in found.upstreams

@@ -27,7 +27,7 @@ from toolweave.tools._scopes import scope_list
 _log = logging.getLogger("toolweave.serve._auth")
 
 
-Verify: TypeAlias = Callable[[str], "Identity | str | Awaitable[Identity | str | None] | None"]
+Verify: TypeAlias = Callable[[str], Identity | str | Awaitable[Identity | str | None] | None]
 """Returns the identity, or a plain client id, of a token; None for an invalid token."""
 
 
@@ -69,6 +69,17 @@ class TokenAuth:
     Args:
         verify: Called for each request. An exception counts as an invalid token, and is logged without its text.
         **options: See `ProtectionOptions`.
+
+    Attributes:
+        api_keys: The API keys that are accepted beside the tokens, or None.
+        required_scopes: The scopes that every token must have.
+        supported: The scopes that the metadata for clients lists.
+        resource: The endpoint's own URL, or None.
+        authorization_servers: The issuers of its tokens.
+        access: The scopes of single tools, resources and prompts.
+        proofs: Checks proofs that a token is its sender's (RFC 9449).
+        challenges: The `WWW-Authenticate` headers of refusals.
+        kept: The tokens that are kept for an exchange at servers behind a gateway.
 
     Raises:
         ConfigError: Only one of `resource` and `authorization_servers` is given, or something in them is wrong.

@@ -90,7 +90,7 @@ class ServedFolder:
         return f"<ServedFolder {str(self.root)!r}, {len(self.tools)} tools, {len(self.problems)} problems>"
 
 
-FolderLike: TypeAlias = "str | os.PathLike[str] | ServedFolder"
+FolderLike: TypeAlias = str | os.PathLike[str] | ServedFolder
 """The values that `folder=` of a server accepts."""
 
 

@@ -52,6 +52,8 @@ async def resume_shared(
         retry: How long the client may wait before it comes back, in milliseconds.
     """
     if event == NOTIFICATIONS:
+        # Carried before it is primed: a notification that comes in between goes to this response, and not to the one
+        # that is gone.
         session.notifications.carry(response)
         await session.notifications.prime(retry)
         _say_all_may_have_changed(session, endpoint, memory)
@@ -66,6 +68,8 @@ async def resume_shared(
             await _followed(session, events, place, response)
             tasks.cancel_scope.cancel()
 
+        # Two ends, whichever comes first: the stream is written to its end, or the client goes; either ends the other
+        # task.
         tasks.start_soon(follow)
         await response.until_gone()
         tasks.cancel_scope.cancel()
@@ -79,11 +83,15 @@ async def _followed(
 
     async def write(event: SharedEvent) -> None:
         if event.message is not None:
+            # The id names session, stream and number (resumability: unique in the session), so any replica finds the
+            # place without asking the one that wrote it.
             name = f"{session.prefix}{label}.{event.number}"
             await response.write(event_of(event.message.encode(), name), last=event.last)
 
     try:
         await events.follow(session.prefix + label, after, write)
+    # The replica that worked on the answer is gone. An error with the request's id ends the client's wait; silence
+    # would last until its timeout.
     except StreamLost as lost:
         _log.info("a client came back for an answer that is lost: %s", lost)
         error = RequestError(str(lost), code=INTERNAL_ERROR)

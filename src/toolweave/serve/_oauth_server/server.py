@@ -59,6 +59,14 @@ class OAuthServer(TokenAuth):
         **options: See `ProtectionOptions`; `resource` and `authorization_servers` are `url` and its origin. Clients may
             ask for the scopes of `scopes_supported`.
 
+    Attributes:
+        issuer: Its own identifier: the origin of `url`.
+        resource_url: The endpoint's own URL.
+        resources: The URLs that tokens are given for.
+        all_scopes: The scopes that clients may ask for.
+        grants: The grants of people to clients, and their refresh tokens.
+        provider: The client of the identity provider.
+
     Raises:
         ConfigError: A URL is no `https` URL (`http` is accepted for this machine), or a secret is too short.
     """

@@ -189,7 +189,7 @@ class PromptRegistry:
         return len(self._prompts)
 
 
-PromptLike: TypeAlias = "PromptSource | Iterable[FunctionPrompt[..., Any] | PromptSource | Callable[..., Any]]"
+PromptLike: TypeAlias = PromptSource | Iterable[FunctionPrompt[..., Any] | PromptSource | Callable[..., Any]]
 """The values that `prompts=` of a server accepts."""
 
 

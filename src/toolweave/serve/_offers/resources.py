@@ -288,7 +288,7 @@ class ResourceRegistry:
         return len(self._fixed) + len(self._templates)
 
 
-ResourceLike: TypeAlias = "ResourceSource | Iterable[FunctionResource[..., Any] | ResourceSource]"
+ResourceLike: TypeAlias = ResourceSource | Iterable[FunctionResource[..., Any] | ResourceSource]
 """The values that `resources=` of a server accepts."""
 
 

@@ -1,37 +1,35 @@
-"""Event listeners over all present and future connections of a hub, and for the hub's warnings."""
+"""Events of a hub: listeners over all its present and future connections, and for its warnings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Literal
 
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._events import EventName, tell
 from toolweave.connect._state import ConnectionState, StateChanged
+from toolweave.hub._starting import USABLE
 from toolweave.tools._toolset import Unsubscribe
 
 Listener = Callable[[McpConnection, Any], Any]
 HubEventName = EventName | Literal["warning"]
 """The events of a hub: those of its connections, and new entries of `Hub.warnings`."""
-_USABLE = frozenset({ConnectionState.READY, ConnectionState.DEGRADED})
 
 
 class HubEvents:
-    """The base class of `Hub` that forwards the events of its connections to listeners."""
+    """The listeners of a hub, which get the events of each connection that they are attached to.
 
-    def __init__(self) -> None:
-        self._clients: dict[str, McpConnection] = {}
-        self._clients_shown: Mapping[str, McpConnection] = MappingProxyType(self._clients)
+    Args:
+        clients: The hub's connections by server name; a live view.
+    """
+
+    def __init__(self, clients: Mapping[str, McpConnection]) -> None:
+        self._clients = clients
         self._hooks: dict[object, tuple[HubEventName, Listener, list[Unsubscribe]]] = {}
 
     def on(self, event: HubEventName, listener: Listener) -> Unsubscribe:
-        """Call `listener` with the connection and the event of every present and future server; return the unsubscribe.
-
-        The events are those of `McpConnection.on`, and `"warning"`: a text that is new in `Hub.warnings`, such as a
-        name that was taken. A list whose changes are listened to is kept up to date.
-        """
+        """Add a listener; see `Hub.on`."""
         token = object()
         self._hooks[token] = (event, listener, [_hooked(one, event, listener) for one in self._clients.values()])
 
@@ -42,16 +40,16 @@ class HubEvents:
 
         return remove
 
-    def _hook(self, connection: McpConnection) -> None:
+    def attach(self, connection: McpConnection) -> None:
         """Subscribe all listeners to one more connection; those of states are called for one that is open already."""
         for event, listener, unsubscribes in self._hooks.values():
             unsubscribes.append(_hooked(connection, event, listener))
-        if connection.state in _USABLE:
+        if connection.state in USABLE:
             state, before = connection.state, ConnectionState.CONNECTING
             change = StateChanged(server=connection.name, state=state, previous=before, error=connection.error)
             tell(self._of(connection, "state"), change, server=connection.name, what="state")
 
-    def _warned(self, server: str, text: str) -> None:
+    def warn(self, server: str, text: str) -> None:
         """Notify the listeners of a warning about a server."""
         connection = self._clients.get(server)
         if connection is not None:

@@ -1,0 +1,137 @@
+"""The tools of all servers of a hub under their exposed names: one snapshot, and the way back to each server."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+import msgspec
+
+from toolweave.connect._connection import McpConnection
+from toolweave.errors import ErrorKind, ToolError
+from toolweave.hub._naming import NameConflict, NamedServer, name_server
+from toolweave.tools._names import AssignedNames, aliases, unknown_tool
+from toolweave.tools._spec import ToolSpec
+from toolweave.tools._toolset import ToolsChanged, ToolSnapshot
+
+
+class NamesUpdate(msgspec.Struct, frozen=True):
+    """The effect of an update of a hub's tools.
+
+    Attributes:
+        servers: The servers that were named anew.
+        change: The change of the tools, or None when there were and are none.
+    """
+
+    servers: Mapping[str, NamedServer]
+    change: ToolsChanged | None
+
+
+class HubTools:
+    """The named tools of a hub's servers.
+
+    Args:
+        clients: The hub's connections by server name, in the order of the tools; a live view.
+        prefixes: All servers there ever were; see `name_server`.
+    """
+
+    def __init__(self, clients: Mapping[str, McpConnection], prefixes: Collection[str]) -> None:
+        self._clients = clients
+        self._prefixes = prefixes
+        self._given = AssignedNames()
+        self._named: dict[str, NamedServer] = {}
+        self._routes: dict[str, tuple[str, str]] = {}
+        self._snapshot: ToolSnapshot | None = ToolSnapshot()  # None: changed, and made again on request
+        self._version = 0
+
+    def __len__(self) -> int:
+        return len(self._routes)
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The servers that have been named."""
+        return tuple(self._named)
+
+    @property
+    def conflicts(self) -> Iterator[NameConflict]:
+        """The conflicts about the names of tools."""
+        return (conflict for named in self._named.values() for conflict in named.conflicts)
+
+    def snapshot(self) -> ToolSnapshot:
+        """Return the tools of all servers, in the order of the servers."""
+        if self._snapshot is None:
+            named = (self._named.get(name) for name in self._clients)
+            specs = (spec for one in named if one is not None for spec in one.specs.values())
+            self._snapshot = ToolSnapshot(specs, version=self._version)
+        return self._snapshot
+
+    def route(self, name: str) -> tuple[str, str]:
+        """Return the server of a tool by its exposed name, and the tool's name there."""
+        return self._routes[name]
+
+    def scanned(self, server: str) -> Iterable[ToolSpec]:
+        """Return the definitions of a server that are compared with those of others: none where its scan is off."""
+        client, named = self._clients.get(server), self._named.get(server)
+        return named.specs.values() if client is not None and named is not None and client.config.scan else ()
+
+    def update(self, servers: Iterable[str]) -> NamesUpdate:
+        """Name the tools of these servers from their snapshots; the other servers' stay as they are."""
+        old: dict[str, ToolSpec] = {}
+        new: dict[str, ToolSpec] = {}
+        renamed: dict[str, NamedServer] = {}
+        for server in servers:
+            before, after = self._update(server)
+            if before is not after:
+                old |= before.specs
+                new |= after.specs
+                renamed[server] = after
+                self._snapshot = None
+        if not old and not new:
+            return NamesUpdate(renamed, None)
+        self._version += 1
+        return NamesUpdate(renamed, ToolsChanged.of(old, new, version=self._version))
+
+    def _update(self, server: str) -> tuple[NamedServer, NamedServer]:
+        """Return a server's named tools before and after an update; the same object twice when nothing changed."""
+        client = self._clients.get(server)
+        before = self._named.get(server, NamedServer())
+        if client is not None and before.seen is client.snapshot():
+            return before, before
+        after = NamedServer()
+        if client is not None:
+            after = name_server(client.config, client.snapshot(), self._given, before, self._prefixes)
+            self._named[server] = after
+        else:
+            self._named.pop(server, None)  # its names stay given: see `_naming`
+        for name in before.inner:
+            self._routes.pop(name, None)
+        self._routes.update((name, (server, inner)) for name, inner in after.inner.items())
+        return before, after
+
+
+def missing_tool(
+    name: str,
+    *,
+    known: Iterable[str],
+    starting: Collection[str],
+    errors: Mapping[str, Exception],
+    prefixes: Mapping[str, str],
+) -> ToolError:
+    """Return the error for a name that no tool has.
+
+    Args:
+        name: The name that was called.
+        known: The names there are.
+        starting: The servers that are still connecting.
+        errors: The servers that failed, and why.
+        prefixes: The prefix of each server's tool names.
+    """
+    # the longest name first: `git_hub_list` is of the server `git_hub`, not of `git`
+    for server in sorted({*starting, *errors}, key=len, reverse=True):
+        prefix = prefixes.get(server, f"{server}_")
+        if not name.startswith(aliases(server, "")) and not (prefix and name.startswith(prefix)):
+            continue
+        if server in starting:
+            text = f"MCP error: server {server!r} is still connecting"
+            return ToolError(text, kind=ErrorKind.NOT_SENT, retryable=True)
+        return ToolError(f"MCP error: {errors[server]}", kind=getattr(errors[server], "kind", ErrorKind.NOT_FOUND))
+    return ToolError(unknown_tool(name, known), kind=ErrorKind.NOT_FOUND)
