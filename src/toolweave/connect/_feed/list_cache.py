@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import anyio
 
+from toolweave._backoff import backoff
 from toolweave._value import Value
 from toolweave.connect._feed.list_reader import FetchedList, ParsedList, Refusal, Request, list_all
 from toolweave.errors import ProtocolError, printable
@@ -111,8 +112,7 @@ def backoff_seconds(failures: int, jitter: float) -> float:
 
     `jitter` is between 0 and 1 and keeps many clients from returning at once.
     """
-    wait = _FIRST_WAIT_SECONDS * 2.0 ** min(max(failures - 1, 0), 10)
-    return min(wait, _LONGEST_WAIT_SECONDS) * (1 + jitter / 10)
+    return backoff(failures, first=_FIRST_WAIT_SECONDS, longest=_LONGEST_WAIT_SECONDS, spread=(1.0, 1.1), chance=jitter)
 
 
 class LiveList(Generic[ItemT]):
