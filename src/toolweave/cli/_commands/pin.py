@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli._command import Command, CommandGroup, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
-from toolweave.cli._options import JsonOption, Target
+from toolweave.cli._options import JsonOption, Target, complete_servers
 from toolweave.cli._runner import run
 from toolweave.cli._screen import answer, answer_json, note
 
@@ -42,13 +42,7 @@ toolweave pin allow github:create_issue
 }
 
 
-def _server_names(incomplete: str) -> list[str]:
-    from toolweave.cli._completion import server_names  # only when a shell asks
-
-    return server_names(incomplete)
-
-
-_Names = Annotated[tuple[str, ...], Positional("SERVER", help="Which; all by default.", complete=_server_names)]
+_Names = Annotated[tuple[str, ...], Positional("SERVER", help="Which; all by default.", complete=complete_servers)]
 _LockOption = Annotated[
     Path | None,
     Option("--lock", metavar="FILE", help="The lock file; toolweave.lock beside the config file by default."),
