@@ -22,6 +22,7 @@ from toolweave.connect._channel import NotSent
 from toolweave.errors import ConnectionLostError, ProtocolError, RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.jsonrpc import encode_notification
 from toolweave.protocol.subscriptions import FILTERS
 from toolweave.serve import create_mcp_server, prompt, resource
 from toolweave.serve._changes import Topic
@@ -218,7 +219,7 @@ class MemoryServer:
         if method in FILTERS:
             self._server.changes.tell(Topic(method, str(told.get("uri", ""))), told)
         else:
-            self.send({"jsonrpc": "2.0", "method": method} | ({"params": dict(told)} if told else {}))
+            self.send(encode_notification(method, told))
 
     def send(self, message: Mapping[str, Any] | bytes) -> None:
         """Send every client one message as it is: JSON, or bytes that may be anything.
