@@ -18,13 +18,13 @@ from toolweave.connect._feed.subscriptions import ResourceUpdated
 from toolweave.connect._state import ConnectionState
 from toolweave.errors import ServerError
 from toolweave.hub._naming import name_uri, without_server
+from toolweave.protocol.json_types import Json
 from toolweave.protocol.skills import Skill, skill_settings
 from toolweave.tools._names import AssignedNames
 from toolweave.tools._toolset import Unsubscribe
 
 _log = logging.getLogger("toolweave.hub")
 
-Json = dict[str, Any]
 HubListKind: TypeAlias = Literal["prompts", "resources", "resourceTemplates"]
 """The lists of a hub beside its tools, by the member that holds the entries."""
 

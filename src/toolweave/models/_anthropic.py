@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from toolweave.errors import ConfigError, ModelError, SchemaError
@@ -18,6 +18,7 @@ from toolweave.models._http_model import HttpModel, call_ids
 from toolweave.models._prices import Price
 from toolweave.models._refused_features import prompted
 from toolweave.models._retry import Retry
+from toolweave.protocol.json_types import Json
 from toolweave.schema._lowering import lower
 from toolweave.tools._anthropic_content import anthropic_form, anthropic_text
 from toolweave.tools._wire_tools import ToolWriter, WireTools
@@ -33,8 +34,6 @@ _LEAST_THOUGHT = 1024
 _THINKING_TOP_P = 0.95
 _CODE = "code_execution"
 _SEARCH_TOOL = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
-
-Json: TypeAlias = dict[str, Any]
 
 
 class AnthropicModel(HttpModel):

@@ -33,7 +33,7 @@ _OPENAI_MAX_DESCRIPTION = 1024
 _REASONS = re.compile(r"(o\d|codex|gpt-(?:[5-9]|\d\d))(?!.*chat)")
 _DONE = b"[DONE]"
 
-_Turn: TypeAlias = ChatTurn | ResponsesTurn
+_TurnParser: TypeAlias = ChatTurn | ResponsesTurn
 
 
 class OpenAICompatibleModel(HttpModel):
@@ -189,7 +189,7 @@ class OpenAICompatibleModel(HttpModel):
             yield one
 
     async def _until_broken(
-        self, events: AsyncGenerator[ServerSentEvent, None], turn: _Turn
+        self, events: AsyncGenerator[ServerSentEvent, None], turn: _TurnParser
     ) -> AsyncGenerator[ServerSentEvent, None]:
         """Yield the events; a connection that breaks after the end of the turn is no failure."""
         try:
@@ -199,7 +199,7 @@ class OpenAICompatibleModel(HttpModel):
             if not (turn.complete and exc.kind in ("timeout", "unreachable")):
                 raise
 
-    def _taken(self, turn: _Turn, event: ServerSentEvent) -> Iterator[ModelEvent]:
+    def _taken(self, turn: _TurnParser, event: ServerSentEvent) -> Iterator[ModelEvent]:
         chunk = self._api.decode(event.data)
         if chunk.get("error") or (event.type == "error" and not chunk.keys() & {"response", "choices"}):
             raise self._api.refusal(chunk)

@@ -22,6 +22,7 @@ from toolweave.connect._channel import NotSent
 from toolweave.errors import ConnectionLostError, ProtocolError, RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.json_types import Json
 from toolweave.protocol.jsonrpc import encode_notification
 from toolweave.protocol.subscriptions import FILTERS
 from toolweave.serve import create_mcp_server, prompt, resource
@@ -29,11 +30,10 @@ from toolweave.serve._changes import Topic
 from toolweave.serve._duplex.inprocess import ClientEnd, InProcessSessions, Visit, in_process
 from toolweave.serve._offers.prompts import PromptRegistry
 from toolweave.serve._offers.resources import ResourceRegistry
-from toolweave.testing._script import Answer, Reaction, ReactionScript, Received, ScriptedResponder
+from toolweave.testing._script import Reaction, ReactionScript, Received, ScriptedAnswer, ScriptedResponder
 from toolweave.tools import FunctionTool, Tool, ToolCall, ToolSource, tool
 from toolweave.tools._sources import with_registry
 
-Json = dict[str, Any]
 P = ParamSpec("P")
 R = TypeVar("R")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -176,7 +176,7 @@ class MemoryServer:
 
     # how it behaves
 
-    def answer(self, method: str, result: Answer, *, tool: str | None = None, times: int | None = None) -> None:
+    def answer(self, method: str, result: ScriptedAnswer, *, tool: str | None = None, times: int | None = None) -> None:
         """Answer requests of a method with this result, or with that of a function of their params.
 
         `tool` limits it to calls of one tool, `times` to the next so many requests. Limited answers come first, in

@@ -7,16 +7,14 @@ the whole request, now and with every later turn, so nothing here trusts a serve
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
 
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, ImageContent, TextContent
+from toolweave.protocol.json_types import Json
 from toolweave.tools._media import sniff
 from toolweave.tools._media_parts import clean
 from toolweave.tools._result import ToolResult
 from toolweave.tools._visible import shown_result
 from toolweave.tools._wire_tools import WireTool
-
-Json: TypeAlias = dict[str, Any]
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _MAX_IMAGE = 5 * 1024 * 1024

@@ -6,15 +6,13 @@ Content that an API does not accept becomes a visible note, and never fails the 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
 
 from toolweave.protocol.content import ContentBlock
+from toolweave.protocol.json_types import Json
 from toolweave.tools._media_parts import PDF, SHOWN, SOUNDS, Media, clean, shown
 from toolweave.tools._result import ToolResult
 from toolweave.tools._visible import shown_result, shown_text
 from toolweave.tools._wire_tools import WireTool
-
-Json: TypeAlias = dict[str, Any]
 
 _NO_OUTPUT = "(no output)"
 _SILENT_FAILURE = "the tool failed and did not say why"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("toolweave.tools")
 
-_Run: TypeAlias = Callable[[Toolset, ToolCall, CallContext, ToolSpec], Awaitable[ToolResult]]
+_RunCall: TypeAlias = Callable[[Toolset, ToolCall, CallContext, ToolSpec], Awaitable[ToolResult]]
 """Makes a call; the call carries the tool's name in the toolset, the definition is the exposed one."""
 
 
@@ -369,7 +369,7 @@ class _ForwardingToolset(WrapperToolset, RoutingToolset):
 
     __slots__ = ("_parts", "_run", "_view")
 
-    def __init__(self, toolsets: tuple[Toolset, ...], run: _Run | None = None) -> None:
+    def __init__(self, toolsets: tuple[Toolset, ...], run: _RunCall | None = None) -> None:
         super().__init__(*toolsets)
         self._run = run
         self._parts = [_OfferedPart(ToolSnapshot()) for _ in toolsets]
@@ -464,7 +464,7 @@ class _MappedToolset(_ForwardingToolset):
         toolset: Toolset,
         how: str,
         spec: Callable[[ToolSpec], ToolSpec | None] | None = None,
-        run: _Run | None = None,
+        run: _RunCall | None = None,
     ) -> None:
         super().__init__((toolset,), run)
         self._how = how

@@ -42,7 +42,9 @@ toolweave pin allow github:create_issue
 }
 
 
-_Names = Annotated[tuple[str, ...], Positional("SERVER", help="Which; all by default.", complete=complete_servers)]
+_ServerNames = Annotated[
+    tuple[str, ...], Positional("SERVER", help="Which; all by default.", complete=complete_servers)
+]
 _LockOption = Annotated[
     Path | None,
     Option("--lock", metavar="FILE", help="The lock file; toolweave.lock beside the config file by default."),
@@ -51,7 +53,7 @@ _LockOption = Annotated[
 
 def write_pins(
     target: Target,
-    names: _Names = (),
+    names: _ServerNames = (),
     update: Annotated[bool, Option("--update", help="Also pin definitions that differ from their pins.")] = False,
     lock: _LockOption = None,
     as_json: JsonOption = False,
@@ -91,7 +93,7 @@ def write_pins(
     return run(body, verbose=target.verbose)
 
 
-def check(target: Target, names: _Names = (), lock: _LockOption = None, as_json: JsonOption = False) -> ExitCode:
+def check(target: Target, names: _ServerNames = (), lock: _LockOption = None, as_json: JsonOption = False) -> ExitCode:
     """Compare the tool definitions of servers with toolweave.lock.
 
     Exits with 1 if anything differs, with 3 if a server does not answer.

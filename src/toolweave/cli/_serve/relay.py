@@ -12,11 +12,10 @@ from typing import Any, cast
 
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.json_types import Json
 from toolweave.protocol.jsonrpc import encode_error, encode_notification
 from toolweave.protocol.meta import SUBSCRIPTION_ID
 from toolweave.protocol.subscriptions import LIST_CHANGED, LIST_FILTERS, RESOURCE_SUBSCRIPTIONS
-
-Json = dict[str, Any]
 
 _ACKNOWLEDGED = methods.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED
 _PRIVATE = "toolweave-reload-"

@@ -32,7 +32,7 @@ _NO_SUCH_STREAM = 405
 
 Take = Callable[[bytes, int | str | None, str], dict[str, Any] | None]
 """Handles one message; returns the result for the request of the given id and method, if it holds that."""
-Refused = Callable[..., Awaitable[ServerError]]
+MakeRefusal = Callable[..., Awaitable[ServerError]]
 """Makes the error of an answer with an HTTP error status; with `ends` false it never ends the conversation."""
 
 
@@ -49,7 +49,7 @@ class EventStreams:
         endpoint: HttpEndpoint,
         *,
         take: Take,
-        refused: Refused,
+        refused: MakeRefusal,
         missed: Callable[[], None],
         headers: Callable[[], Mapping[str, str]],
         server: str,
