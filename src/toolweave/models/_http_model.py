@@ -1,4 +1,4 @@
-"""The base of models behind a provider's HTTP API: a turn is sent, and sent again without what the server refuses.
+"""The base class of models behind a provider's HTTP API: retries, and requests without the features that it refuses.
 
 Knows no provider's form of a request or of a turn.
 """

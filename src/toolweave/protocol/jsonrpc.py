@@ -59,7 +59,7 @@ __all__ = [
 MAX_DEPTH = 200
 """The limit of nesting of arrays and objects: in a message to a server, in an entry of a server's list."""
 REQUEST_HEAD = b'{"jsonrpc":"2.0","id":'
-"""The beginning of a request as it is written here, up to its id."""
+"""The beginning of an encoded request, up to its id."""
 VERSION_MEMBER = b'"jsonrpc"'
 """The name of a member that every message has, by which it is found in other text."""
 MAX_CONTAINERS = 2_000_000

@@ -143,12 +143,12 @@ def _listed_definition(versions: Sequence[HasDefinition]) -> Json:
 
 
 class OffersFeature(ABC, Generic[SourceT, ChangeT]):
-    """Base of a feature: what functions and any other sources offer, listed in pages.
+    """Base class of the features for prompts and resources: those of functions and of any other sources.
 
     A subclass sets `kind`, and the members of the capability of that name.
 
     Args:
-        functions: The source of what functions offer; asked first.
+        functions: The registry of those of functions; asked first.
         rounds: Runs the functions.
         page_size: Entries on a page of the list; None puts all on one.
         expose_errors: As for tools: the client's view of an unexpected exception.
