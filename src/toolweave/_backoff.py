@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["backoff"]
-
 _MOST_STEPS = 60
 """Further growth would soon be no number any more."""
 
