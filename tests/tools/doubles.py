@@ -25,7 +25,7 @@ class Scripted:
         self.fault = fault
         self.calls: list[tuple[ToolCall, CallContext]] = []
         self.open = 0
-        self._listeners = Listeners[ToolsChanged]()
+        self._listeners = Listeners()
         self._snapshot = ToolSnapshot(specs, version=1)
 
     def offer(self, *specs: ToolSpec) -> None:

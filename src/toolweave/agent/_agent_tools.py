@@ -78,7 +78,7 @@ class AgentTools(RoutingToolset):
         self._client: dict[str, ToolSpec] = {}
         self._provider: list[ProviderTool] = []
         self._sources: list[tuple[ToolsetSource, Toolset | Opener, str | None]] = []
-        self._listeners = Listeners[ToolsChanged]()
+        self._listeners = Listeners()
         self._given = AssignedNames()
         self._whole: Toolset = self._registry
         self._inner: ToolSnapshot | None = None

@@ -80,7 +80,7 @@ class ToolSearchToolset(WrapperToolset, RoutingToolset):
         self._loaded: dict[str, None] = {}
         self._loads = 0
         self._deferred = False
-        self._listeners = Listeners[ToolsChanged]()
+        self._listeners = Listeners()
         self._seen: ToolSnapshot | None = None
         self._view = ToolSnapshot()
         self._search: ToolSpec | None = None

@@ -147,7 +147,7 @@ class McpTools(BaseToolset):
         self._opened = AsyncExitStack()
         self._view: Toolset | None = None
         self._unsubscribe: Unsubscribe | None = None
-        self._listeners = Listeners[ToolsChanged]()
+        self._listeners = Listeners()
         self._snapshot = ToolSnapshot()
 
     @property

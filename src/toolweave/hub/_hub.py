@@ -95,7 +95,7 @@ class Hub(HubFeatures, HubEvents, Openable, BaseToolset):
         self._routes: dict[str, tuple[str, str]] = {}
         self._told: dict[str, set[str]] = {}
         self._starting = self._opened = self._closed = False
-        self._listeners = Listeners[ToolsChanged]()
+        self._listeners = Listeners()
         self._moved, self._settled = anyio.Event(), anyio.Event()
         self._home = OwnerLoop("hub")
 

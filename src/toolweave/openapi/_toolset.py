@@ -156,7 +156,7 @@ class OpenApiToolset(BaseToolset):
         self._api: _Api | None = None
         self._sender: HttpSender | AsgiSender | None = None
         self._snapshot = ToolSnapshot()
-        self._listeners = Listeners[ToolsChanged]()
+        self._listeners = Listeners()
         self._opening = anyio.Lock()
         self._owner = OwnerLoop(settings.name or "api")
         self._users = 0

@@ -59,7 +59,7 @@ class ToolRegistry(RoutingToolset):
         self._aliases: dict[str, Alias] = {}
         self._older: dict[str, dict[str, tuple[ToolSpec, Tool]]] = {}  # by name and by versioned name
         self._as_shown: dict[str, tuple[ToolSpec, ToolSpec]] = {}  # a tool's definition, and as it is shown
-        self._listeners = Listeners[ToolsChanged]()
+        self._listeners = Listeners()
         self._snapshot: ToolSnapshot | None = ToolSnapshot()  # None: changed, and made again on request
         self._version = 0
         for item in tools:

@@ -173,7 +173,7 @@ async def leave(
     return await stack.__aexit__(exc_type, exc, traceback)
 
 
-class Listeners(Generic[ChangeT]):
+class ChangeListeners(Generic[ChangeT]):
     """The listeners for one kind of change; an exception of one is logged and does not affect the others."""
 
     __slots__ = ("_listeners",)
@@ -202,6 +202,10 @@ class Listeners(Generic[ChangeT]):
                 import logging  # only ever needed here
 
                 logging.getLogger("toolweave").exception("a listener for %s raised", type(change).__name__)
+
+
+Listeners: TypeAlias = ChangeListeners[ToolsChanged]
+"""The listeners of one toolset."""
 
 
 class Tool:

@@ -159,7 +159,7 @@ class ResultCache(BaseToolset):
         self._sizes: dict[str | None, int] = {}
         self._tool: Tool | None = None  # rarely needed, and made for every session
         self._snapshot = ToolSnapshot()
-        self._listeners = Listeners[ToolsChanged]()
+        self._listeners = Listeners()
         if always:
             self._offer()
 

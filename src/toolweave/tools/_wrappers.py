@@ -565,7 +565,7 @@ class GrowingToolset(_Combined):
 
     def __init__(self, *toolsets: Toolset) -> None:
         super().__init__(toolsets, "rename", AssignedNames(), range(len(toolsets)))
-        self._added = Listeners[ToolsChanged]()
+        self._added = Listeners()
 
     def add(self, toolset: Toolset) -> None:
         """Add a toolset behind the others, and notify subscribers; its owner opens it."""

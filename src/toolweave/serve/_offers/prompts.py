@@ -40,7 +40,7 @@ from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
 from toolweave.tools._call import CallContext
 from toolweave.tools._scopes import scope_list
-from toolweave.tools._toolset import Listeners, Unsubscribe
+from toolweave.tools._toolset import ChangeListeners, Unsubscribe
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -139,7 +139,7 @@ class PromptRegistry:
 
     def __init__(self, prompts: Iterable[FunctionPrompt[..., Any]] = ()) -> None:
         self._prompts = ItemRegistry[FunctionPrompt[..., Any]]("prompt")
-        self._listeners = Listeners[PromptsChanged]()
+        self._listeners = ChangeListeners[PromptsChanged]()
         for item in prompts:
             self.add(item)
 

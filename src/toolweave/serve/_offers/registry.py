@@ -19,7 +19,7 @@ from toolweave.serve._request import Json, OfferKind, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
 from toolweave.serve._unknown import not_offered
-from toolweave.tools._toolset import Listeners, Unsubscribe
+from toolweave.tools._toolset import ChangeListeners, Unsubscribe
 
 _log = logging.getLogger("toolweave.serve")
 
@@ -169,7 +169,7 @@ class OffersFeature(ABC, Generic[SourceT, ChangeT]):
         self._rounds = rounds
         self._page_size = page_size
         self._expose = expose_errors
-        self._listeners = Listeners[ChangeT]()
+        self._listeners = ChangeListeners[ChangeT]()
         self._offered = False
 
     def definition(self, name: str, version: str | None = None) -> Json | None:

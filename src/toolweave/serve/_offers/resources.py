@@ -30,7 +30,7 @@ from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
 from toolweave.tools._call import CallContext
 from toolweave.tools._scopes import scope_list
-from toolweave.tools._toolset import Listeners, Unsubscribe
+from toolweave.tools._toolset import ChangeListeners, Unsubscribe
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -194,7 +194,7 @@ class ResourceRegistry:
     def __init__(self, resources: Iterable[FunctionResource[..., Any]] = ()) -> None:
         self._fixed = ItemRegistry[FunctionResource[..., Any]]("resource")
         self._templates = ItemRegistry[FunctionResource[..., Any]]("resource template")
-        self._listeners = Listeners[ResourcesChanged]()
+        self._listeners = ChangeListeners[ResourcesChanged]()
         for item in resources:
             self.add(item)
 
