@@ -1,4 +1,4 @@
-"""Names say what is public, and each class name stands once."""
+"""Names say what is public, and each name of a type stands once."""
 
 from __future__ import annotations
 
@@ -22,8 +22,15 @@ PUBLIC_MODULES = {"toolweave.cli.main", "toolweave.testing.plugin"}
 """What an entry point of the distribution names."""
 
 TESTS = Path(__file__).parents[1]
-SAME_NAMES = {"Prompt": 2}  # what is sent to an agent, and what a server offers
-"""Class names that stand more than once, with how often: none may be added."""
+SAME_NAMES = {
+    "Prompt": 2,  # what is sent to an agent, and what a server offers
+    "Message": 2,  # one of a conversation with a model, and one of ASGI
+    "OnConflict": 2,  # what a registry does with a name that is taken, and an update with a changed file
+    "Scope": 2,  # what the variables in a config stand for, and the request of an ASGI server
+    "Step": 2,  # one of a handshake in a report, and the next one of a run
+    "StopReason": 2,  # why a run of an agent ended, and why a turn of a model did
+}
+"""Names of types that stand more than once, with how often: none may be added."""
 
 
 def in_public_folder(name: str) -> bool:
@@ -59,18 +66,36 @@ def test_no_test_imports_a_private_module_of_another_room() -> None:
     assert sorted(imports_of_tests()) == []
 
 
-def classes(module: Module) -> Iterator[str]:
+def types(module: Module) -> Iterator[str]:
+    """Yield the names of the classes, and of the aliases of types at the top of a module."""
     for node in ast.walk(module.tree):
         if isinstance(node, ast.ClassDef):
             yield node.name
+    yield from filter(None, map(alias, module.tree.body))
+
+
+def alias(node: ast.stmt) -> str | None:
+    """Return the name of an alias: it says that it is one, or a name in the form of a class is `dict[...]` or such."""
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return node.target.id if ast.unparse(node.annotation) == "TypeAlias" else None
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Subscript):
+        name = node.targets[0].id
+        return None if name in (name.upper(), name.lower()) else name
+    return None
+
+
+def test_an_alias_counts_as_the_name_of_a_type() -> None:
+    source = "Json: TypeAlias = dict[str, Any]\nSleep = Callable[[float], None]\n_LONGEST = SIZES[0]\nclass Tool: ..."
+
+    assert [*types(Module("toolweave.x", Path("x.py"), source, ast.parse(source)))] == ["Tool", "Json", "Sleep"]
 
 
 @pytest.mark.slow
-def test_no_class_name_stands_twice() -> None:
+def test_no_name_of_a_type_stands_twice() -> None:
     found: dict[str, list[str]] = defaultdict(list)
     for module in modules():
         if not module.name.startswith(("toolweave.components.catalog", "toolweave.testing.servers", "toolweave.sync")):
-            for name in classes(module):
+            for name in types(module):
                 found[name].append(module.name)
 
     twice = {name: len(where) for name, where in found.items() if len(where) > 1}

@@ -1,6 +1,6 @@
 """The words that the protocol reserves are spelled in one room: revisions, methods, error codes, keys of `_meta`.
 
-So are the members of requests to a client, of results that ask for input, and of tasks.
+So are the members of requests to a client, of results that ask for input, and of tasks, and messages of JSON-RPC.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from toolweave.protocol import codes, methods, versions
 
 REVISIONS = {*versions.HANDSHAKE_VERSIONS, *versions.MODERN_VERSIONS}
 KEY = "io.modelcontextprotocol/"
+VERSION_MEMBER = '"jsonrpc"'
 METHODS = {value for name, value in vars(methods).items() if name in methods.__all__}
 CODES = {value for name, value in vars(codes).items() if name in codes.__all__}
 MEMBERS = {
@@ -24,6 +25,7 @@ MEMBERS = {
     *("taskId", "statusMessage", "lastUpdatedAt", "pollInterval", "pollIntervalMs", "taskSupport"),
     *("ref/prompt", "ref/resource", "hasMore"),
 }
+WORDS = METHODS | REVISIONS | MEMBERS
 NEITHER = {
     "toolweave.testing.servers": "servers that misbehave on purpose share no line with the product",
     "toolweave.protocol": "the one place",
@@ -52,12 +54,21 @@ def spelled(module: Module) -> Iterator[str]:
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Constant) and id(node) not in left_out and is_word(node.value):
             yield f"{module.name}:{node.lineno} {node.value!r}"
+        elif isinstance(node, ast.Dict) and any(map(is_version_of_json_rpc, node.keys, node.values)):
+            yield f"{module.name}:{node.lineno} an envelope of JSON-RPC"
 
 
 def is_word(value: object) -> bool:
     """Whether a constant is a text that the protocol reserves."""
     text = value.decode("latin-1") if isinstance(value, bytes) else value
-    return isinstance(text, str) and (text in METHODS or text in REVISIONS or text in MEMBERS or KEY in text)
+    return isinstance(text, str) and (
+        text in METHODS or text in REVISIONS or text in MEMBERS or KEY in text or '"jsonrpc"' in text
+    )
+
+
+def is_version_of_json_rpc(key: ast.expr | None, value: ast.expr) -> bool:
+    """Whether a member of a dictionary is the one that only messages of JSON-RPC have."""
+    return isinstance(key, ast.Constant) and key.value == "jsonrpc" and ast.unparse(value) == "'2.0'"
 
 
 def negatives(module: Module) -> Iterator[str]:
@@ -81,6 +92,8 @@ def test_no_other_room_spells_a_method_a_revision_a_key_a_member_or_an_error_cod
     [
         *('x = "tools/call"', 'x = b"2026-07-28"', 'x = f"io.modelcontextprotocol/{y}"', "x = -32601", 'x = ["ping"]'),
         'x = {"requestedSchema": y}',
+        'x = {"jsonrpc": "2.0", "id": y}',
+        """x = b'{"jsonrpc":"2.0","id":%d}' % y""",
     ],
 )
 def test_a_spelled_word_is_found(source: str) -> None:

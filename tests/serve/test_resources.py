@@ -409,7 +409,7 @@ async def test_a_listener_that_raises_costs_nobody_else_the_change(caplog: pytes
     server.resources.add(note)
 
     assert heard == [ResourcesChanged()]
-    assert "a listener raised" in caplog.text
+    assert "a listener for ResourcesChanged raised" in caplog.text
 
 
 def test_two_resources_of_one_uri_are_refused_where_they_are_made() -> None:

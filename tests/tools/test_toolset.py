@@ -147,7 +147,7 @@ def test_a_listener_that_raises_costs_nobody_else_the_event(caplog: pytest.LogCa
     toolset.offer()
 
     assert [change.added for change in seen] == [("a",)]
-    assert "a tools-changed listener raised" in caplog.text
+    assert "a listener for ToolsChanged raised" in caplog.text
 
 
 @pytest.mark.requirement("R22", "R37")

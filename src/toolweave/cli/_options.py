@@ -19,6 +19,13 @@ def complete_servers(incomplete: str) -> list[str]:
     return server_names(incomplete)
 
 
+def complete_tools(incomplete: str) -> list[str]:
+    """Return the names of tools that start with `incomplete`, for shell completion."""
+    from toolweave.cli._completion import tool_names  # only when a shell asks
+
+    return tool_names(incomplete)
+
+
 BaseUrlOption = Annotated[
     str | None, Option("--base-url", metavar="URL", help="Where that API is, if not where its document says.")
 ]

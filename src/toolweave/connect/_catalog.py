@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from toolweave._value import Value
 from toolweave.config import ServerConfig
 from toolweave.connect._feed.list_cache import ListChanged, LiveList
-from toolweave.connect._feed.list_reader import ParsedList, Refusal, Request, read_tools
+from toolweave.connect._feed.list_reader import ParsedList, SendRequest, ToolRefusal, read_tools
 from toolweave.errors import ErrorKind, SchemaError, ToolError, printable
 from toolweave.protocol.left_out import LeftOut, left_out_in
 from toolweave.schema._pydantic_models import loader_for_schema
@@ -166,7 +166,7 @@ class Catalog:
         """Whether the server lists a tool that it calls by this name, and it is not withheld."""
         return name in self._by_original
 
-    async def refresh(self, request: Request, refusal: Refusal | None = None) -> ToolsChanged:
+    async def refresh(self, request: SendRequest, refusal: ToolRefusal | None = None) -> ToolsChanged:
         """List all tools again; see `LiveList.refresh`.
 
         Raises:
@@ -207,7 +207,7 @@ class Catalog:
             )
         return known[1]
 
-    def _judge(self, entries: list[Any], refusal: Refusal | None) -> ParsedList[ToolSpec]:
+    def _judge(self, entries: list[Any], refusal: ToolRefusal | None) -> ParsedList[ToolSpec]:
         config = self._config
         read = read_tools(
             entries, server=config.name, prefix=config.tool_prefix or "", refusal=refusal, known=self._read

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from toolweave._backoff import backoff
 from toolweave._value import Value
 
 
@@ -72,8 +73,10 @@ class RestartPolicy(Value, frozen=True, kw_only=True):
         recent = sum(now - loss.at < self.window for loss in history)
         if recent > self.losses:
             return GiveUp(f"{recent} losses within {self.window:g} s")
-        wait = min(self.cap, self.first * self.factor ** max(0, failures - 1))
-        return RetryAfter(wait * (0.5 + 0.5 * jitter))
+        wait = backoff(
+            failures, first=self.first, longest=self.cap, factor=self.factor, spread=(0.5, 1.0), chance=jitter
+        )
+        return RetryAfter(wait)
 
     def failures(self, history: Sequence[ConnectionLoss]) -> int:
         """Return the failures in a row at the end of `history`; one that held for long begins the row."""

@@ -38,7 +38,7 @@ from toolweave.errors import ConnectError, ServerError
 from toolweave.http import ACCEPTED, Inflater, NotInflated, proxy_for
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.json_types import as_object
-from toolweave.protocol.jsonrpc import is_json
+from toolweave.protocol.jsonrpc import encode_error, is_json
 
 _REFUSED = "toolweave.refused"
 _NOT_SENT = (
@@ -65,11 +65,10 @@ class HttpFaults:
         """Return the answer that carries a fault through the SDK."""
         ticket = secrets.token_hex(8)
         self._faults[ticket] = fault
-        error = {"code": INTERNAL_ERROR, "message": fault.text, "data": {"ticket": ticket}}
-        body = {"jsonrpc": "2.0", "id": None, "error": error}
-        named = {"www-authenticate": fault.challenge, "dpop-nonce": fault.nonce}
+        body = encode_error(None, INTERNAL_ERROR, fault.text, {"ticket": ticket})
+        named = {"content-type": "application/json", "www-authenticate": fault.challenge, "dpop-nonce": fault.nonce}
         headers = {name: value for name, value in named.items() if value is not None}
-        return httpx2.Response(max(fault.status or 503, 400), headers=headers, request=request, json=body)
+        return httpx2.Response(max(fault.status or 503, 400), headers=headers, request=request, content=body)
 
     def take(self, data: Any) -> HttpFault | None:
         """Return the fault that an error's `data` refers to, or None when it is the server's own error."""

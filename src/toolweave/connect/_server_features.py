@@ -14,7 +14,7 @@ import anyio
 from toolweave.config import ServerConfig
 from toolweave.connect._events import EventListeners
 from toolweave.connect._feed.list_cache import ListChanged, LiveList
-from toolweave.connect._feed.list_reader import ParsedList, Refusal, read_entries
+from toolweave.connect._feed.list_reader import ParsedList, ToolRefusal, read_entries
 from toolweave.connect._feed.refresher import CAPABILITIES, CHANGED_EVENTS, ListRefresher
 from toolweave.connect._feed.subscriptions import ResourceUpdated
 from toolweave.connect._requester import Requester, make_off_loop
@@ -228,6 +228,6 @@ class ServerFeatures:
 
 def _judge(
     key: str, read: Callable[[Mapping[str, Any]], ItemT], noun: str
-) -> Callable[[list[Any], Refusal | None], ParsedList[ItemT]]:
+) -> Callable[[list[Any], ToolRefusal | None], ParsedList[ItemT]]:
     """Return a function that reads the entries of a list; those without a key are left out, each with its reason."""
     return lambda entries, _: read_entries(entries, key, read, noun=noun)

@@ -127,7 +127,7 @@ class SkillFeatures(ServerFeatures):
         seconds = self.config.timeout.list if timeout is None else timeout
 
         async def read(line: OpenSession) -> list[Any]:
-            async def request(method: str, paging: Mapping[str, Any]) -> Mapping[str, Any]:
+            async def request(method: str, paging: Mapping[str, Any]) -> dict[str, Any]:
                 return await line.session.request(method, {**params, **paging})
 
             return (await list_all(request, method, key, server=self.config.name)).entries

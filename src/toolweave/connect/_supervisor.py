@@ -47,7 +47,7 @@ _MAX_REDIALS = 3
 _OVER = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED, ConnectionState.CLOSED})
 
 T = TypeVar("T")
-Outcome = tuple[ConnectionState, Exception]
+ConnectionEnd = tuple[ConnectionState, Exception]
 """The final state and error of a connection whose task ended by itself."""
 
 
@@ -234,7 +234,7 @@ class Supervisor:
 
     async def _run(self) -> None:
         _name_library()
-        outcome: Outcome | None = None
+        outcome: ConnectionEnd | None = None
         try:
             while outcome is None and not self._stopping:
                 held, error = await self._hold()
@@ -252,7 +252,7 @@ class Supervisor:
             else:
                 self._set(*outcome)
 
-    async def _recovered(self, held: float | None, error: Exception) -> Outcome | None:
+    async def _recovered(self, held: float | None, error: Exception) -> ConnectionEnd | None:
         """Wait for the backoff of the restart policy and return None, or return the final outcome."""
         if isinstance(error, AuthRequiredError):
             return ConnectionState.AUTH_REQUIRED, error

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from toolweave.export._tool_calls import run_calls
 from toolweave.export._tool_export import ToolExport, member
-from toolweave.tools._anthropic_content import anthropic_content
+from toolweave.tools._anthropic_content import anthropic_content, anthropic_form
 from toolweave.tools._call import CallContext
 from toolweave.tools._result import ToolResult
 from toolweave.tools._sources import ToolSource
-from toolweave.tools._wire_tools import WireTool
 
 if TYPE_CHECKING:
     from anthropic.types import ToolParam, ToolResultBlockParam
@@ -37,7 +36,7 @@ class AnthropicTools:
     """
 
     def __init__(self, source: ToolSource, *, strict: bool = False) -> None:
-        self._listing = ToolExport(source, "anthropic", _definition, strict="anthropic-strict" if strict else None)
+        self._listing = ToolExport(source, "anthropic", anthropic_form, strict="anthropic-strict" if strict else None)
 
     def definitions(self) -> list[ToolParam]:
         """Return the definitions of the tools offered now, for `tools`; call it again for every request.
@@ -71,12 +70,6 @@ class AnthropicTools:
         ]
         results = await run_calls(self._listing.toolset, calls, ctx)
         return [_answer(member(block, "id"), result) for block, result in zip(used, results, strict=True)]
-
-
-def _definition(tool: WireTool) -> dict[str, Any]:
-    described = {"description": tool.description} if tool.description.strip() else {}
-    held = {"strict": True} if tool.strict else {}
-    return {"name": tool.name, **described, "input_schema": tool.schema, **held}
 
 
 def _answer(call_id: str, result: ToolResult) -> ToolResultBlockParam:

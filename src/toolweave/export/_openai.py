@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 from toolweave.export._tool_calls import run_calls
 from toolweave.export._tool_export import ToolExport, member
 from toolweave.tools._call import CallContext
-from toolweave.tools._openai_content import chat_images, chat_text, responses_content
+from toolweave.tools._openai_content import chat_form, chat_images, chat_text, responses_content, responses_form
 from toolweave.tools._result import ToolResult
 from toolweave.tools._sources import ToolSource
-from toolweave.tools._wire_tools import WireTool
 
 if TYPE_CHECKING:
     from openai.types.chat import (
@@ -45,7 +44,7 @@ class OpenAIResponsesTools:
     """
 
     def __init__(self, source: ToolSource, *, strict: bool = False) -> None:
-        self._listing = _listing(source, strict, _responses_definition)
+        self._listing = _listing(source, strict, responses_form)
 
     def definitions(self) -> list[FunctionToolParam]:
         """Return the definitions of the tools offered now, for `tools`; call it again for every request.
@@ -109,7 +108,7 @@ class OpenAIChatTools:
     """
 
     def __init__(self, source: ToolSource, *, strict: bool = False, images: bool = False) -> None:
-        self._listing = _listing(source, strict, _chat_definition)
+        self._listing = _listing(source, strict, chat_form)
         self._images = images
 
     def definitions(self) -> list[ChatCompletionFunctionToolParam]:
@@ -172,18 +171,3 @@ def _listing(source: ToolSource, strict: bool, form: Any) -> ToolExport:
     return ToolExport(
         source, "openai", form, strict="openai-strict" if strict else None, max_description=MAX_DESCRIPTION
     )
-
-
-def _responses_definition(tool: WireTool) -> dict[str, Any]:
-    return {
-        "type": "function",
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.schema,
-        "strict": tool.strict,
-    }
-
-
-def _chat_definition(tool: WireTool) -> dict[str, Any]:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
-    return {"type": "function", "function": {**function, "strict": True} if tool.strict else function}

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import msgspec
 
@@ -18,7 +18,6 @@ from toolweave.connect import ConnectionState
 from toolweave.errors import AuthRequiredError, RequestError, ToolError, as_tool_error
 from toolweave.gateway._caller_gateways import CallerGateways, InnerGateway
 from toolweave.gateway._caller_hubs import exchanges
-from toolweave.gateway._caller_offers import CallerOffers
 from toolweave.gateway._routes import Routes
 from toolweave.gateway._sign_in_first import SignInFirst, sign_in_tool, without_round
 from toolweave.gateway._sign_ins import SignIns
@@ -28,7 +27,7 @@ from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_
 from toolweave.protocol.json_types import as_object, as_text
 from toolweave.protocol.tasks import TASK_ID
 from toolweave.serve._changes import Changes
-from toolweave.serve._request import CallNext, Feature, Json, Method, OfferLookup, Request
+from toolweave.serve._request import CallNext, Feature, Json, Method, Offered, OfferLookup, Request
 from toolweave.tools import ToolSpec
 from toolweave.tools._mcp import call_result
 from toolweave.tools._result import ToolResult
@@ -91,7 +90,7 @@ class CallerRequests:
         self._features = tuple(features)
         self._first = first
         self._names = names
-        self._lookups: WeakKeyDictionary[InnerGateway, CallerOffers] = WeakKeyDictionary()
+        self._lookups: WeakKeyDictionary[InnerGateway, _CallerOffers] = WeakKeyDictionary()
         self._owns: Mapping[str, Owns] = {
             methods.PROMPTS_GET: self._owns_prompt,
             **dict.fromkeys(_OF_URI, self._owns_resource),
@@ -126,7 +125,7 @@ class CallerRequests:
         async def found(call_next: CallNext, request: Request, inner: InnerGateway) -> Json:
             lookup = self._lookups.get(inner)
             if lookup is None:  # one for each gateway of a caller: middleware that keeps something keeps it by this
-                lookup = self._lookups[inner] = CallerOffers(self._outer, inner, self._sign_in_tools)
+                lookup = self._lookups[inner] = _CallerOffers(self._outer, inner, self._sign_in_tools)
             return await call_next(self._first.settled(request.replace(server=lookup)))
 
         return self._before_both(found, call_next, request)
@@ -402,3 +401,45 @@ def _with_statuses(result: Json, meta: Mapping[str, Any]) -> Json:
 
 def _without_cursor(params: Mapping[str, Any]) -> Json:
     return {name: value for name, value in params.items() if name != "cursor"}
+
+
+class _CallerOffers:
+    """The `OfferLookup` of one caller; the same as long as its gateway is there, which it does not keep.
+
+    Args:
+        outer: The shared gateway.
+        inner: The gateway of the caller.
+        sign_in_tools: Returns the tools by which the caller signs in.
+    """
+
+    def __init__(
+        self, outer: OfferLookup, inner: InnerGateway, sign_in_tools: Callable[[InnerGateway], Sequence[ToolSpec]]
+    ) -> None:
+        self._outer = outer
+        self._inner = ref(inner)
+        self._sign_in_tools = sign_in_tools
+
+    def find_tool(self, name: str, version: str | None = None) -> ToolSpec | None:
+        """Return the definition of a tool by its name, or None."""
+        found, inner = self._outer.find_tool(name), self._inner()
+        if found is not None or inner is None:
+            return found
+        own = inner.tools.snapshot().by_name.get(name)
+        return own or next((one for one in self._sign_in_tools(inner) if one.name == name), None)
+
+    async def learn_offers(self, method: str, params: Mapping[str, Any]) -> None:
+        """List the definitions that `offers_of` needs from the servers of both gateways."""
+        await self._outer.learn_offers(method, params)
+        inner = self._inner()
+        if inner is not None:
+            await inner.learn_offers(method, params)
+
+    def offers_of(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
+        """Return the offers that a request is about, of both."""
+        if method == methods.TOOLS_CALL:
+            name = params.get("name")
+            spec = self.find_tool(name) if isinstance(name, str) else None
+            return () if spec is None else (Offered("tools", spec.name, spec.scopes, spec.server),)
+        inner = self._inner()
+        own = () if inner is None else inner.offers_of(method, params)
+        return [*self._outer.offers_of(method, params), *own]

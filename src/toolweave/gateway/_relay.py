@@ -64,7 +64,7 @@ from toolweave.serve._request_context import forwarded_meta
 from toolweave.tools._mcp import call_result
 from toolweave.tools._result import ToolResult
 
-Lease: TypeAlias = Callable[[], AbstractAsyncContextManager[AskingConnection]]
+LeaseConnection: TypeAlias = Callable[[], AbstractAsyncContextManager[AskingConnection]]
 """Gives a connection to a legacy upstream for one call."""
 
 _HOPS = frozenset({RELATED_TASK, SUBSCRIPTION_ID})
@@ -343,7 +343,7 @@ class Relay:
 
     # legacy caller, legacy upstream
 
-    async def _asked(self, call: RelayedCall, lease: Lease, able: Json) -> Json:
+    async def _asked(self, call: RelayedCall, lease: LeaseConnection, able: Json) -> Json:
         """Pass the questions of the upstream on as they come."""
         async with lease() as asking:
 
@@ -357,7 +357,7 @@ class Relay:
 
     # modern caller, legacy upstream
 
-    async def _kept(self, call: RelayedCall, lease: Lease, able: Json) -> Json:
+    async def _kept(self, call: RelayedCall, lease: LeaseConnection, able: Json) -> Json:
         """Begin a call that may be parked, or resume one."""
         resumed, answers, caller = call.resumed, call.answers, call.request.client.key
         if resumed is not None and resumed.pages and not _visited(resumed.pages, answers):
@@ -389,7 +389,7 @@ class Relay:
                 code=INTERNAL_ERROR,
             ) from None
 
-    async def _live(self, call: RelayedCall, lease: Lease, able: Json, live: LiveCall) -> Json:
+    async def _live(self, call: RelayedCall, lease: LeaseConnection, able: Json, live: LiveCall) -> Json:
         async with lease() as asking:
 
             async def answer(method: str, params: Mapping[str, Any]) -> Json:

@@ -14,7 +14,7 @@ from toolweave.config import ServerConfig
 
 _POLL_SECONDS = 1.0
 
-FileStamp: TypeAlias = "tuple[int, int, int] | None"
+ConfigStamp: TypeAlias = "tuple[int, int, int] | None"
 """The time of a file's last change, its size and its inode; None for one that is not there."""
 
 
@@ -54,7 +54,7 @@ def compare(before: Mapping[str, ServerConfig], after: Mapping[str, ServerConfig
 
 
 async def when_changed(
-    paths: Sequence[Path], known: Sequence[FileStamp], then: Callable[[], Awaitable[object]]
+    paths: Sequence[Path], known: Sequence[ConfigStamp], then: Callable[[], Awaitable[object]]
 ) -> None:
     """Call `then` each time a file has changed since it was `known` and stayed as it is for a second, until cancelled.
 
@@ -71,12 +71,12 @@ async def when_changed(
         seen = now
 
 
-def file_stamps(paths: Sequence[Path]) -> tuple[FileStamp, ...]:
+def file_stamps(paths: Sequence[Path]) -> tuple[ConfigStamp, ...]:
     """Return the stamps that differ when a file has changed."""
     return tuple(map(_stamp, paths))
 
 
-def _stamp(path: Path) -> FileStamp:
+def _stamp(path: Path) -> ConfigStamp:
     try:
         found = path.stat()
     except OSError:

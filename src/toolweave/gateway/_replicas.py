@@ -49,7 +49,7 @@ _MOST_AWAY = 60
 _GOODBYE_SECONDS = 2.0
 _WAIT_SECONDS = 2.0
 
-Handler: TypeAlias = "Callable[[Json], Awaitable[Json | None]]"
+LetterHandler: TypeAlias = "Callable[[Json], Awaitable[Json | None]]"
 """Acts on a message of another replica, and returns the answer; None when it is for another handler of the kind."""
 
 
@@ -111,7 +111,7 @@ class Replicas:
         self.group = group
         self.away: str | None = None
         self._sealing = SealingKeys(keys, "gateway replicas", "r1")
-        self._handlers: dict[str, list[Handler]] = {}
+        self._handlers: dict[str, list[LetterHandler]] = {}
         self._questions: dict[str, _OpenQuestion] = {}
         self._answering: dict[str, anyio.CancelScope] = {}
         self._back: list[Callable[[], Awaitable[None]]] = []
@@ -120,7 +120,7 @@ class Replicas:
 
     # used by other modules
 
-    def on(self, kind: str, handler: Handler) -> Callable[[], None]:
+    def on(self, kind: str, handler: LetterHandler) -> Callable[[], None]:
         """Act on messages of a kind from now on; return a function that ends that."""
         return _added(self._handlers.setdefault(kind, []), handler)
 

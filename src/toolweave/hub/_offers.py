@@ -21,6 +21,7 @@ from toolweave.hub._naming import NameConflict, name_others, name_uri, without_s
 from toolweave.hub._starting import USABLE
 from toolweave.protocol.codes import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from toolweave.protocol.content import EmbeddedResource
+from toolweave.protocol.json_types import Json
 from toolweave.protocol.server_features import PromptResult
 from toolweave.protocol.skills import Skill, skill_settings
 from toolweave.tools._names import AssignedNames
@@ -28,7 +29,6 @@ from toolweave.tools._toolset import Unsubscribe
 
 _log = logging.getLogger("toolweave.hub")
 
-Json = dict[str, Any]
 HubListKind: TypeAlias = Literal["prompts", "resources", "resourceTemplates"]
 """The lists of a hub beside its tools, by the member that holds the entries."""
 

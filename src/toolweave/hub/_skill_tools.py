@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -21,7 +20,7 @@ from toolweave.protocol.content import EmbeddedResource
 from toolweave.protocol.skills import Skill
 from toolweave.tools._function import tool
 from toolweave.tools._registry import ToolRegistry
-from toolweave.tools._toolset import ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
+from toolweave.tools._toolset import ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, entered, leave
 from toolweave.tools._wrappers import RoutingToolset
 
 ApproveSkill: TypeAlias = Callable[[Skill], bool | Awaitable[bool]]
@@ -79,20 +78,14 @@ class SkillTools(RoutingToolset):
         return self._registry.subscribe(listener)
 
     async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as entered:
-            for source in self._sources:
-                await entered.enter_async_context(source)
+        async with entered(self._sources):
             await self.refresh()
-            entered.pop_all()
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        leaving = AsyncExitStack()
-        for source in self._sources:
-            leaving.push_async_exit(source)
-        return await leaving.__aexit__(exc_type, exc, traceback)
+        return await leave(self._sources, exc_type, exc, traceback)
 
     async def refresh(self) -> None:
         """List the skills of all servers again; those of a server that does not answer are left out."""

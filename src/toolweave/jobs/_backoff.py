@@ -6,20 +6,18 @@ Knows nothing of what is looked at.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import anyio
 
 from toolweave.state import Store, listening
+from toolweave.state._signals import Sleep
 
 T = TypeVar("T")
 
 FIRST_SECONDS = 0.1
 _LAST_SECONDS = 1.0
 _GROWTH = 1.5
-
-Sleep: TypeAlias = Callable[[float], Awaitable[None]]
-"""Waits so many seconds."""
 
 
 def longer(seconds: float) -> float:

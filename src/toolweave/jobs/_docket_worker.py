@@ -26,6 +26,7 @@ from docket.dependencies import FailureHandler, current_execution, current_worke
 from docket.dependencies import TaskOutcome as Outcome
 from redis.exceptions import ResponseError
 
+from toolweave._backoff import backoff
 from toolweave.jobs._lease import machine, process_is_dead
 from toolweave.jobs._messages import FUNCTION, Messages, PlainDocket, in_plain
 from toolweave.jobs._queue import Handler, Job, Reschedule
@@ -342,7 +343,7 @@ class TopicWorker:
         except Reschedule as exc:
             doing.again = _Again(exc.seconds)
         except Exception as exc:  # boundary: one job never takes the others down
-            seconds = min(_LONGEST, _SHORTEST * 2 ** min(job.delivery - 1, 10))
+            seconds = backoff(job.delivery, first=_SHORTEST, longest=_LONGEST)
             _log.warning("job %r of %r failed, again in %g s: %s", job.key, self._topic, seconds, exc)
             doing.again = _Again(seconds, failed=True)
         else:

@@ -29,7 +29,7 @@ _TRACE = frozenset({"traceparent", "tracestate", "baggage"})
 _VOLATILE = frozenset({"exp", "iat", "nbf", "jti", "auth_time"})
 
 
-_Key: TypeAlias = tuple[OfferLookup | None, bytes, bytes]
+_CacheKey: TypeAlias = tuple[OfferLookup | None, bytes, bytes]
 """The server, the caller, and its request."""
 
 
@@ -45,10 +45,10 @@ class _Entries:
     """The results that are kept, the least recently used first."""
 
     def __init__(self) -> None:
-        self._found: OrderedDict[_Key, _CachedResult] = OrderedDict()
+        self._found: OrderedDict[_CacheKey, _CachedResult] = OrderedDict()
         self._bytes = 0
 
-    def get(self, key: _Key, now: float) -> _CachedResult | None:
+    def get(self, key: _CacheKey, now: float) -> _CachedResult | None:
         """Return a result that is still valid, or None."""
         kept = self._found.get(key)
         if kept is None:
@@ -59,7 +59,7 @@ class _Entries:
         self._found.move_to_end(key)
         return kept
 
-    def put(self, key: _Key, kept: _CachedResult, most_bytes: int) -> None:
+    def put(self, key: _CacheKey, kept: _CachedResult, most_bytes: int) -> None:
         """Keep a result, and forget others until all fit."""
         self._drop(key)
         if len(kept.text) > most_bytes // 4:
@@ -69,7 +69,7 @@ class _Entries:
         while self._bytes > most_bytes:
             self._drop(next(iter(self._found)))
 
-    def _drop(self, key: _Key) -> None:
+    def _drop(self, key: _CacheKey) -> None:
         kept = self._found.pop(key, None)
         if kept is not None:
             self._bytes -= len(kept.text)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from toolweave.errors import ConfigError, ModelError, SchemaError
@@ -14,15 +14,14 @@ from toolweave.models._anthropic_messages import CONTAINER, PROVIDER, container_
 from toolweave.models._anthropic_turn import TurnReader
 from toolweave.models._base import ModelEvent, ModelRequest
 from toolweave.models._http import BODY, ProviderApi, SecretLike
-from toolweave.models._messages import AssistantMessage
+from toolweave.models._http_model import HttpModel, call_ids
 from toolweave.models._prices import Price
-from toolweave.models._refused_features import RefusedFeatures, prompted
-from toolweave.models._retry import Retry, with_retries
+from toolweave.models._refused_features import prompted
+from toolweave.models._retry import Retry
+from toolweave.protocol.json_types import Json
 from toolweave.schema._lowering import lower
-from toolweave.tools._anthropic_content import anthropic_text
-from toolweave.tools._arguments import encode
-from toolweave.tools._spec import ToolSpec
-from toolweave.tools._wire_tools import ToolWriter, WireTool, WireTools
+from toolweave.tools._anthropic_content import anthropic_form, anthropic_text
+from toolweave.tools._wire_tools import ToolWriter, WireTools
 
 BASE_URL = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"
@@ -36,10 +35,8 @@ _THINKING_TOP_P = 0.95
 _CODE = "code_execution"
 _SEARCH_TOOL = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
 
-Json: TypeAlias = dict[str, Any]
 
-
-class AnthropicModel:
+class AnthropicModel(HttpModel):
     """A Claude model behind Anthropic's Messages API, or behind a server that speaks it.
 
     Text, thoughts and tool calls are streamed. Results of tools keep their images and documents; what the API does not
@@ -81,16 +78,14 @@ class AnthropicModel:
     ) -> None:
         self.model = model
         self.price = price
-        self._unsupported = RefusedFeatures()
         self.max_tokens = max_tokens
         self._thinking = _thinking(thinking)
         self._cache = None if cache is None else {"type": "ephemeral", **({"ttl": cache} if cache != "5m" else {})}
-        self._retry = Retry() if retry is None else retry
-        self._writers = (
-            ToolWriter("anthropic", _definition),
-            ToolWriter("anthropic", _definition, strict="anthropic-strict"),
+        writers = (
+            ToolWriter("anthropic", anthropic_form),
+            ToolWriter("anthropic", anthropic_form, strict="anthropic-strict"),
         )
-        self._api = _api(self.name, base_url, api_key, headers or {})
+        super().__init__(_api(self.name, base_url, api_key, headers or {}), writers, retry)
         self.native_tool_search = self._api.host == _HOST
 
     @property
@@ -98,46 +93,8 @@ class AnthropicModel:
         """`"anthropic:"` and the model's id."""
         return f"{PROVIDER}:{self.model}"
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Yield the events of one turn; `Finished` comes last. Closing the generator ends the request.
-
-        Raises:
-            ModelError: The API refused or could not be reached; retries are over by then.
-        """
-        async with aclosing(self._unsupported.stream(request, self._sent)) as events:
-            async for event in events:
-                yield event
-
-    async def _sent(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        tools = self.wire_tools(request.tools, strict=request.settings.strict_tools)
-        try:
-            body = encode(self._body(request, tools))
-        except (TypeError, ValueError, RecursionError) as exc:
-            raise ModelError(f"the request is no JSON: {exc}", model=self.name, kind="invalid_request") from exc
-        async with aclosing(with_retries(lambda: self._attempt(request, tools, body), self._retry)) as events:
-            async for event in events:
-                yield event
-
-    def wire_tools(self, tools: Sequence[ToolSpec], *, strict: bool = False) -> WireTools:
-        """Return these tools in the API's form, with the changed and the omitted parts of their schemas.
-
-        `strict` is what `ModelSettings.strict_tools` is in a request.
-        """
-        return self._writers[strict].of(tools)
-
-    async def aclose(self) -> None:
-        """Close the connections; a later request opens new ones."""
-        await self._api.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.aclose()
-
     async def _attempt(self, request: ModelRequest, tools: WireTools, body: bytes) -> AsyncGenerator[ModelEvent, None]:
-        taken = {call.id for one in request.messages if isinstance(one, AssistantMessage) for call in one.tool_calls}
-        turn = TurnReader(tools.call_name, taken=taken)
+        turn = TurnReader(tools.call_name, taken=call_ids(request))
         async with aclosing(self._api.events(_PATH, body, timeout=request.settings.timeout)) as events:
             async for event in events:
                 members = self._api.decode(event.data)
@@ -266,12 +223,6 @@ def _may_think(thinking: Json, choice: Json, messages: list[Json]) -> bool:
         return True
     begun = cast("list[Json]", messages[-2]["content"])
     return begun[0]["type"] in ("thinking", "redacted_thinking")
-
-
-def _definition(tool: WireTool) -> Json:
-    described = {"description": tool.description} if tool.description.strip() else {}
-    held = {"strict": True} if tool.strict else {}
-    return {"name": tool.name, **described, "input_schema": tool.schema, **held}
 
 
 def _definitions(request: ModelRequest, tools: WireTools, messages: list[Json], names: Collection[str]) -> list[Any]:

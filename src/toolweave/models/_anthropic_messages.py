@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any
 
 from toolweave.models._history import pair_tool_calls
 from toolweave.models._messages import (
@@ -20,6 +20,7 @@ from toolweave.models._messages import (
     ToolOutcome,
     UserMessage,
 )
+from toolweave.protocol.json_types import Json
 from toolweave.tools._anthropic_content import anthropic_content, anthropic_parts, anthropic_text
 from toolweave.tools._arguments import wire_id
 from toolweave.tools._names import NameMap
@@ -30,7 +31,6 @@ PROVIDER = "anthropic"
 CONTAINER = "container"
 """Type of the part that records the container of a turn's code execution."""
 
-Json: TypeAlias = dict[str, Any]
 
 _EMPTY = "(empty message)"
 _EARLIER = "(earlier messages are left out)"

@@ -8,22 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from toolweave.errors import ModelError, SchemaError
 from toolweave.models._base import ModelEvent, ModelRequest
 from toolweave.models._http import ProviderApi, SecretLike
-from toolweave.models._messages import AssistantMessage
-from toolweave.models._openai_chat import ChatTurn, chat_form, chat_messages, is_mistral
-from toolweave.models._openai_responses import ResponsesTurn, responses_form, responses_input
+from toolweave.models._http_model import HttpModel, call_ids
+from toolweave.models._openai_chat import ChatTurn, chat_messages, is_mistral
+from toolweave.models._openai_responses import ResponsesTurn, responses_input
 from toolweave.models._prices import Price
-from toolweave.models._refused_features import RefusedFeatures
-from toolweave.models._retry import Retry, with_retries
+from toolweave.models._retry import Retry
 from toolweave.models._tool_schemas import OPENAI_HOST, schemas_for
 from toolweave.protocol.sse import ServerSentEvent
 from toolweave.schema._lowering import lower
 from toolweave.schema._profiles import SchemaProfile
-from toolweave.tools._arguments import encode
+from toolweave.tools._openai_content import chat_form, responses_form
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._wire_tools import ToolWriter, WireTools
 
@@ -34,10 +33,10 @@ _OPENAI_MAX_DESCRIPTION = 1024
 _REASONS = re.compile(r"(o\d|codex|gpt-(?:[5-9]|\d\d))(?!.*chat)")
 _DONE = b"[DONE]"
 
-_Turn: TypeAlias = ChatTurn | ResponsesTurn
+_TurnParser: TypeAlias = ChatTurn | ResponsesTurn
 
 
-class OpenAICompatibleModel:
+class OpenAICompatibleModel(HttpModel):
     """A model behind OpenAI's API, or behind one of the same shape: Ollama, llama.cpp, vLLM, LM Studio, OpenRouter.
 
     Holds one HTTP client, opened at the first request and closed by `aclose()` or at the end of `async with`.
@@ -66,21 +65,19 @@ class OpenAICompatibleModel:
         price: Price | None = None,
     ) -> None:
         self.price = price
-        self._unsupported = RefusedFeatures()
         self._model = model
         self._responses = api == "responses"
         sent: dict[str, str | SecretLike] = dict(headers or {})
         if api_key is not None:
             sent["authorization"] = f"Bearer {api_key if isinstance(api_key, str) else api_key.reveal()}"
-        self._api = ProviderApi(base_url, model=f"{provider or 'openai'}:{model}", headers=sent)
-        self._is_openai = self._api.host == OPENAI_HOST
-        self.provider = provider or ("openai" if self._is_openai else self._api.url)
-        self._api.model = self.name
+        server = ProviderApi(base_url, model=f"{provider or 'openai'}:{model}", headers=sent)
+        self._is_openai = server.host == OPENAI_HOST
+        self.provider = provider or ("openai" if self._is_openai else server.url)
+        server.model = self.name
         self._is_mistral = is_mistral(self.provider, model)
-        self._retry = retry or Retry()
         self._schemas = schemas_for(base_url, model, provider, tool_schemas)
         self.max_tools = self._schemas.max_tools
-        self._writers = (self._writer(None), self._writer(self._schemas.strict))
+        super().__init__(server, (self._writer(None), self._writer(self._schemas.strict)), retry)
 
     def _writer(self, strict: SchemaProfile | None) -> ToolWriter:
         return ToolWriter(
@@ -98,49 +95,22 @@ class OpenAICompatibleModel:
         return f"{self.provider}{between}{self._model}"
 
     def wire_tools(self, tools: Sequence[ToolSpec], *, strict: bool = False) -> WireTools:
-        """Return these tools in the API's form, with the changed and the omitted parts of their schemas.
-
-        `strict` is what `ModelSettings.strict_tools` is in a request.
-        """
-        return self._writers[strict or self._schemas.always_strict].of(tools)
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Yield the events of one turn; `Finished` comes last. Closing the generator ends the request.
-
-        Raises:
-            ModelError: The provider refused or could not be reached; retries are over by then.
-        """
-        async with aclosing(self._unsupported.stream(request, self._sent)) as events:
-            async for event in events:
-                yield event
-
-    async def _sent(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        wire = self.wire_tools(request.tools, strict=request.settings.strict_tools)
-        taken = {call.id for one in request.messages if isinstance(one, AssistantMessage) for call in one.tool_calls}
-        try:
-            body = encode(self.body(request))
-        except (TypeError, ValueError, RecursionError) as exc:
-            raise ModelError(f"the request is no JSON: {exc}", model=self.name, kind="invalid_request") from exc
-        turn = ResponsesTurn if self._responses else ChatTurn
-
-        def attempt() -> AsyncGenerator[ModelEvent, None]:
-            return self._attempt(body, request.settings.timeout, turn(wire, self.provider, taken=taken))
-
-        async with aclosing(with_retries(attempt, self._retry)) as events:
-            async for event in events:
-                yield event
+        """Return these tools in the API's form; see `HttpModel.wire_tools`."""
+        return super().wire_tools(tools, strict=strict or self._schemas.always_strict)
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """Return the members of the request's body; the tools are JSON already."""
         request = self._unsupported.adapted(request)
-        wire = self.wire_tools(request.tools, strict=request.settings.strict_tools)
+        return self._body(request, self.wire_tools(request.tools, strict=request.settings.strict_tools))
+
+    def _body(self, request: ModelRequest, tools: WireTools) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self._model, "stream": True}
-        body |= self._responses_members(request, wire) if self._responses else self._chat_members(request, wire)
+        body |= self._responses_members(request, tools) if self._responses else self._chat_members(request, tools)
         own = (dict(one.definition) for one in request.provider_tools if one.provider == self.provider)
-        tools = [*wire.encoded, *own]
-        if tools:
-            body["tools"] = tools
-            body |= self._choice(request, wire)
+        definitions = [*tools.encoded, *own]
+        if definitions:
+            body["tools"] = definitions
+            body |= self._choice(request, tools)
         if request.output_schema is not None:
             body |= self._output(request.output_schema)
         settings = request.settings
@@ -174,16 +144,6 @@ class OpenAICompatibleModel:
             body["max_output_tokens"] = request.settings.max_tokens
         return body
 
-    async def aclose(self) -> None:
-        """Close the connections; a later request opens new ones."""
-        await self._api.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.aclose()
-
     def _choice(self, request: ModelRequest, wire: WireTools) -> dict[str, Any]:
         out: dict[str, Any] = {}
         if request.settings.parallel_tool_calls is not None:
@@ -209,9 +169,10 @@ class OpenAICompatibleModel:
             return {"text": {"format": {"type": "json_schema", **named}}}
         return {"response_format": {"type": "json_schema", "json_schema": named}}
 
-    async def _attempt(self, body: bytes, timeout: float, turn: _Turn) -> AsyncGenerator[ModelEvent, None]:
+    async def _attempt(self, request: ModelRequest, tools: WireTools, body: bytes) -> AsyncGenerator[ModelEvent, None]:
+        turn = (ResponsesTurn if self._responses else ChatTurn)(tools, self.provider, taken=call_ids(request))
         path = "responses" if self._responses else "chat/completions"
-        async with aclosing(self._api.events(path, body, timeout=timeout)) as events:
+        async with aclosing(self._api.events(path, body, timeout=request.settings.timeout)) as events:
             done = False
             async for event in self._until_broken(events, turn):
                 done = event.data == _DONE
@@ -228,7 +189,7 @@ class OpenAICompatibleModel:
             yield one
 
     async def _until_broken(
-        self, events: AsyncGenerator[ServerSentEvent, None], turn: _Turn
+        self, events: AsyncGenerator[ServerSentEvent, None], turn: _TurnParser
     ) -> AsyncGenerator[ServerSentEvent, None]:
         """Yield the events; a connection that breaks after the end of the turn is no failure."""
         try:
@@ -238,7 +199,7 @@ class OpenAICompatibleModel:
             if not (turn.complete and exc.kind in ("timeout", "unreachable")):
                 raise
 
-    def _taken(self, turn: _Turn, event: ServerSentEvent) -> Iterator[ModelEvent]:
+    def _taken(self, turn: _TurnParser, event: ServerSentEvent) -> Iterator[ModelEvent]:
         chunk = self._api.decode(event.data)
         if chunk.get("error") or (event.type == "error" and not chunk.keys() & {"response", "choices"}):
             raise self._api.refusal(chunk)

@@ -35,7 +35,7 @@ from toolweave.models._messages import (
 from toolweave.models._provider_errors import MALFORMED, short
 from toolweave.tools._arguments import alphanumeric_id, fresh_id, json_text, read_arguments, wire_id
 from toolweave.tools._openai_content import chat_images, chat_parts, chat_text
-from toolweave.tools._wire_tools import WireTool, WireTools
+from toolweave.tools._wire_tools import WireTools
 
 _STOPS: Mapping[str, StopReason] = {
     "stop": "end",
@@ -72,14 +72,6 @@ _MISTRAL_ID = 9
 _NOTHING: Mapping[str, Any] = {}
 
 _Id: TypeAlias = Callable[[str], str]
-
-
-def chat_form(tool: WireTool) -> dict[str, Any]:
-    """Return a tool's definition."""
-    function: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
-    if tool.strict:
-        function["strict"] = True
-    return {"type": "function", "function": function}
 
 
 def is_mistral(*names: str) -> bool:

@@ -32,7 +32,7 @@ from toolweave.models._messages import (
 from toolweave.models._provider_errors import short
 from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
 from toolweave.tools._openai_content import responses_content, responses_parts
-from toolweave.tools._wire_tools import WireTool, WireTools
+from toolweave.tools._wire_tools import WireTools
 
 _THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 _TEXTS = ("response.output_text.delta", "response.refusal.delta")
@@ -44,17 +44,6 @@ _INCOMPLETE: Mapping[str, StopReason] = {
 }
 _CALL_MEMBERS = frozenset({"type", "id", "call_id", "name", "arguments", "status"})
 _TEXT_MEMBERS = frozenset({"type", "id", "role", "content", "status"})
-
-
-def responses_form(tool: WireTool) -> dict[str, Any]:
-    """Return a tool's definition; `strict` is always set, because this API does not default to false."""
-    return {
-        "type": "function",
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.schema,
-        "strict": tool.strict,
-    }
 
 
 def responses_input(request: ModelRequest, wire: WireTools, provider: str) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
+from toolweave._backoff import backoff
 from toolweave.errors import ModelError
 from toolweave.models._base import ModelEvent, StreamRestarted
 
@@ -54,7 +55,7 @@ class Retry:
             return math.inf
         if asked is not None:
             return asked if asked <= self.longest_asked else math.inf
-        return min(self.first * 2 ** min(failed - 1, 60), self.longest) * (1 - chance() / 4)
+        return backoff(failed, first=self.first, longest=self.longest, spread=(0.75, 1.0), chance=1 - chance())
 
 
 NO_RETRY = Retry(attempts=1)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -36,10 +36,10 @@ from toolweave.protocol.content import (
     TextContent,
     UnknownContent,
 )
+from toolweave.protocol.json_types import Json
 from toolweave.tools._result import ToolResult
 
 T = TypeVar("T")
-Json: TypeAlias = dict[str, Any]
 
 _LEVELS = 100
 """Maximum nesting depth of a value, because of the interpreter's stack."""

@@ -16,7 +16,7 @@ import msgspec
 
 from toolweave.openapi._operations import Operation
 from toolweave.protocol.content import AudioContent, EmbeddedResource, ImageContent, resource_json
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import Json, as_object
 from toolweave.protocol.server_features import Resource, ResourceTemplate, definition
 from toolweave.tools import CallContext, ToolCall, ToolResult, Toolset, Unsubscribe
 
@@ -25,8 +25,6 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _LONGEST = 8192
 """Maximum characters of a URI."""
 _ABSENT = frozenset((404, 410))
-
-_Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +57,13 @@ class ApiResources:
         self._prefix = prefix
         self._known: tuple[Mapping[str, Operation], tuple[_Readable, ...]] = ({}, ())
 
-    async def resources(self) -> Sequence[_Json]:
+    async def resources(self) -> Sequence[Json]:
         """Return the definition of each whose path has no parameters."""
         return [
             definition(Resource(uri=one.uri, **_about(one.operation))) for one in self._readable if not one.arguments
         ]
 
-    async def templates(self) -> Sequence[_Json]:
+    async def templates(self) -> Sequence[Json]:
         """Return the definition of each whose path has parameters."""
         return [
             definition(ResourceTemplate(uri_template=one.uri, **_about(one.operation)))
@@ -73,7 +71,7 @@ class ApiResources:
             if one.arguments
         ]
 
-    async def read(self, uri: str, ctx: CallContext) -> _Json | None:
+    async def read(self, uri: str, ctx: CallContext) -> Json | None:
         """Call the operation of a URI; None for a URI of none, and where the API says that it has no such thing.
 
         Raises:
@@ -131,14 +129,14 @@ class ApiResources:
         )
 
 
-def _about(operation: Operation) -> _Json:
+def _about(operation: Operation) -> Json:
     spec = operation.spec
     return {"name": spec.name, "title": spec.title, "description": spec.description}
 
 
-def _typed(one: _Readable, texts: Any) -> _Json | None:
+def _typed(one: _Readable, texts: Any) -> Json | None:
     """Return the arguments for the texts of a URI, as numbers where texts do not fit; None where neither fits."""
-    arguments: _Json = dict(zip(one.arguments, texts, strict=True))
+    arguments: Json = dict(zip(one.arguments, texts, strict=True))
     fits = one.operation.arguments.is_valid
     if fits(arguments):
         return arguments
@@ -152,11 +150,11 @@ def _typed(one: _Readable, texts: Any) -> _Json | None:
     return arguments if fits(arguments) else None
 
 
-def _contents(result: ToolResult, uri: str) -> list[_Json]:
+def _contents(result: ToolResult, uri: str) -> list[Json]:
     if result.structured_content is not None:
         text = msgspec.json.encode(result.structured_content).decode()
         return [resource_json(EmbeddedResource(uri=uri, mime_type="application/json", text=text))]
-    made: list[_Json] = []
+    made: list[Json] = []
     for block in result.content:
         if isinstance(block, EmbeddedResource):
             made.append(resource_json(block.replace(uri=uri)))

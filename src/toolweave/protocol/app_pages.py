@@ -13,11 +13,10 @@ from typing import Any
 
 from toolweave._value import Value
 from toolweave.protocol.apps import APP_TYPE, AppCsp, is_origin
-from toolweave.protocol.json_types import as_array, as_object, as_text
+from toolweave.protocol.json_types import Json, as_array, as_object, as_text
 
 __all__ = ["AppDocument", "page_policy", "read_document", "without_result_type"]
 
-_Json = dict[str, Any]
 
 _SCHEMES = ("https://", "http://", "wss://", "ws://")
 _MOST_SOURCES = 100
@@ -110,7 +109,7 @@ def page_policy(csp: AppCsp, *, host: str) -> str:
 _NONE = "'none'"
 
 
-def without_result_type(result: Mapping[str, Any]) -> _Json:
+def without_result_type(result: Mapping[str, Any]) -> Json:
     """Return a complete result in the revisions that pages speak: without its `resultType`.
 
     Raises:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from toolweave._value import Value
-from toolweave.protocol.json_types import as_array, as_object, as_text
+from toolweave.protocol.json_types import Json, as_array, as_object, as_text
 from toolweave.protocol.meta import APPS_EXTENSION
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "tool_meta",
 ]
 
-_Json = dict[str, Any]
 
 APP_SCHEME = "ui://"
 """The beginning of the URI of every page."""
@@ -67,7 +66,7 @@ class AppCsp(Value, frozen=True, kw_only=True):
                 if not is_origin(origin):  # it becomes part of a policy
                     raise ValueError(f"{name}: {origin!r} is no origin such as 'https://api.example'")
 
-    def json(self) -> _Json:
+    def json(self) -> Json:
         """Return the members that are given, as `_meta.ui.csp` has them."""
         members = {
             "connectDomains": self.connect_domains,
@@ -85,9 +84,9 @@ def is_origin(value: object) -> bool:
 
 def page_meta(
     csp: AppCsp | None, permissions: Sequence[AppPermission], domain: str | None, prefers_border: bool | None
-) -> _Json:
+) -> Json:
     """Return the `_meta` of a page's resource; empty when it says nothing."""
-    members: _Json = {
+    members: Json = {
         "csp": None if csp is None else csp.json() or None,
         "permissions": {name: {} for name in permissions} or None,
         "domain": domain,
@@ -97,7 +96,7 @@ def page_meta(
     return {_UI: said} if said else {}
 
 
-def tool_meta(uri: str, visibility: Sequence[AppVisibility]) -> _Json:
+def tool_meta(uri: str, visibility: Sequence[AppVisibility]) -> Json:
     """Return the `_meta` of a tool whose results the page at a URI shows; no `visibility` is both."""
     return {_UI: {"resourceUri": uri} | ({"visibility": list(visibility)} if visibility else {})}
 
@@ -125,6 +124,6 @@ def _visibility(meta: Mapping[str, Any]) -> list[Any] | None:
     return None if ui is None else as_array(ui.get("visibility"))
 
 
-def apps_capability() -> _Json:
+def apps_capability() -> Json:
     """Return the members of `ServerCapabilities` of a server with pages."""
     return {"extensions": {APPS_EXTENSION: {"mimeTypes": [APP_TYPE]}}}

@@ -19,7 +19,7 @@ from toolweave.errors import RequestError, SchemaError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.content import ContentBlock, block_json, content_block
-from toolweave.protocol.json_types import as_array, as_object, as_text
+from toolweave.protocol.json_types import Json, as_array, as_object, as_text
 
 __all__ = [
     "ABILITIES",
@@ -61,7 +61,6 @@ __all__ = [
     "wants_tools",
 ]
 
-_Json = dict[str, Any]
 FormT = TypeVar("FormT")
 
 # Capabilities
@@ -87,9 +86,9 @@ CAPABILITY_OF: Mapping[str, str] = {
 """The capability of a client that answers a method."""
 
 
-def capabilities_for(askable: Iterable[Askable]) -> _Json:
+def capabilities_for(askable: Iterable[Askable]) -> Json:
     """Return the capabilities of a client that answers all of these."""
-    made: _Json = {}
+    made: Json = {}
     for one in askable:
         for name, parts in ABILITIES[one].items():
             made[name] = {**made.get(name, {}), **parts}
@@ -172,23 +171,23 @@ class Elicited(ElicitationResult, Generic[FormT], frozen=True, kw_only=True):
     value: FormT | None = None
 
 
-def form_params(message: str, schema: Mapping[str, Any]) -> _Json:
+def form_params(message: str, schema: Mapping[str, Any]) -> Json:
     """Return the parameters of a request to fill in a form; without a mode, which older revisions do not know."""
     return {"message": message, REQUESTED_SCHEMA: schema}
 
 
-def page_params(message: str, url: str, *, modern: bool, visit: str | None = None) -> _Json:
+def page_params(message: str, url: str, *, modern: bool, visit: str | None = None) -> Json:
     """Return the parameters of a request to visit a page; only 2025-11-25 has an id of the visit."""
-    page: _Json = {"mode": "url", "message": message, "url": url}
+    page: Json = {"mode": "url", "message": message, "url": url}
     return page if modern else page | visited_params(visit or uuid.uuid4().hex)
 
 
-def visited_params(visit: str) -> _Json:
+def visited_params(visit: str) -> Json:
     """Return the parameters of the notification of 2025-11-25 that a page was visited to its end."""
     return {"elicitationId": visit}
 
 
-def pages_data(*pages: Mapping[str, Any]) -> _Json:
+def pages_data(*pages: Mapping[str, Any]) -> Json:
     """Return the data of the error of 2025-11-25 for pages that have to be visited before a request is repeated."""
     return {"elicitations": list(pages)}
 
@@ -219,9 +218,9 @@ def required_pages(data: object) -> list[Mapping[str, Any]]:
     return [{**(as_object(page) or {}), "mode": "url"} for page in pages]
 
 
-def elicitation_result_json(result: ElicitationResult) -> _Json:
+def elicitation_result_json(result: ElicitationResult) -> Json:
     """Return the answer to a request, with the values of the form if there are any."""
-    made: _Json = {"action": result.action}
+    made: Json = {"action": result.action}
     return made if result.content is None else made | {"content": dict(result.content)}
 
 
@@ -247,7 +246,7 @@ def read_elicitation_result(answer: object, *, form: bool) -> ElicitationResult:
 _PRIMITIVES = frozenset({"string", "number", "integer", "boolean"})
 
 
-def check_form(schema: Mapping[str, Any], *, what: str = "a form") -> _Json:
+def check_form(schema: Mapping[str, Any], *, what: str = "a form") -> Json:
     """Return the schema of a form as it was given, with `properties`.
 
     Args:
@@ -340,7 +339,7 @@ def message_content_json(content: Any) -> Any:
     return block_json(content)
 
 
-def sampling_message_json(message: str | SamplingMessage | Mapping[str, Any]) -> _Json:
+def sampling_message_json(message: str | SamplingMessage | Mapping[str, Any]) -> Json:
     """Return one message of the conversation; a bare text is the user's, an object is sent unchanged."""
     if isinstance(message, str):
         return {"role": "user", "content": message_content_json(message)}
@@ -359,7 +358,7 @@ def sampling_params(
     tools: Sequence[Mapping[str, Any]] = (),
     tool_choice: str | None = None,
     more: Mapping[str, Any] | None = None,
-) -> _Json:
+) -> Json:
     """Return the parameters of a request.
 
     Args:
@@ -372,7 +371,7 @@ def sampling_params(
         tool_choice: `"auto"`, `"required"` or `"none"`.
         more: Other members, such as `modelPreferences`.
     """
-    made: _Json = {**(more or {}), "messages": list(map(sampling_message_json, messages)), "maxTokens": max_tokens}
+    made: Json = {**(more or {}), "messages": list(map(sampling_message_json, messages)), "maxTokens": max_tokens}
     if system_prompt is not None:
         made["systemPrompt"] = system_prompt
     if temperature is not None:
@@ -386,7 +385,7 @@ def sampling_params(
     return made
 
 
-def sampling_fields(params: Mapping[str, Any]) -> _Json:
+def sampling_fields(params: Mapping[str, Any]) -> Json:
     """Return the members of a request that a server made, by the names of `SamplingRequest`, but for the tools.
 
     Raises:
@@ -427,9 +426,9 @@ def _sampling_message(raw: Mapping[str, Any]) -> SamplingMessage:
     )
 
 
-def sampling_result_json(result: SamplingResult) -> _Json:
+def sampling_result_json(result: SamplingResult) -> Json:
     """Return the answer to a request."""
-    made: _Json = {"role": result.role, "content": message_content_json(result.content), "model": result.model}
+    made: Json = {"role": result.role, "content": message_content_json(result.content), "model": result.model}
     return made if result.stop_reason is None else made | {"stopReason": result.stop_reason}
 
 
@@ -476,7 +475,7 @@ RootLike: TypeAlias = Root | str | Path
 """A root, a URI or a path."""
 
 
-def roots_json(roots: Iterable[Root]) -> _Json:
+def roots_json(roots: Iterable[Root]) -> Json:
     """Return the answer to a request."""
     return {"roots": [{"uri": root.uri} | ({} if root.name is None else {"name": root.name}) for root in roots]}
 
@@ -504,7 +503,7 @@ def _root(item: object) -> Root:
 # Users that do not answer
 
 
-def refused_by_expiry(method: str) -> _Json:
+def refused_by_expiry(method: str) -> Json:
     """Return the answer to a request whose user did not come back: the form or page was dismissed.
 
     Raises:
@@ -516,7 +515,7 @@ def refused_by_expiry(method: str) -> _Json:
     raise RequestError("the user did not answer in time", code=code)
 
 
-def _object(value: object, what: str) -> _Json:
+def _object(value: object, what: str) -> Json:
     if not isinstance(value, dict):
         raise ValueError(f"{what} is a JSON object")
-    return cast("_Json", value)
+    return cast("Json", value)

@@ -21,7 +21,7 @@ from toolweave.protocol.codes import (
     UNSUPPORTED_VERSION,
 )
 from toolweave.protocol.input_required import input_request
-from toolweave.protocol.json_types import as_array, as_object
+from toolweave.protocol.json_types import Json, as_array, as_object
 from toolweave.protocol.meta import RELATED_TASK, SERVER_INFO, SUBSCRIPTION_ID, TASKS_EXTENSION
 from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION, MODERN_VERSION
 
@@ -37,7 +37,6 @@ __all__ = [
     "question_for",
 ]
 
-_Json = dict[str, Any]
 
 _FORMS_SINCE = "2025-06-18"
 """The first revision with elicitation: forms."""
@@ -53,7 +52,7 @@ _OF_MODERN_RESULTS = frozenset({"resultType", "ttlMs", "cacheScope"})
 # Capabilities
 
 
-def passed_capabilities(declared: Mapping[str, Any], *, version: str, tasks: bool) -> _Json:
+def passed_capabilities(declared: Mapping[str, Any], *, version: str, tasks: bool) -> Json:
     """Return the capabilities of a client as its gateway declares them to a server, of any era.
 
     Members that the client's revision does not have are left out; changed roots are not told.
@@ -78,7 +77,7 @@ def passed_capabilities(declared: Mapping[str, Any], *, version: str, tasks: boo
     return made | {"extensions": extensions} if extensions else made
 
 
-def abilities(declared: Mapping[str, Any]) -> _Json:
+def abilities(declared: Mapping[str, Any]) -> Json:
     """Return the capabilities behind which there are requests that a server may make of its client."""
     asked = set(CAPABILITY_OF.values())
     return {name: value for name, value in declared.items() if name in asked and as_object(value) is not None}
@@ -93,7 +92,7 @@ def missing_abilities(error_data: object) -> list[str]:
 # Results
 
 
-def modern_result(method: str, result: Mapping[str, Any]) -> _Json:
+def modern_result(method: str, result: Mapping[str, Any]) -> Json:
     """Return the result of a server of any era for a modern client, but for the members that its own server adds."""
     made = _without_hops(result)
     if method == methods.TOOLS_CALL and "resultType" not in made:
@@ -105,7 +104,7 @@ def modern_result(method: str, result: Mapping[str, Any]) -> _Json:
     return made
 
 
-def legacy_result(method: str, result: Mapping[str, Any], version: str) -> _Json:
+def legacy_result(method: str, result: Mapping[str, Any], version: str) -> Json:
     """Return the result of a server of any era for a client of a legacy revision.
 
     Structured content that is no object, which these do not know, becomes text, and so do newer content blocks.
@@ -123,7 +122,7 @@ def legacy_result(method: str, result: Mapping[str, Any], version: str) -> _Json
     return made
 
 
-def _without_hops(result: Mapping[str, Any]) -> _Json:
+def _without_hops(result: Mapping[str, Any]) -> Json:
     made, meta = dict(result), as_object(result.get("_meta"))
     if meta is None or _HOPS.isdisjoint(meta):
         return made
@@ -149,7 +148,7 @@ def _known_block(block: Any, version: str) -> Any:
     return _text(f"[{kind}, {members.get('mimeType')}: protocol revision {version} cannot carry it]")
 
 
-def _text(text: str) -> _Json:
+def _text(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
@@ -178,7 +177,7 @@ def error_for(code: int, message: str, data: Any, *, method: str, modern: bool) 
 # Questions
 
 
-def question_for(method: str, params: Mapping[str, Any], version: str) -> _Json:
+def question_for(method: str, params: Mapping[str, Any], version: str) -> Json:
     """Return the parameters of a server's request to its client, for a client of this revision.
 
     Only 2025-11-25 has an id of a visit to a web page: later revisions get none, this one always gets one.
@@ -198,9 +197,9 @@ def question_for(method: str, params: Mapping[str, Any], version: str) -> _Json:
     return made
 
 
-def page_questions(error_data: object) -> _Json:
+def page_questions(error_data: object) -> Json:
     """Return the input requests for the pages that the error `URL_ELICITATION_REQUIRED` of 2025-11-25 names, by key."""
-    found: _Json = {}
+    found: Json = {}
     for number, page in enumerate(required_pages(error_data), 1):
         key = str(page.get("elicitationId") or f"page-{number}")
         params = question_for(methods.ELICITATION_CREATE, page, MODERN_VERSION)

@@ -1,11 +1,14 @@
-"""Type narrowing of untrusted JSON: each function returns the value if it has the type, else None. Pure."""
+"""JSON values: the type of an object, and functions that return untrusted values if they have a type. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
-__all__ = ["as_array", "as_object", "as_text"]
+__all__ = ["Json", "as_array", "as_object", "as_text"]
+
+Json: TypeAlias = dict[str, Any]
+"""A JSON object."""
 
 
 def as_object(value: Any) -> Mapping[str, Any] | None:

@@ -25,6 +25,8 @@ __all__ = [
     "MAX_CONTAINERS",
     "MAX_DEPTH",
     "MAX_DIGITS",
+    "REQUEST_HEAD",
+    "VERSION_MEMBER",
     "ForeignId",
     "LenientMessage",
     "MalformedMessage",
@@ -45,6 +47,7 @@ __all__ = [
     "encode_request",
     "encode_result",
     "encode_value",
+    "has_leading_method",
     "is_json",
     "objects_in",
     "own_id",
@@ -55,6 +58,10 @@ __all__ = [
 
 MAX_DEPTH = 200
 """The limit of nesting of arrays and objects: in a message to a server, in an entry of a server's list."""
+REQUEST_HEAD = b'{"jsonrpc":"2.0","id":'
+"""The beginning of an encoded request, up to its id."""
+VERSION_MEMBER = b'"jsonrpc"'
+"""The name of a member that every message has, by which it is found in other text."""
 MAX_CONTAINERS = 2_000_000
 """Arrays and objects in one message to a client: reading them is one step of the event loop, however many there are."""
 
@@ -68,7 +75,9 @@ ValueT = TypeVar("ValueT")
 # A string matches to its end or to that of the text: one that never ends must not be read again from each quote in it.
 _BRACKETS = rb'(?s)"(?:[^"\\]++|\\.)*+"?|[\[\]{}]'
 _BEGIN_OF_OBJECT = rb'\{\s*+"'
-_LEADING_ID = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(?:(\d+)|"([\x20-\x21\x23-\x7e]{1,80})")\s*,'
+_LEADING = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
+_LEADING_ID = _LEADING + rb'"id"\s*:\s*(?:(\d+)|"([\x20-\x21\x23-\x7e]{1,80})")\s*,'
+_LEADING_METHOD = re.compile(_LEADING + rb'"method"\s*:')
 MAX_DIGITS = 19
 """Digits of a number that is no id of ours."""
 _SHOWN_DIGITS = 40
@@ -293,6 +302,11 @@ def without_deep_entries(text: bytes, *, levels: int = MAX_DEPTH) -> bytes:
                 copied = found.end()
             depth -= 1
     return b"".join((*kept, text[copied:]))
+
+
+def has_leading_method(text: bytes) -> bool:
+    """Return whether a message begins with its method, as a request or a notification does; it is not read."""
+    return _LEADING_METHOD.match(text) is not None
 
 
 def answer_id(text: bytes) -> RequestId | None:

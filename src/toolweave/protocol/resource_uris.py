@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolweave.protocol.json_types import as_array, as_object
+from toolweave.protocol.json_types import Json, as_array, as_object
 
 __all__ = ["with_uris"]
 
-_Json = dict[str, Any]
 
-
-def with_uris(result: Mapping[str, Any], uris: Mapping[str, str]) -> _Json:
+def with_uris(result: Mapping[str, Any], uris: Mapping[str, str]) -> Json:
     """Return a result of a tool, a prompt or a reading whose resources have other URIs.
 
     Links and embedded resources in content, the contents of resources, and the page of an app (`_meta.ui.resourceUri`)
@@ -30,7 +28,7 @@ def with_uris(result: Mapping[str, Any], uris: Mapping[str, str]) -> _Json:
     return _with_page(made, uris)
 
 
-def _with_page(made: _Json, uris: Mapping[str, str]) -> _Json:
+def _with_page(made: Json, uris: Mapping[str, str]) -> Json:
     meta = as_object(made.get("_meta"))
     page = as_object(meta.get("ui")) if meta is not None else None
     if meta is None or page is None or page.get("resourceUri") not in uris:

@@ -14,7 +14,7 @@ import msgspec
 from toolweave._value import Value
 from toolweave.protocol.component_meta import tags_in, version_in
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, content_block
-from toolweave.protocol.json_types import as_array, as_object, as_text
+from toolweave.protocol.json_types import Json, as_array, as_object, as_text
 
 __all__ = [
     "MAX_COMPLETIONS",
@@ -38,7 +38,6 @@ __all__ = [
     "read_template",
 ]
 
-_Json = dict[str, Any]
 
 # Definitions
 
@@ -112,11 +111,11 @@ class Prompt(_ListedOffer, frozen=True, kw_only=True):
     arguments: tuple[PromptArgument, ...] = ()
 
 
-def definition(item: Resource | ResourceTemplate | Prompt) -> _Json:
+def definition(item: Resource | ResourceTemplate | Prompt) -> Json:
     """Return the entry of a list; one that came from a server is returned unchanged."""
     if item.raw:
         return dict(item.raw)
-    made: _Json = {"name": item.name, "title": item.title, "description": item.description or None}
+    made: Json = {"name": item.name, "title": item.title, "description": item.description or None}
     if isinstance(item, Prompt):
         made["arguments"] = [_argument_json(argument) for argument in item.arguments]
     else:
@@ -129,8 +128,8 @@ def definition(item: Resource | ResourceTemplate | Prompt) -> _Json:
     return {name: value for name, value in made.items() if value is not None}
 
 
-def _argument_json(argument: PromptArgument) -> _Json:
-    made: _Json = {"name": argument.name, "required": argument.required}
+def _argument_json(argument: PromptArgument) -> Json:
+    made: Json = {"name": argument.name, "required": argument.required}
     return made | ({"description": argument.description} if argument.description else {})
 
 
@@ -159,7 +158,7 @@ def read_prompt(entry: Mapping[str, Any]) -> Prompt:
     return Prompt(arguments=arguments, **_described(entry))
 
 
-def _described(entry: Mapping[str, Any]) -> _Json:
+def _described(entry: Mapping[str, Any]) -> Json:
     icons = [as_object(icon) for icon in as_array(entry.get("icons")) or ()]
     return {
         "name": as_text(entry.get("name")) or "",
@@ -171,7 +170,7 @@ def _described(entry: Mapping[str, Any]) -> _Json:
     }
 
 
-def _readable(entry: Mapping[str, Any]) -> _Json:
+def _readable(entry: Mapping[str, Any]) -> Json:
     return {"mime_type": as_text(entry.get("mimeType")), "annotations": as_object(entry.get("annotations"))}
 
 
@@ -217,9 +216,9 @@ class PromptResult(Value, frozen=True, kw_only=True):
     raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
-def prompt_result_json(messages: Sequence[tuple[str, Mapping[str, Any]]], description: str | None) -> _Json:
+def prompt_result_json(messages: Sequence[tuple[str, Mapping[str, Any]]], description: str | None) -> Json:
     """Return the result of `prompts/get`; each message is a role and a content block as JSON."""
-    made: _Json = {} if description is None else {"description": description}
+    made: Json = {} if description is None else {"description": description}
     return made | {"messages": [{"role": role, "content": content} for role, content in messages]}
 
 
@@ -260,7 +259,7 @@ class Completion(Value, frozen=True, kw_only=True):
 
 def completion_params(
     ref: Mapping[str, str], argument: str, value: str, *, context: Mapping[str, str] | None = None
-) -> _Json:
+) -> Json:
     """Return the parameters of `completion/complete`.
 
     Args:
@@ -269,7 +268,7 @@ def completion_params(
         value: Its text so far.
         context: The values of other arguments.
     """
-    params: _Json = {"ref": dict(ref), "argument": {"name": argument, "value": value}}
+    params: Json = {"ref": dict(ref), "argument": {"name": argument, "value": value}}
     return params | {"context": {"arguments": dict(context)}} if context else params
 
 
@@ -286,9 +285,9 @@ def read_reference(ref: Mapping[str, Any]) -> tuple[str, str]:
     return found[0], name
 
 
-def completion_json(values: Iterable[str], *, total: int | None, has_more: bool) -> _Json:
+def completion_json(values: Iterable[str], *, total: int | None, has_more: bool) -> Json:
     """Return the result of `completion/complete`."""
-    made: _Json = {"values": list(values), "hasMore": has_more}
+    made: Json = {"values": list(values), "hasMore": has_more}
     return {"completion": made if total is None else made | {"total": total}}
 
 

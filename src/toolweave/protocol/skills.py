@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from toolweave._value import Value
-from toolweave.protocol.json_types import as_array, as_object, as_text
+from toolweave.protocol.json_types import Json, as_array, as_object, as_text
 from toolweave.protocol.meta import SKILLS_EXTENSION
 
 __all__ = [
@@ -33,7 +33,6 @@ __all__ = [
     "with_prefix",
 ]
 
-_Json = dict[str, Any]
 
 SKILL_MANIFEST = "SKILL.md"
 """The file that makes a folder a skill."""
@@ -115,7 +114,7 @@ class Skill(Value, frozen=True, kw_only=True):
         """Return the file of a URI, or None where it is none of the skill's."""
         return next((file for file in self.files or () if file.uri == uri), None)
 
-    def json(self) -> _Json:
+    def json(self) -> Json:
         """Return the entry as `skills/list` and `skills/get` have it; one that came from a server unchanged."""
         if self.raw:
             return dict(self.raw)
@@ -211,7 +210,7 @@ def same_value(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def with_prefix(result: Mapping[str, Any], prefix: str) -> _Json:
+def with_prefix(result: Mapping[str, Any], prefix: str) -> Json:
     """Return an entry, or the listing of a folder, whose URIs all have a prefix, as those of a gateway may."""
     made = dict(result)
     uri, resources = as_text(made.get("uri")), as_array(made.get("resources"))
@@ -225,7 +224,7 @@ def with_prefix(result: Mapping[str, Any], prefix: str) -> _Json:
 # The capability
 
 
-def skills_capability(*, directories: bool = True) -> _Json:
+def skills_capability(*, directories: bool = True) -> Json:
     """Return the members of `ServerCapabilities` of a server with skills; `directories`: whether it lists folders."""
     return {"extensions": {SKILLS_EXTENSION: {_DIRECTORY_READ: True} if directories else {}}}
 

@@ -13,7 +13,7 @@ from typing import Any
 from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED
-from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.json_types import Json, as_object, as_text
 from toolweave.protocol.meta import RELATED_TASK, TASKS_EXTENSION
 
 __all__ = [
@@ -39,7 +39,6 @@ __all__ = [
     "with_task_id",
 ]
 
-_Json = dict[str, Any]
 
 TASK_ID = "taskId"
 """The member and the parameter that name a task."""
@@ -54,7 +53,7 @@ _LIFETIMES = {"ttlMs": "ttl", "pollIntervalMs": "pollInterval"}
 # Who has tasks
 
 
-def capabilities(*, modern: bool) -> _Json:
+def capabilities(*, modern: bool) -> Json:
     """Return the capabilities of a server some of whose tools become tasks."""
     if modern:
         return {"extensions": {TASKS_EXTENSION: {}}}
@@ -66,7 +65,7 @@ def declares_tasks(declared: Mapping[str, Any]) -> bool:
     return TASKS_EXTENSION in (as_object(declared.get("extensions")) or {})
 
 
-def support(word: str) -> _Json:
+def support(word: str) -> Json:
     """Return the members of a tool's definition with `"optional"` or `"required"` for clients of 2025-11-25."""
     return {"execution": {"taskSupport": word}}
 
@@ -93,7 +92,7 @@ def needs_task(definition: Mapping[str, Any], declared: Mapping[str, Any]) -> bo
 # As a server keeps and shows them
 
 
-def created(name: str, *, ttl_ms: int, poll_ms: int, now: float) -> _Json:
+def created(name: str, *, ttl_ms: int, poll_ms: int, now: float) -> Json:
     """Return a new task, in the form of the extension.
 
     Args:
@@ -103,11 +102,11 @@ def created(name: str, *, ttl_ms: int, poll_ms: int, now: float) -> _Json:
         now: Seconds since the epoch.
     """
     made = _stamp(now)
-    shown: _Json = {TASK_ID: name, "status": "working", "createdAt": made, "lastUpdatedAt": made}
+    shown: Json = {TASK_ID: name, "status": "working", "createdAt": made, "lastUpdatedAt": made}
     return shown | {"ttlMs": ttl_ms, "pollIntervalMs": poll_ms}
 
 
-def updated(shown: _Json, now: float, **members: Any) -> _Json:
+def updated(shown: Json, now: float, **members: Any) -> Json:
     """Return a task with other members; None removes one, and so does a status that has no such member."""
     changed = {**shown, **members, "lastUpdatedAt": _stamp(now)}
     return {
@@ -117,17 +116,17 @@ def updated(shown: _Json, now: float, **members: Any) -> _Json:
     }
 
 
-def failed(shown: _Json, now: float, error: RequestError) -> _Json:
+def failed(shown: Json, now: float, error: RequestError) -> Json:
     """Return a task that failed with a JSON-RPC error."""
     return updated(shown, now, status="failed", statusMessage=error.message, error=_error_json(error))
 
 
-def _error_json(error: RequestError) -> _Json:
-    made: _Json = {"code": error.code, "message": error.message}
+def _error_json(error: RequestError) -> Json:
+    made: Json = {"code": error.code, "message": error.message}
     return made if error.data is None else made | {"data": error.data}
 
 
-def in_core(shown: Mapping[str, Any]) -> _Json:
+def in_core(shown: Mapping[str, Any]) -> Json:
     """Return a task as revision 2025-11-25 writes it."""
     task = {name: shown[name] for name in _IN_CORE if name in shown}
     if (as_object(shown.get("result")) or {}).get("isError") is True:
@@ -135,13 +134,13 @@ def in_core(shown: Mapping[str, Any]) -> _Json:
     return task | {old: shown.get(new) for new, old in _LIFETIMES.items() if old == "ttl" or new in shown}
 
 
-def in_extension(task: Mapping[str, Any]) -> _Json:
+def in_extension(task: Mapping[str, Any]) -> Json:
     """Return a task as the extension writes it, from its form in 2025-11-25, where its outcome is asked for."""
     shown = {name: task[name] for name in _IN_CORE if name in task}
     return shown | {new: task.get(old) for new, old in _LIFETIMES.items() if new == "ttlMs" or old in task}
 
 
-def with_outcome(shown: Mapping[str, Any], outcome: Mapping[str, Any] | RequestError) -> _Json:
+def with_outcome(shown: Mapping[str, Any], outcome: Mapping[str, Any] | RequestError) -> Json:
     """Return an ended task of the extension with the result of its call, or the JSON-RPC error that it failed with.
 
     A call whose result is an error of the tool has completed.
@@ -151,7 +150,7 @@ def with_outcome(shown: Mapping[str, Any], outcome: Mapping[str, Any] | RequestE
     return {**shown, "status": "completed", "result": outcome}
 
 
-def task_result(shown: Mapping[str, Any], *, modern: bool) -> _Json:
+def task_result(shown: Mapping[str, Any], *, modern: bool) -> Json:
     """Return the result of a call that became a task."""
     return {"resultType": "task", **shown} if modern else {"task": in_core(shown)}
 
@@ -161,12 +160,12 @@ def is_task(result: Mapping[str, Any]) -> bool:
     return result.get("resultType") == "task" or as_object(result.get("task")) is not None
 
 
-def with_task_id(task: Mapping[str, Any], task_id: str) -> _Json:
+def with_task_id(task: Mapping[str, Any], task_id: str) -> Json:
     """Return a task, in either form, under another id."""
     return {**task, TASK_ID: task_id}
 
 
-def related(task_id: str) -> _Json:
+def related(task_id: str) -> Json:
     """Return the member of `_meta` by which a message of 2025-11-25 names its task."""
     return {RELATED_TASK: {TASK_ID: task_id}}
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+SchemaNode: TypeAlias = dict[str, Any]
+"""A schema, or a part of one, as JSON that may be modified."""
 SchemaProfile: TypeAlias = Literal[
     "openai",
     "openai-strict",

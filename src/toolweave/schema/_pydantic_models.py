@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from toolweave.errors import SchemaError, printable
 from toolweave.schema._limits import check_schema, local_target
+from toolweave.schema._profiles import SchemaNode
 from toolweave.schema._type_loader import TypeLoader
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("toolweave.schema")
 
-_Json = dict[str, Any]
 
 _NUMERIC = {
     "minimum": "ge",
@@ -105,7 +105,7 @@ def _permissive(name: str, reason: str) -> type[BaseModel]:
 class _SchemaReader:
     """A reader of one schema; the model of a `$ref` target is made once, so that recursion ends."""
 
-    def __init__(self, root: _Json, name: str, *, level: int = logging.WARNING) -> None:
+    def __init__(self, root: SchemaNode, name: str, *, level: int = logging.WARNING) -> None:
         self._root = root
         self._name = name
         self._level = level
@@ -128,7 +128,7 @@ class _SchemaReader:
             if schema is not True:
                 self._warn(name, f"{schema!r:.40} is no schema")
             return Any
-        schema = cast("_Json", schema)
+        schema = cast("SchemaNode", schema)
         if unread := sorted(_NOT_CHECKED & schema.keys()):
             self._warn(name, f"{', '.join(unread)} cannot be expressed")
         self._depth += 1
@@ -138,7 +138,7 @@ class _SchemaReader:
         self._depth -= 1
         return typing.Union[annotation, None] if schema.get("nullable") is True else annotation  # noqa: UP007  # a ForwardRef knows no |
 
-    def _choose(self, schema: _Json, name: str) -> Any:
+    def _choose(self, schema: SchemaNode, name: str) -> Any:
         if "$ref" in schema:
             return self._reference(schema["$ref"], name)
         if "const" in schema:
@@ -155,7 +155,7 @@ class _SchemaReader:
             return self._union([{**schema, "type": one} for one in cast("list[Any]", kind)], name)
         return self._of_kind(schema, kind, name)
 
-    def _of_kind(self, schema: _Json, kind: Any, name: str) -> Any:
+    def _of_kind(self, schema: SchemaNode, kind: Any, name: str) -> Any:
         if kind == "object" or (kind is None and isinstance(schema.get("properties"), dict)):
             return self._object(schema, name)
         if kind == "array" or (kind is None and "items" in schema):
@@ -173,9 +173,9 @@ class _SchemaReader:
         if not isinstance(target, dict):
             self._warn(name, f"$ref {ref!r:.80} does not point into the schema")
             return Any
-        return self._referenced(str(ref), cast("_Json", target), str(ref).rpartition("/")[2] or self._name)
+        return self._referenced(str(ref), cast("SchemaNode", target), str(ref).rpartition("/")[2] or self._name)
 
-    def _referenced(self, ref: str, target: _Json, name: str, *, root: bool = False) -> Any:
+    def _referenced(self, ref: str, target: SchemaNode, name: str, *, root: bool = False) -> Any:
         """Return the type of a reference's target; inside itself a model is a forward reference."""
         if ref in self._by_ref:
             return self._by_ref[ref]
@@ -198,7 +198,7 @@ class _SchemaReader:
         self._warn(name, "its enum or const holds more than strings, integers, booleans and null")
         return Any
 
-    def _alternatives(self, schema: _Json, key: str, name: str) -> Any:
+    def _alternatives(self, schema: SchemaNode, key: str, name: str) -> Any:
         """Return the union of the branches, each merged with its sibling keywords; shapeless branches only restrict."""
         beside = {
             other: value for other, value in schema.items() if other not in {key, "description", "title", "default"}
@@ -210,11 +210,11 @@ class _SchemaReader:
         shaped = any(part in beside for part in _SHAPE)
         return self._union([_join(beside, branch) if shaped else branch for branch in branches], name)
 
-    def _union(self, schemas: list[_Json], name: str) -> Any:
+    def _union(self, schemas: list[SchemaNode], name: str) -> Any:
         members = [self._type(schema, f"{name}_{number}") for number, schema in enumerate(schemas, 1)]
         return typing.Union[tuple(members)]  # noqa: UP007  # of a tuple
 
-    def _merged(self, schema: _Json) -> _Json:
+    def _merged(self, schema: SchemaNode) -> SchemaNode:
         """Return a schema with its `allOf` parts joined into it, references followed once."""
         result = {key: value for key, value in schema.items() if key != "allOf"}
         for part in filter(None, map(_object, schema["allOf"])):
@@ -222,7 +222,7 @@ class _SchemaReader:
             result = _join(result, {**target, **{key: value for key, value in part.items() if key != "$ref"}})
         return result
 
-    def _string(self, schema: _Json, name: str) -> Any:
+    def _string(self, schema: SchemaNode, name: str) -> Any:
         from pydantic import Field, TypeAdapter
 
         annotation = _constrained(str, schema, _SIZES)
@@ -237,20 +237,20 @@ class _SchemaReader:
             return annotation
         return narrowed
 
-    def _array(self, schema: _Json, name: str) -> Any:
+    def _array(self, schema: SchemaNode, name: str) -> Any:
         items = schema.get("items")
         if _is_list(schema.get("prefixItems")) or isinstance(items, list):
             self._warn(name, "items by position cannot be expressed")
             return list[Any]
         return list[self._type(items, f"{name}_item")] if items is not None else list[Any]
 
-    def _object(self, schema: _Json, name: str) -> Any:
+    def _object(self, schema: SchemaNode, name: str) -> Any:
         if schema.get("properties"):
             return self._model(schema, name)
         others = schema.get("additionalProperties", True)
         return dict[str, self._type(others, f"{name}_value")] if isinstance(others, dict) else dict[str, Any]
 
-    def _model(self, schema: _Json, name: str, class_name: str | None = None) -> Any:
+    def _model(self, schema: SchemaNode, name: str, class_name: str | None = None) -> Any:
         from pydantic import ConfigDict, create_model
 
         class_name = class_name or self._free_class_name(name)
@@ -259,7 +259,7 @@ class _SchemaReader:
         required = schema.get("required")
         wanted = set(cast("list[Any]", required)) if isinstance(required, list) else set[Any]()
         fields: dict[str, Any] = {}
-        for key, sub in cast("_Json", properties).items() if isinstance(properties, dict) else ():
+        for key, sub in cast("SchemaNode", properties).items() if isinstance(properties, dict) else ():
             fields[_attribute(key, fields)] = self._field(key, sub, f"{name}_{key}", required=key in wanted)
         others = schema.get("additionalProperties", True)
         if isinstance(others, dict) and others:
@@ -277,10 +277,10 @@ class _SchemaReader:
         annotation = self._type(sub, name)
         options: dict[str, Any] = {"alias": key}
         if isinstance(sub, dict):
-            options["description"] = _text(cast("_Json", sub), "description")
-            options["title"] = _text(cast("_Json", sub), "title")
+            options["description"] = _text(cast("SchemaNode", sub), "description")
+            options["title"] = _text(cast("SchemaNode", sub), "title")
         if not required:
-            options["default"] = cast("_Json", sub).get("default") if isinstance(sub, dict) else None
+            options["default"] = cast("SchemaNode", sub).get("default") if isinstance(sub, dict) else None
         return annotation, Field(**options)
 
     def _free_class_name(self, name: str) -> str:
@@ -295,7 +295,7 @@ class _SchemaReader:
         _log.log(self._level, "schema %r: at %r: %s; it is not checked", self._name, name, printable(what))
 
 
-def _join(base: _Json, part: _Json) -> _Json:
+def _join(base: SchemaNode, part: SchemaNode) -> SchemaNode:
     """Merge two schemas: properties and required names of both; of other keywords `part` wins."""
     joined = {**base, **part}
     for key in ("properties", "$defs"):
@@ -306,7 +306,7 @@ def _join(base: _Json, part: _Json) -> _Json:
     return joined
 
 
-def _constrained(annotation: Any, schema: _Json, keywords: Mapping[str, str]) -> Any:
+def _constrained(annotation: Any, schema: SchemaNode, keywords: Mapping[str, str]) -> Any:
     from pydantic import Field
 
     bounds = {
@@ -337,11 +337,11 @@ def _class_name(name: str) -> str:
     return joined if joined.isidentifier() and not keyword.iskeyword(joined) else f"Model{joined}"
 
 
-def _object(value: Any) -> _Json | None:
-    return cast("_Json", value) if isinstance(value, dict) else None
+def _object(value: Any) -> SchemaNode | None:
+    return cast("SchemaNode", value) if isinstance(value, dict) else None
 
 
-def _text(schema: _Json, key: str) -> str | None:
+def _text(schema: SchemaNode, key: str) -> str | None:
     value = schema.get(key)
     return value if isinstance(value, str) else None
 

@@ -12,7 +12,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import anyio
 
@@ -23,9 +23,6 @@ from toolweave.serve._request import Push
 from toolweave.tools import Toolset, Unsubscribe
 
 _log = logging.getLogger("toolweave.serve")
-
-Leave: TypeAlias = Callable[[], None]
-"""Removes the subscription that `join` made; idempotent."""
 
 
 class Topic(NamedTuple):
@@ -116,7 +113,7 @@ class LegacySubscriber(_Subscriber):
         super().__init__((TOOLS, PROMPTS, RESOURCES))
         self._push = push
         self._debounce = debounce
-        self._ends: dict[str, Leave] = {}
+        self._ends: dict[str, Unsubscribe] = {}
         self._views: dict[str, tuple[Callable[[], object], object]] = {}
         self._left = False
 
@@ -124,7 +121,7 @@ class LegacySubscriber(_Subscriber):
         """Push the pending changes after the debounce time."""
         self.loop.call_later(self._debounce, self._deliver)
 
-    def follow(self, uri: str, end: Leave) -> None:
+    def follow(self, uri: str, end: Unsubscribe) -> None:
         """Subscribe to a resource whose updates `end` stops, when it is unfollowed or the conversation is over."""
         if self._left or uri in self._ends:  # meanwhile
             end()
@@ -257,7 +254,7 @@ class Changes:
 
     # subscribing
 
-    def join(self, push: Push, *, conversation: str) -> Leave:
+    def join(self, push: Push, *, conversation: str) -> Unsubscribe:
         """Subscribe a legacy conversation, on the running event loop.
 
         Args:

@@ -7,13 +7,16 @@ offers hold as where it is served alone. Questions of its handlers go to the cli
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import anyio
+import anyio.abc
 
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
@@ -21,7 +24,6 @@ from toolweave.protocol.component_meta import asking_for
 from toolweave.protocol.logs import LogLevel
 from toolweave.serve._changes import Changes
 from toolweave.serve._endpoint import Endpoint
-from toolweave.serve._lifespans import Lifespans
 from toolweave.serve._middleware import chained
 from toolweave.serve._mounted_toolsets import OffersMore, ToolsetPrompts, ToolsetResources
 from toolweave.serve._namespaces import Namespace
@@ -492,3 +494,45 @@ class Mounts:
 def _holds(server: MountableServer, other: MountableServer) -> bool:
     """Whether a server is another one, or has it mounted, at any depth."""
     return server is other or any(_holds(one.server, other) for one in server.mounted)
+
+
+@runtime_checkable
+class _HasLifespan(Protocol):
+    def running(self) -> AbstractAsyncContextManager[Any]: ...
+
+
+class Lifespans:
+    """Servers, and context managers such as toolsets, that run as long as the server they are mounted in.
+
+    Those added before the server runs are entered in order, before the server answers; those added later are entered
+    at once, and one that is not entered yet answers as if it were not open.
+    """
+
+    def __init__(self) -> None:
+        self._things: list[Any] = []
+        self._runs: list[anyio.abc.TaskGroup] = []
+
+    def add(self, thing: Any) -> None:
+        """Let something run with the server."""
+        self._things.append(thing)
+        for tasks in self._runs:
+            tasks.start_soon(_keep_running, thing)
+
+    @asynccontextmanager
+    async def running(self, tasks: anyio.abc.TaskGroup) -> AsyncGenerator[None, None]:
+        """Run everything during the block; `tasks` runs those added meanwhile."""
+        async with AsyncExitStack() as stack:
+            for thing in tuple(self._things):
+                await stack.enter_async_context(_lifespan(thing))
+            self._runs.append(tasks)
+            stack.callback(self._runs.remove, tasks)
+            yield
+
+
+def _lifespan(thing: Any) -> AbstractAsyncContextManager[Any]:
+    return thing.running() if isinstance(thing, _HasLifespan) else thing
+
+
+async def _keep_running(thing: Any) -> None:
+    async with _lifespan(thing):
+        await anyio.sleep_forever()

@@ -16,6 +16,20 @@ from toolweave.serve._plain_calls import ENVELOPE, PlainToolCall, SendsCalls, Se
 from toolweave.serve._request import Client, Json, Request
 
 
+async def answer_of(sent: SentCall) -> Any:
+    """Wait for the answer of a call that was sent; None where the full path has to make it.
+
+    A call whose wait is cancelled is cancelled where it was sent, too.
+    """
+    try:
+        return await sent.answer
+    except asyncio.CancelledError:
+        await sent.give_up()
+        raise
+    except Exception:  # boundary: the full path meets it again, and handles it
+        return None
+
+
 class PlainRequest:
     """A plain call that was not sent yet: `Request.sent` until it is.
 
@@ -61,13 +75,7 @@ class PlainRequest:
         if sent is None:
             self._go_long()
             return None, None
-        try:
-            answer = await sent.answer
-        except asyncio.CancelledError:
-            await sent.give_up()
-            raise
-        except Exception:  # boundary: the full path meets it again, and handles it
-            answer = None
+        answer = await answer_of(sent)
         result = None if answer is None else sent.members(answer, texts=texts)
         if result is None:
             self._go_long()

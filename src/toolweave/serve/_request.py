@@ -15,11 +15,9 @@ import msgspec
 from toolweave.config import Secret
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
+from toolweave.protocol.json_types import Json
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.tools._spec import ToolSpec
-
-Json: TypeAlias = dict[str, Any]
-"""A JSON object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

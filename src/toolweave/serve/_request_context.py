@@ -169,11 +169,10 @@ class _RequestCaller(Caller, Protocol):
     async def run(self, work: Work, ctx: CallContext) -> Json: ...
 
 
-class _LegacyCaller:
-    """The `Caller` of a legacy request: a question is a request on its reply channel."""
+class _ClientOfRequest:
+    """The attributes of a `Caller` that are those of the request's client, in every revision."""
 
     __slots__ = ("_request", "_rounds")
-    plain = True
 
     def __init__(self, request: Request, rounds: HandlerRunner) -> None:
         self._request = request
@@ -202,6 +201,13 @@ class _LegacyCaller:
     @property
     def claims(self) -> Mapping[str, Any]:
         return self._request.client.claims
+
+
+class _LegacyCaller(_ClientOfRequest):
+    """The `Caller` of a legacy request: a question is a request on its reply channel."""
+
+    __slots__ = ()
+    plain = True
 
     async def run(self, work: Work, ctx: CallContext) -> Json:
         return await work(ctx)
@@ -237,10 +243,10 @@ class _LegacyCaller:
         await self._request.line.release()
 
 
-class _ModernCaller:
+class _ModernCaller(_ClientOfRequest):
     """The `Caller` of a modern request: a question finds its answer in the request, or ends the handler."""
 
-    __slots__ = ("_asked", "_given", "_keys", "_request", "_rounds", "_scope", "_sealed", "_used", "plain")
+    __slots__ = ("_asked", "_given", "_keys", "_scope", "_sealed", "_used", "plain")
 
     _asked: dict[str, Question]
     _given: Mapping[str, Any]
@@ -250,35 +256,10 @@ class _ModernCaller:
     _used: Json
 
     def __init__(self, request: Request, rounds: HandlerRunner) -> None:
-        self._request = request
-        self._rounds = rounds
+        super().__init__(request, rounds)
         # a client without these capabilities is asked nothing, and needs no cancel scope
         quiet = _ABILITIES.isdisjoint(request.client.capabilities) and _ANSWERS.isdisjoint(request.params)
         self.plain = quiet and rounds.sampling.model is None
-
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        return self._rounds.sampling.able(self._request.client.capabilities)
-
-    @property
-    def client_key(self) -> str | None:
-        return self._request.client.key
-
-    @property
-    def principal(self) -> str | None:
-        return self._request.client.principal
-
-    @property
-    def request(self) -> Request:
-        return self._request
-
-    @property
-    def sessions(self) -> ClientSessions:
-        return ClientSessions(self._rounds.sessions, self._request.client)
-
-    @property
-    def claims(self) -> Mapping[str, Any]:
-        return self._request.client.claims
 
     async def run(self, work: Work, ctx: CallContext) -> Json:
         self._sealed = self._rounds.sealed(self._request)

@@ -7,7 +7,7 @@ Names of arguments stand in `properties` and `required`, but also in what applie
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -16,8 +16,8 @@ from toolweave.errors import SchemaError
 from toolweave.schema import Validator
 from toolweave.schema._limits import local_target
 from toolweave.schema._normalize import DEFINITIONS
+from toolweave.schema._profiles import SchemaNode
 
-_Json: TypeAlias = dict[str, Any]
 _MOST_SUBSCHEMAS = 10_000
 """Subschemas of the same object that are rewritten; one that occurs several times counts each time."""
 _MOST_REFS = 32
@@ -54,7 +54,7 @@ def declared_arguments(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
-def reshaped(schema: Mapping[str, Any], changes: Mapping[str, ArgumentChange]) -> _Json:
+def reshaped(schema: Mapping[str, Any], changes: Mapping[str, ArgumentChange]) -> SchemaNode:
     """Return the schema of the arguments as models give them.
 
     Names that are taken out are not accepted any more: a schema that is open without saying what else it takes is
@@ -70,7 +70,7 @@ def reshaped(schema: Mapping[str, Any], changes: Mapping[str, ArgumentChange]) -
         raise SchemaError("is nested too deeply to be shaped") from None
     if not isinstance(made, dict):
         raise SchemaError("takes no arguments at all after the rule: it requires what is not sent or refuses what is")
-    out = cast("_Json", made)
+    out = cast("SchemaNode", made)
     for key in _EXAMPLES:
         out.pop(key, None)
     if any(change.name != name for name, change in changes.items()):
@@ -78,7 +78,7 @@ def reshaped(schema: Mapping[str, Any], changes: Mapping[str, ArgumentChange]) -
     return out
 
 
-def _close(schema: _Json) -> None:
+def _close(schema: SchemaNode) -> None:
     if schema.get("additionalProperties", True) is not True or "patternProperties" in schema:
         return
     if any(key in schema for key in (*_LISTS, *_SINGLE, "$ref", "dependentSchemas")):
@@ -91,7 +91,7 @@ def _close(schema: _Json) -> None:
 class _Rewriting:
     """The changes to one schema, applied to every subschema that speaks of the same object."""
 
-    def __init__(self, root: _Json, changes: Mapping[str, ArgumentChange]) -> None:
+    def __init__(self, root: SchemaNode, changes: Mapping[str, ArgumentChange]) -> None:
         self._root = root
         self._changes = changes
         self._touching: dict[int, bool] = {}
@@ -104,9 +104,9 @@ class _Rewriting:
         self._rewritten += 1
         if self._rewritten > _MOST_SUBSCHEMAS:
             raise SchemaError(f"combines more than {_MOST_SUBSCHEMAS:,} subschemas")
-        out: _Json = dict(cast("_Json", node))
+        out: SchemaNode = dict(cast("SchemaNode", node))
         target = local_target(self._root, out.get("$ref")) if refs else None
-        if isinstance(target, dict) and self._touches(cast("_Json", target)):
+        if isinstance(target, dict) and self._touches(cast("SchemaNode", target)):
             del out["$ref"]
             part, rest = self.rewritten(target, refs=refs - 1), self.rewritten(out, refs=refs)
             if part is False or rest is False:
@@ -119,7 +119,7 @@ class _Rewriting:
         always = self._dependencies(out, refs)
         return self._applied(out, refs, always)
 
-    def _touches(self, target: _Json) -> bool:
+    def _touches(self, target: SchemaNode) -> bool:
         """Whether a subschema of the same object names an argument that changes."""
         key = id(target)
         if key not in self._touching:
@@ -129,12 +129,12 @@ class _Rewriting:
     def _each(self, nodes: Any, refs: int) -> list[Any]:
         return [self.rewritten(node, refs=refs) for node in _list(nodes)]
 
-    def _properties(self, out: _Json) -> bool:
+    def _properties(self, out: SchemaNode) -> bool:
         properties = out.get("properties")
         if not isinstance(properties, dict):
             return True
-        made: _Json = {}
-        for name, argument in cast("_Json", properties).items():
+        made: SchemaNode = {}
+        for name, argument in cast("SchemaNode", properties).items():
             change = self._changes.get(name)
             if change is None:
                 made[name] = argument
@@ -156,7 +156,7 @@ class _Rewriting:
         except SchemaError:  # the schema as a whole cannot be used either, and nothing is checked
             return True
 
-    def _required(self, out: _Json) -> bool:
+    def _required(self, out: SchemaNode) -> bool:
         required = out.get("required")
         if not isinstance(required, list):
             return True
@@ -182,17 +182,17 @@ class _Rewriting:
                 made.append(change.name)
         return made
 
-    def _counts(self, out: _Json) -> None:
+    def _counts(self, out: SchemaNode) -> None:
         always = sum(change.name is None and change.sent == "always" for change in self._changes.values())
         sent = always + sum(change.sent == "default" for change in self._changes.values())
         for key, fewer in (("minProperties", sent), ("maxProperties", always)):
             if isinstance(out.get(key), int) and fewer:
                 out[key] = max(0, out[key] - fewer)
 
-    def _dependencies(self, out: _Json, refs: int) -> list[Any]:
+    def _dependencies(self, out: SchemaNode, refs: int) -> list[Any]:
         """Rewrite the schemas that depend on single arguments; return those that depend on always sent ones."""
         always: list[Any] = []
-        kept: dict[str, _Json] = {"dependencies": {}, "dependentSchemas": {}}
+        kept: dict[str, SchemaNode] = {"dependencies": {}, "dependentSchemas": {}}
         for key in ("dependentRequired", "dependentSchemas", "dependencies"):
             place = kept["dependencies" if key == "dependencies" else "dependentSchemas"]
             for name, wanted in _object(out.pop(key, None)).items():
@@ -212,7 +212,7 @@ class _Rewriting:
         names = self._wanted(cast("list[Any]", wanted))
         return False if names is None else {"required": names} if names else True
 
-    def _applied(self, out: _Json, refs: int, always: list[Any]) -> Any:
+    def _applied(self, out: SchemaNode, refs: int, always: list[Any]) -> Any:
         for key in _LISTS:
             if isinstance(out.get(key), list):
                 out[key] = self._each(out[key], refs)
@@ -230,21 +230,21 @@ class _Rewriting:
 
 
 def _described(argument: Any, change: ArgumentChange) -> Any:
-    extra: _Json = {} if change.description is None else {"description": change.description}
+    extra: SchemaNode = {} if change.description is None else {"description": change.description}
     if change.sent == "default":
         extra["default"] = change.value
     if not extra or not isinstance(argument, dict):
         return extra if extra and argument is True else argument
-    return {**cast("_Json", argument), **extra}
+    return {**cast("SchemaNode", argument), **extra}
 
 
-def _same_object(root: _Json, node: Any) -> Iterable[_Json]:
+def _same_object(root: SchemaNode, node: Any) -> Iterable[SchemaNode]:
     """Yield the subschemas that apply to the same object as a schema, each once, itself first."""
     waiting, seen = [node], set[int]()
     for here in waiting:  # which grows meanwhile
         if not isinstance(here, dict) or id(cast("object", here)) in seen:
             continue
-        one = cast("_Json", here)
+        one = cast("SchemaNode", here)
         seen.add(id(one))
         yield one
         waiting += [local_target(root, one.get("$ref"))] if isinstance(one.get("$ref"), str) else []
@@ -253,7 +253,7 @@ def _same_object(root: _Json, node: Any) -> Iterable[_Json]:
         waiting += [part for key in ("dependentSchemas", "dependencies") for part in _object(one.get(key)).values()]
 
 
-def _named_in(root: _Json, target: _Json) -> set[Any]:
+def _named_in(root: SchemaNode, target: SchemaNode) -> set[Any]:
     """Return the arguments that a subschema of the same object names."""
     named: list[Any] = []
     for node in _same_object(root, target):
@@ -264,7 +264,7 @@ def _named_in(root: _Json, target: _Json) -> set[Any]:
     return {name for name in named if isinstance(name, str)}
 
 
-def _with_own_definitions(root: _Json, gone: list[str]) -> _Json:
+def _with_own_definitions(root: SchemaNode, gone: list[str]) -> SchemaNode:
     """Return a schema in which no reference leads to `properties` that lose their names: these become definitions."""
     heads = {f"#/properties/{name.replace('~', '~0').replace('/', '~1')}": name for name in gone}
     text = msgspec.json.encode(root)
@@ -279,7 +279,7 @@ def _with_own_definitions(root: _Json, gone: list[str]) -> _Json:
             key += "_"
         definitions[key] = _object(root.get("properties")).get(heads[head], True)
         places[head] = f"#/$defs/{key.replace('~', '~0').replace('/', '~1')}"
-    return cast("_Json", _led({**root, "$defs": definitions}, places))
+    return cast("SchemaNode", _led({**root, "$defs": definitions}, places))
 
 
 def _led(node: Any, places: Mapping[str, str]) -> Any:
@@ -287,7 +287,7 @@ def _led(node: Any, places: Mapping[str, str]) -> Any:
         return [_led(item, places) for item in cast("list[Any]", node)]
     if not isinstance(node, dict):
         return node
-    out: _Json = {key: _led(item, places) for key, item in cast("_Json", node).items()}
+    out: SchemaNode = {key: _led(item, places) for key, item in cast("SchemaNode", node).items()}
     ref = out.get("$ref")
     if isinstance(ref, str):
         for head, place in places.items():
@@ -296,7 +296,7 @@ def _led(node: Any, places: Mapping[str, str]) -> Any:
     return out
 
 
-def _disjoint(part: _Json, out: _Json) -> bool:
+def _disjoint(part: SchemaNode, out: SchemaNode) -> bool:
     return not (part.keys() & out.keys()) - {"description", "title", "$comment"}
 
 
@@ -304,5 +304,5 @@ def _list(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def _object(value: Any) -> _Json:
-    return cast("_Json", value) if isinstance(value, dict) else {}
+def _object(value: Any) -> SchemaNode:
+    return cast("SchemaNode", value) if isinstance(value, dict) else {}

@@ -22,17 +22,18 @@ from toolweave.connect._channel import NotSent
 from toolweave.errors import ConnectionLostError, ProtocolError, RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.json_types import Json
+from toolweave.protocol.jsonrpc import encode_notification
 from toolweave.protocol.subscriptions import FILTERS
 from toolweave.serve import create_mcp_server, prompt, resource
 from toolweave.serve._changes import Topic
 from toolweave.serve._duplex.inprocess import ClientEnd, InProcessSessions, Visit, in_process
 from toolweave.serve._offers.prompts import PromptRegistry
 from toolweave.serve._offers.resources import ResourceRegistry
-from toolweave.testing._script import Answer, Reaction, ReactionScript, Received, ScriptedResponder
+from toolweave.testing._script import Reaction, ReactionScript, Received, ScriptedAnswer, ScriptedResponder
 from toolweave.tools import FunctionTool, Tool, ToolCall, ToolSource, tool
 from toolweave.tools._sources import with_registry
 
-Json = dict[str, Any]
 P = ParamSpec("P")
 R = TypeVar("R")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -175,7 +176,7 @@ class MemoryServer:
 
     # how it behaves
 
-    def answer(self, method: str, result: Answer, *, tool: str | None = None, times: int | None = None) -> None:
+    def answer(self, method: str, result: ScriptedAnswer, *, tool: str | None = None, times: int | None = None) -> None:
         """Answer requests of a method with this result, or with that of a function of their params.
 
         `tool` limits it to calls of one tool, `times` to the next so many requests. Limited answers come first, in
@@ -218,7 +219,7 @@ class MemoryServer:
         if method in FILTERS:
             self._server.changes.tell(Topic(method, str(told.get("uri", ""))), told)
         else:
-            self.send({"jsonrpc": "2.0", "method": method} | ({"params": dict(told)} if told else {}))
+            self.send(encode_notification(method, told))
 
     def send(self, message: Mapping[str, Any] | bytes) -> None:
         """Send every client one message as it is: JSON, or bytes that may be anything.

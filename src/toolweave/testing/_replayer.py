@@ -26,10 +26,8 @@ from toolweave.connect._wire.request_encoder import request_text
 from toolweave.errors import AuthRequiredError, ConnectError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import Json, as_object
 from toolweave.testing._cassette import Entry, read_cassette, same
-
-Json = dict[str, Any]
 
 _HANDSHAKE = (methods.SERVER_DISCOVER, methods.INITIALIZE)
 _CALL = methods.TOOLS_CALL

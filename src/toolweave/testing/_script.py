@@ -21,7 +21,9 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._request import Json, Request
 
-Answer: TypeAlias = Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+ScriptedAnswer: TypeAlias = (
+    Mapping[str, Any] | Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+)
 """A result as JSON, or a function, plain or async, from a request's params to one."""
 
 
@@ -61,7 +63,7 @@ class Reaction:
     how: Literal["answer", "refuse", "hang", "crash"]
     tool: str | None = None
     left: int | None = 1
-    answer: Answer = field(default_factory=dict[str, Any])
+    answer: ScriptedAnswer = field(default_factory=dict[str, Any])
     error: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
@@ -151,7 +153,7 @@ def _tool(method: str, params: Mapping[str, Any]) -> str | None:
     return name if method == methods.TOOLS_CALL and isinstance(name, str) else None
 
 
-async def _made(answer: Answer, params: Mapping[str, Any]) -> Json:
+async def _made(answer: ScriptedAnswer, params: Mapping[str, Any]) -> Json:
     try:
         made = answer(params) if callable(answer) else answer
         return dict(await made if inspect.isawaitable(made) else made)

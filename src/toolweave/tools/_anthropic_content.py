@@ -1,27 +1,33 @@
-"""Blocks and results in the form of Anthropic's Messages API: text, images, documents, and notes for the rest. Pure.
+"""Tools, blocks and results in the form of Anthropic's Messages API: text, images, documents, notes for the rest.
 
-Content that the API does not accept becomes a visible note. One block that it refuses fails
+Pure. Content that the API does not accept becomes a visible note. One block that it refuses fails
 the whole request, now and with every later turn, so nothing here trusts a server.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
 
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, ImageContent, TextContent
+from toolweave.protocol.json_types import Json
 from toolweave.tools._media import sniff
 from toolweave.tools._media_parts import clean
 from toolweave.tools._result import ToolResult
 from toolweave.tools._visible import shown_result
-
-Json: TypeAlias = dict[str, Any]
+from toolweave.tools._wire_tools import WireTool
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _MAX_IMAGE = 5 * 1024 * 1024
 """Maximum characters of base64 in one image."""
 _MAX_TITLE = 500
 _SILENT_FAILURE = "the tool failed and did not say why"
+
+
+def anthropic_form(tool: WireTool) -> Json:
+    """Return a tool's definition; a blank description is left out."""
+    described = {"description": tool.description} if tool.description.strip() else {}
+    held = {"strict": True} if tool.strict else {}
+    return {"name": tool.name, **described, "input_schema": tool.schema, **held}
 
 
 def anthropic_content(result: ToolResult) -> list[Json]:

@@ -31,6 +31,7 @@ from toolweave.protocol.client_requests import (
     sampling_fields,
     sampling_params,
 )
+from toolweave.protocol.json_types import Json
 from toolweave.protocol.logs import LogLevel
 from toolweave.tools._spec import ToolSpec
 
@@ -41,7 +42,7 @@ _FIELD_KEYS = (
 )
 
 
-def form_of(schema: Mapping[str, Any] | type | None) -> _Json:
+def form_of(schema: Mapping[str, Any] | type | None) -> Json:
     """Return the JSON Schema of a form.
 
     Args:
@@ -87,7 +88,7 @@ def _read_model(model: type, content: Mapping[str, Any]) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _derived(model: type) -> _Json:
+def _derived(model: type) -> Json:
     from toolweave.schema._signature import schema_of
 
     name = model.__name__
@@ -96,7 +97,7 @@ def _derived(model: type) -> _Json:
         raise SchemaError(f"the form {name!r} is no object with fields")
     definitions: Mapping[str, Any] = whole.get("$defs", {})
     fields: Mapping[str, Any] = whole.get("properties", {})
-    form: _Json = {
+    form: Json = {
         "type": "object",
         "properties": {field: _field(schema, definitions) for field, schema in fields.items()},
     }
@@ -109,9 +110,9 @@ def _nullable(field: Mapping[str, Any]) -> bool:
     return any(option == {"type": "null"} for option in field.get("anyOf", ()))
 
 
-def _field(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> _Json:
+def _field(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Json:
     """Return a model's field in the restricted schema of forms: no references, no null, no constants."""
-    found: _Json = dict(schema)
+    found: Json = dict(schema)
     if _nullable(found):
         some = [option for option in found.pop("anyOf") if option != {"type": "null"}]
         found = {**(some[0] if len(some) == 1 else {}), **found}
@@ -131,7 +132,6 @@ def _field(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> _Json:
     return made
 
 
-_Json = dict[str, Any]
 AnswerT = TypeVar("AnswerT")
 
 
@@ -157,7 +157,7 @@ class Elicitation:
         """Return the client capabilities that it requires."""
         return ABILITIES["elicitation" if self.url is None else "elicitation.url"]
 
-    def params(self, *, modern: bool) -> _Json:
+    def params(self, *, modern: bool) -> Json:
         """Return the request's parameters.
 
         Raises:
@@ -212,7 +212,7 @@ class Sampling:
             return ABILITIES["sampling.tools"]
         return ABILITIES["sampling" if self.more.get("includeContext", "none") == "none" else "sampling.context"]
 
-    def params(self, *, modern: bool) -> _Json:
+    def params(self, *, modern: bool) -> Json:
         """Return the request's parameters."""
         one = self.messages
         return sampling_params(
@@ -247,7 +247,7 @@ class Roots:
         """Return the client capabilities that it requires."""
         return ABILITIES["roots"]
 
-    def params(self, *, modern: bool) -> _Json:
+    def params(self, *, modern: bool) -> Json:
         """Return the request's parameters: none."""
         return {}
 
@@ -348,10 +348,10 @@ class Keys:
         return made if times == 1 else f"{made}-{times}"
 
 
-def _tool(item: ToolSpec | Mapping[str, Any]) -> _Json:
+def _tool(item: ToolSpec | Mapping[str, Any]) -> Json:
     if isinstance(item, Mapping):
         return dict(item)
-    made: _Json = {"name": item.name, "inputSchema": dict(item.input_schema)}
+    made: Json = {"name": item.name, "inputSchema": dict(item.input_schema)}
     return made | ({"description": item.description} if item.description else {})
 
 

@@ -17,7 +17,7 @@ from typing import Any, cast
 from toolweave.errors import ErrorKind, ProtocolError, ToolError
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.content import TextContent, block_json, content_block
-from toolweave.protocol.json_types import as_array, as_object, as_text
+from toolweave.protocol.json_types import Json, as_array, as_object, as_text
 from toolweave.protocol.jsonrpc import writable
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.tools._call import RESUMABLE
@@ -25,7 +25,6 @@ from toolweave.tools._names import aliases
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 
-_Json = dict[str, Any]
 _log = logging.getLogger("toolweave.tools")
 
 # Definitions
@@ -33,12 +32,12 @@ _log = logging.getLogger("toolweave.tools")
 _WRITTEN = frozenset({"name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta"})
 
 
-def tool_definition(spec: ToolSpec, *, modern: bool) -> _Json:
+def tool_definition(spec: ToolSpec, *, modern: bool) -> Json:
     """Return the entry of `tools/list`; members of a foreign definition that this version does not know survive.
 
     A handshake-era client knows output schemas of objects only; others are left out for it.
     """
-    made: _Json = {"name": spec.name}
+    made: Json = {"name": spec.name}
     if spec.title is not None:
         made["title"] = spec.title
     if spec.description or spec.raw.get("description") == "":
@@ -119,15 +118,15 @@ def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
     return result.replace(content=blocks or (TextContent(text=_EMPTY_ERROR),), is_error=True, error=error)
 
 
-def call_result(result: ToolResult, *, modern: bool, typed: bool = False) -> _Json:
+def call_result(result: ToolResult, *, modern: bool, typed: bool = False) -> Json:
     """Return the members of a result of `tools/call`.
 
     Structured content is sent when the tool declares an output schema (`typed`), or when it is an object.
     """
     raw = result.raw
-    made: _Json
+    made: Json
     if isinstance(raw, dict):
-        made = _foreign(cast("_Json", raw))
+        made = _foreign(cast("Json", raw))
     else:
         made = {"content": [block_json(one) for one in result.content]}
         if isinstance(result.structured_content, dict) or (typed and not result.is_error):
@@ -145,12 +144,12 @@ def call_result(result: ToolResult, *, modern: bool, typed: bool = False) -> _Js
     return made
 
 
-def _foreign(raw: _Json) -> _Json:
+def _foreign(raw: Json) -> Json:
     """Return a server's result without the members of that hop."""
     made = {name: value for name, value in raw.items() if name != "resultType"}
     meta = made.get("_meta")
     if isinstance(meta, dict) and SERVER_INFO in meta:
-        left = {name: value for name, value in cast("_Json", meta).items() if name != SERVER_INFO}
+        left = {name: value for name, value in cast("Json", meta).items() if name != SERVER_INFO}
         if left:
             made["_meta"] = left
         else:
@@ -159,7 +158,7 @@ def _foreign(raw: _Json) -> _Json:
     return made
 
 
-def _mirror(made: _Json) -> None:
+def _mirror(made: Json) -> None:
     """Give structured content its text, for clients that read only text."""
     if not made["content"]:
         made["content"] = [{"type": "text", "text": json.dumps(made["structuredContent"], ensure_ascii=False)}]
@@ -180,10 +179,10 @@ _CLAIMED = frozenset(ErrorKind) - {ErrorKind.NOT_SENT, ErrorKind.CLOSED, ErrorKi
 """The kinds that a server can report of a call; the others are transport errors, which only its client knows."""
 
 
-def _error_json(error: ToolError) -> _Json:
+def _error_json(error: ToolError) -> Json:
     """Return the member for an error; a missing code is that of its kind, and data that is no JSON is left out."""
     code = _CODES.get(error.kind, "EXECUTION_FAILED") if error.code is None else error.code
-    made: _Json = {"kind": error.kind.value, "code": code}
+    made: Json = {"kind": error.kind.value, "code": code}
     if error.retryable:
         made["retryable"] = True
     try:
@@ -201,7 +200,7 @@ def _read_error(meta: Mapping[str, Any], message: str) -> ToolError:
     member = meta.get(ERROR_META)
     if not isinstance(member, dict):
         return ToolError(message)
-    said = cast("_Json", member)
+    said = cast("Json", member)
     kind, code = said.get("kind"), said.get("code")
     return ToolError(
         message,

@@ -1,24 +1,40 @@
-"""Blocks and results in the form of OpenAI's Responses and Chat APIs: text, images, files, notes for the rest. Pure.
+"""Tools, blocks and results in the form of OpenAI's Responses and Chat APIs: text, images, files, notes for the rest.
 
-Content that an API does not accept becomes a visible note, and never fails the whole request.
+Content that an API does not accept becomes a visible note, and never fails the whole request. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
 
 from toolweave.protocol.content import ContentBlock
+from toolweave.protocol.json_types import Json
 from toolweave.tools._media_parts import PDF, SHOWN, SOUNDS, Media, clean, shown
 from toolweave.tools._result import ToolResult
 from toolweave.tools._visible import shown_result, shown_text
-
-Json: TypeAlias = dict[str, Any]
+from toolweave.tools._wire_tools import WireTool
 
 _NO_OUTPUT = "(no output)"
 _SILENT_FAILURE = "the tool failed and did not say why"
 _HEARD = SHOWN | frozenset(SOUNDS)
 _IMAGES = SHOWN - {PDF}
+
+
+def responses_form(tool: WireTool) -> Json:
+    """Return a tool's definition; `strict` is always set, because this API does not default to false."""
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.schema,
+        "strict": tool.strict,
+    }
+
+
+def chat_form(tool: WireTool) -> Json:
+    """Return a tool's definition for the Chat API."""
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
+    return {"type": "function", "function": {**function, "strict": True} if tool.strict else function}
 
 
 def responses_content(result: ToolResult) -> str | list[Json]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import MappingProxyType, TracebackType
-from typing import Any, Protocol, Self, TypeAlias, overload, runtime_checkable
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, overload, runtime_checkable
 
 from toolweave._value import Value
 from toolweave.errors import ErrorKind, as_tool_error
@@ -146,15 +147,41 @@ class Toolset(Protocol):
     ) -> bool | None: ...
 
 
-class Listeners:
-    """The listeners of one toolset; an exception of one is logged and does not affect the others."""
+ChangeT = TypeVar("ChangeT")
+
+
+@asynccontextmanager
+async def entered(toolsets: Iterable[Toolset]) -> AsyncGenerator[None]:
+    """Enter toolsets, which stay entered after the block; if it raises, those that were entered are left."""
+    async with AsyncExitStack() as stack:
+        for toolset in toolsets:
+            await stack.enter_async_context(toolset)
+        yield
+        stack.pop_all()
+
+
+async def leave(
+    toolsets: Iterable[Toolset],
+    exc_type: type[BaseException] | None,
+    exc: BaseException | None,
+    traceback: TracebackType | None,
+) -> bool | None:
+    """Leave toolsets that `entered` entered, the last first, each even if another raises."""
+    stack = AsyncExitStack()
+    for toolset in toolsets:
+        stack.push_async_exit(toolset)
+    return await stack.__aexit__(exc_type, exc, traceback)
+
+
+class ChangeListeners(Generic[ChangeT]):
+    """The listeners for one kind of change; an exception of one is logged and does not affect the others."""
 
     __slots__ = ("_listeners",)
 
     def __init__(self) -> None:
-        self._listeners: list[Callable[[ToolsChanged], None]] = []
+        self._listeners: list[Callable[[ChangeT], None]] = []
 
-    def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
+    def subscribe(self, listener: Callable[[ChangeT], None]) -> Unsubscribe:
         """Add a listener and return its unsubscribe."""
         self._listeners.append(listener)
 
@@ -164,7 +191,7 @@ class Listeners:
 
         return unsubscribe
 
-    def emit(self, change: ToolsChanged) -> None:
+    def emit(self, change: ChangeT) -> None:
         """Notify every listener of a change, unless it is empty."""
         if not change:
             return
@@ -177,7 +204,11 @@ class Listeners:
             except Exception:  # boundary: user code
                 import logging  # only ever needed here
 
-                logging.getLogger("toolweave").exception("a tools-changed listener raised")
+                logging.getLogger("toolweave").exception("a listener for %s raised", type(change).__name__)
+
+
+Listeners: TypeAlias = ChangeListeners[ToolsChanged]
+"""The listeners of one toolset."""
 
 
 class Tool:

@@ -10,7 +10,6 @@ import inspect
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
-from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -20,14 +19,24 @@ from toolweave.tools._call import NO_CONTEXT, CallContext, ToolCall
 from toolweave.tools._names import AssignedNames, aliases, unknown_tool
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import Listeners, ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe, tools_of
+from toolweave.tools._toolset import (
+    Listeners,
+    ToolList,
+    ToolsChanged,
+    Toolset,
+    ToolSnapshot,
+    Unsubscribe,
+    entered,
+    leave,
+    tools_of,
+)
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 _log = logging.getLogger("toolweave.tools")
 
-_Run: TypeAlias = Callable[[Toolset, ToolCall, CallContext, ToolSpec], Awaitable[ToolResult]]
+_RunCall: TypeAlias = Callable[[Toolset, ToolCall, CallContext, ToolSpec], Awaitable[ToolResult]]
 """Makes a call; the call carries the tool's name in the toolset, the definition is the exposed one."""
 
 
@@ -176,19 +185,13 @@ class WrapperToolset(BaseToolset):
         return [toolset.subscribe for toolset in self._toolsets]
 
     async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as entered:
-            for toolset in self._toolsets:
-                await entered.enter_async_context(toolset)
-            entered.pop_all()
-        return self
+        async with entered(self._toolsets):
+            return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        leaving = AsyncExitStack()
-        for toolset in self._toolsets:
-            leaving.push_async_exit(toolset)
-        return await leaving.__aexit__(exc_type, exc, traceback)
+        return await leave(self._toolsets, exc_type, exc, traceback)
 
     def __repr__(self) -> str:
         return f"<toolset of {', '.join(repr(toolset) for toolset in self._toolsets)}>"
@@ -366,7 +369,7 @@ class _ForwardingToolset(WrapperToolset, RoutingToolset):
 
     __slots__ = ("_parts", "_run", "_view")
 
-    def __init__(self, toolsets: tuple[Toolset, ...], run: _Run | None = None) -> None:
+    def __init__(self, toolsets: tuple[Toolset, ...], run: _RunCall | None = None) -> None:
         super().__init__(*toolsets)
         self._run = run
         self._parts = [_OfferedPart(ToolSnapshot()) for _ in toolsets]
@@ -461,7 +464,7 @@ class _MappedToolset(_ForwardingToolset):
         toolset: Toolset,
         how: str,
         spec: Callable[[ToolSpec], ToolSpec | None] | None = None,
-        run: _Run | None = None,
+        run: _RunCall | None = None,
     ) -> None:
         super().__init__((toolset,), run)
         self._how = how

@@ -23,7 +23,7 @@ StoreOption = Annotated[
 ]
 
 
-class Confirm(StrEnum):
+class ConfirmMode(StrEnum):
     """Tool calls that need a person's approval."""
 
     ALWAYS = "always"
@@ -40,9 +40,9 @@ class AgentOptions(Target):
     ] = None
     system: Annotated[str | None, Option("--system", metavar="TEXT", help="The system prompt.")] = None
     confirm: Annotated[
-        Confirm,
+        ConfirmMode,
         Option("--confirm", help="Which calls you are asked about; where no one can be asked, they are refused."),
-    ] = Confirm.DESTRUCTIVE
+    ] = ConfirmMode.DESTRUCTIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode, exit_code_of, is_expected
-from toolweave.cli._options import JsonOption, Target
+from toolweave.cli._options import JsonOption, Target, complete_tools
 from toolweave.cli._runner import run
 from toolweave.cli._screen import answer, answer_json, complain, note
 from toolweave.errors import ConfigError, ErrorKind, ToolError, as_tool_error
@@ -31,16 +31,10 @@ toolweave call screenshot --save pictures/
 """
 
 
-def _tool_names(incomplete: str) -> list[str]:
-    from toolweave.cli._completion import tool_names  # only when a shell asks
-
-    return tool_names(incomplete)
-
-
 def call(
     target: Target,
     name: Annotated[
-        str, Positional("NAME", help="server_tool, server:tool, or a tool's own name.", complete=_tool_names)
+        str, Positional("NAME", help="server_tool, server:tool, or a tool's own name.", complete=complete_tools)
     ],
     arguments: Annotated[
         tuple[str, ...],

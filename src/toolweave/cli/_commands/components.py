@@ -53,7 +53,7 @@ def _present(incomplete: str) -> list[str]:
         return []
 
 
-_Names = Annotated[tuple[str, ...], Positional("COMPONENT", help="Which; all by default.", complete=_present)]
+_ComponentNames = Annotated[tuple[str, ...], Positional("COMPONENT", help="Which; all by default.", complete=_present)]
 DryRunOption = Annotated[bool, Option("--dry-run", help="Show what would happen, and change nothing.")]
 
 
@@ -86,7 +86,7 @@ def list_components(as_json: JsonOption = False) -> ExitCode:
     return ExitCode.OK
 
 
-def diff(names: _Names = (), as_json: JsonOption = False) -> ExitCode:
+def diff(names: _ComponentNames = (), as_json: JsonOption = False) -> ExitCode:
     """Show your edits, and the changes in the catalog."""
     project, chosen = _chosen(names)
     found = {name: project.files(name) for name in chosen}
@@ -105,7 +105,7 @@ def diff(names: _Names = (), as_json: JsonOption = False) -> ExitCode:
 
 
 def update(
-    names: _Names = (),
+    names: _ComponentNames = (),
     dry_run: DryRunOption = False,
     on_conflict: Annotated[
         ConflictPolicy,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
-from toolweave.cli._options import JsonOption, Target
+from toolweave.cli._options import JsonOption, Target, complete_tools
 from toolweave.cli._runner import run
 from toolweave.cli._screen import answer_json, show
 from toolweave.errors import ErrorKind, SchemaError, ToolError
@@ -28,16 +28,10 @@ toolweave explain get_current_time -- uvx mcp-server-time
 """
 
 
-def _tool_names(incomplete: str) -> list[str]:
-    from toolweave.cli._completion import tool_names  # only when a shell asks
-
-    return tool_names(incomplete)
-
-
 def explain(
     target: Target,
     name: Annotated[
-        str, Positional("TOOL", help="server_tool, server:tool, or a tool's own name.", complete=_tool_names)
+        str, Positional("TOOL", help="server_tool, server:tool, or a tool's own name.", complete=complete_tools)
     ],
     provider: Annotated[
         tuple[str, ...],

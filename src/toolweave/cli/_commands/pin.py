@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli._command import Command, CommandGroup, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
-from toolweave.cli._options import JsonOption, Target
+from toolweave.cli._options import JsonOption, Target, complete_servers
 from toolweave.cli._runner import run
 from toolweave.cli._screen import answer, answer_json, note
 
@@ -40,13 +40,9 @@ toolweave pin allow github:create_issue
 }
 
 
-def _server_names(incomplete: str) -> list[str]:
-    from toolweave.cli._completion import server_names  # only when a shell asks
-
-    return server_names(incomplete)
-
-
-_Names = Annotated[tuple[str, ...], Positional("SERVER", help="Which; all by default.", complete=_server_names)]
+_ServerNames = Annotated[
+    tuple[str, ...], Positional("SERVER", help="Which; all by default.", complete=complete_servers)
+]
 _LockOption = Annotated[
     Path | None,
     Option("--lock", metavar="FILE", help="The lock file; toolweave.lock beside the config file by default."),
@@ -55,7 +51,7 @@ _LockOption = Annotated[
 
 def write_pins(
     target: Target,
-    names: _Names = (),
+    names: _ServerNames = (),
     update: Annotated[bool, Option("--update", help="Also pin definitions that differ from their pins.")] = False,
     lock: _LockOption = None,
     as_json: JsonOption = False,
@@ -95,7 +91,7 @@ def write_pins(
     return run(body, verbose=target.verbose)
 
 
-def check(target: Target, names: _Names = (), lock: _LockOption = None, as_json: JsonOption = False) -> ExitCode:
+def check(target: Target, names: _ServerNames = (), lock: _LockOption = None, as_json: JsonOption = False) -> ExitCode:
     """Compare the tool definitions of servers with toolweave.lock.
 
     Exits with 1 if anything differs, with 3 if a server does not answer.

@@ -12,10 +12,10 @@ from typing import Any, cast
 
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.json_types import Json
+from toolweave.protocol.jsonrpc import encode_error, encode_notification
 from toolweave.protocol.meta import SUBSCRIPTION_ID
 from toolweave.protocol.subscriptions import LIST_CHANGED, LIST_FILTERS, RESOURCE_SUBSCRIPTIONS
-
-Json = dict[str, Any]
 
 _ACKNOWLEDGED = methods.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED
 _PRIVATE = "toolweave-reload-"
@@ -164,7 +164,7 @@ class ReloadRelay:
         if to_server is None:
             return
         if self._initialized and self._agreed is not None:
-            to_server(_line({"jsonrpc": "2.0", "method": methods.NOTIFICATIONS_INITIALIZED}))
+            to_server(encode_notification(methods.NOTIFICATIONS_INITIALIZED, {}))
         for message in self._repeated.values():
             self._numbers += 1
             self._own.add(_key(f"{_PRIVATE}{self._numbers}"))
@@ -185,7 +185,7 @@ class ReloadRelay:
         capabilities = _object(self._agreed.get("capabilities"))
         for name, changed in LIST_CHANGED.items():
             if _object(capabilities.get(name)).get("listChanged") is True:
-                self._to_client(_line({"jsonrpc": "2.0", "method": changed}))
+                self._to_client(encode_notification(changed, {}))
 
     def _is_second_acknowledgement(self, message: Json) -> bool:
         """Swallow the acknowledgement of a reopened listen stream; the client gets change notifications instead."""
@@ -206,12 +206,11 @@ class ReloadRelay:
         return True
 
     def _tell(self, method: str, params: Json) -> None:
-        self._to_client(_line({"jsonrpc": "2.0", "method": method, "params": params}))
+        self._to_client(encode_notification(method, params))
 
     def _refuse(self, message: Json, why: str) -> None:
         if "id" in message:
-            error = {"code": INTERNAL_ERROR, "message": why}
-            self._to_client(_line({"jsonrpc": "2.0", "id": message["id"], "error": error}))
+            self._to_client(encode_error(message["id"], INTERNAL_ERROR, why))
 
 
 def _parsed(line: bytes) -> Json | None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anyio
 
 from toolweave.cli.demo import READ_ONLY, arguments_schema
 from toolweave.errors import ToolError
+from toolweave.protocol.json_types import Json
 from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION
 from toolweave.serve import McpServer, create_mcp_server, prompt, resource
 from toolweave.tools import CallContext, Tool, tool
 
 __all__ = ["notes_server"]
 
-Json = dict[str, Any]
 
 _FIRST = ["water the plants", "call the bank before noon", "the plants like rain water"]
 _TEXT = {"type": "string", "description": "What to write down"}

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anyio
 
 from toolweave.cli.demo import READ_ONLY, arguments_schema
 from toolweave.errors import ToolError
+from toolweave.protocol.json_types import Json
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.tools import CallContext, tool
 
 __all__ = ["numbers_server"]
 
-Json = dict[str, Any]
 
 MOST = 10_000
 _NUMBER = {"type": "number"}

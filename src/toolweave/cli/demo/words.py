@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anyio
 
 from toolweave.cli.demo import READ_ONLY, arguments_schema
+from toolweave.protocol.json_types import Json
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.tools import CallContext, tool
 
 __all__ = ["words_server"]
 
-Json = dict[str, Any]
 
 _TEXT = {"type": "string", "description": "The text to count"}
 _WORD = {"type": "string", "description": "The word to spell", "maxLength": 50}

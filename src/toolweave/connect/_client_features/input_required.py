@@ -29,12 +29,17 @@ MAX_ROUNDS = 10
 _PAUSE_SECONDS = 0.05
 _MAX_PAUSE_SECONDS = 1.0
 
-Send = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+SendRound = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """Sends the request with these members added to its parameters; each round of input sends it again."""
 
 
 async def exchange(
-    send: Send, method: str, asked: ServerRequestHandler, silence: IdleTimeout, *, first: dict[str, Any] | None = None
+    send: SendRound,
+    method: str,
+    asked: ServerRequestHandler,
+    silence: IdleTimeout,
+    *,
+    first: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Make a request, provide all the input it asks for, and return its final result.
 
@@ -77,7 +82,7 @@ async def gather_input(requests: Mapping[str, Any], asked: ServerRequestHandler)
     return {key: responses[key] for key in requests}
 
 
-async def _send_first(send: Send, asked: ServerRequestHandler, silence: IdleTimeout) -> dict[str, Any]:
+async def _send_first(send: SendRound, asked: ServerRequestHandler, silence: IdleTimeout) -> dict[str, Any]:
     try:
         return await send({})
     except ProtocolError as exc:
@@ -104,7 +109,7 @@ async def _visit(exc: ProtocolError, asked: ServerRequestHandler) -> bool:
 
 
 async def _answer_rounds(
-    result: dict[str, Any], send: Send, method: str, asked: ServerRequestHandler, silence: IdleTimeout
+    result: dict[str, Any], send: SendRound, method: str, asked: ServerRequestHandler, silence: IdleTimeout
 ) -> dict[str, Any]:
     pause = _PAUSE_SECONDS
     for _ in range(MAX_ROUNDS):

@@ -7,13 +7,14 @@ Knows no connection: requests go through a given function.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
 
 from toolweave.connect._client_features.input_required import gather_input
 from toolweave.connect._client_features.server_requests import ServerRequestHandler
+from toolweave.connect._feed.list_reader import SendRequest
 from toolweave.connect._idle_timeout import IdleTimeout
 from toolweave.connect._session import Agreement
 from toolweave.errors import ErrorKind, ServerError, ToolError
@@ -29,9 +30,6 @@ _POLL_SECONDS = 1.0
 _MIN_POLL_MS, _MAX_POLL_MS = 50, 60_000
 _COURTESY_SECONDS = 1.0
 
-Request = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
-"""Makes a request that is harmless to repeat."""
-
 
 def wants_task(spec: ToolSpec | None, agreement: Agreement) -> bool:
     """Return whether a tool must be called as a task: it requires that, in a revision whose core has tasks."""
@@ -46,7 +44,7 @@ class ClientTask:
     _MODERN = True
 
     def __init__(
-        self, created: Mapping[str, Any], request: Request, asked: ServerRequestHandler, silence: IdleTimeout
+        self, created: Mapping[str, Any], request: SendRequest, asked: ServerRequestHandler, silence: IdleTimeout
     ) -> None:
         self._created = created
         self._request = request

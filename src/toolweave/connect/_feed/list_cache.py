@@ -14,8 +14,9 @@ from typing import Any, Generic, Literal, TypeVar
 
 import anyio
 
+from toolweave._backoff import backoff
 from toolweave._value import Value
-from toolweave.connect._feed.list_reader import FetchedList, ParsedList, Refusal, Request, list_all
+from toolweave.connect._feed.list_reader import FetchedList, ParsedList, SendRequest, ToolRefusal, list_all
 from toolweave.errors import ProtocolError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND
@@ -111,8 +112,7 @@ def backoff_seconds(failures: int, jitter: float) -> float:
 
     `jitter` is between 0 and 1 and keeps many clients from returning at once.
     """
-    wait = _FIRST_WAIT_SECONDS * 2.0 ** min(max(failures - 1, 0), 10)
-    return min(wait, _LONGEST_WAIT_SECONDS) * (1 + jitter / 10)
+    return backoff(failures, first=_FIRST_WAIT_SECONDS, longest=_LONGEST_WAIT_SECONDS, spread=(1.0, 1.1), chance=jitter)
 
 
 class LiveList(Generic[ItemT]):
@@ -142,7 +142,7 @@ class LiveList(Generic[ItemT]):
         kind: ListKind,
         *,
         identity: Callable[[ItemT], str],
-        judge: Callable[[list[Any], Refusal | None], ParsedList[ItemT]],
+        judge: Callable[[list[Any], ToolRefusal | None], ParsedList[ItemT]],
         tell: Callable[[ListChanged], None],
     ) -> None:
         self.items: tuple[ItemT, ...] = ()
@@ -233,7 +233,7 @@ class LiveList(Generic[ItemT]):
         self._read_epoch = None
         self.failures = 0
 
-    async def refresh(self, request: Request, refusal: Refusal | None = None) -> ListChanged:
+    async def refresh(self, request: SendRequest, refusal: ToolRefusal | None = None) -> ListChanged:
         """Read the list and swap the items atomically; return the change since this was called.
 
         Concurrent callers share a reading under way, unless the list has expired since it started.
@@ -266,7 +266,7 @@ class LiveList(Generic[ItemT]):
         return change if since is before else self._difference(before)
 
     async def _read(
-        self, request: Request, refusal: Refusal | None, epoch: int
+        self, request: SendRequest, refusal: ToolRefusal | None, epoch: int
     ) -> tuple[tuple[ItemT, ...], ListChanged]:
         """Read the list once; return the previous items and the change."""
         try:

@@ -27,9 +27,9 @@ _OF_A_PAGE = frozenset({"nextCursor", "ttlMs", "cacheScope", "resultType"})
 _MAX_TTL_MS = 24 * 3600 * 1000.0
 _NOTHING: Mapping[str, Any] = {}
 
-Request = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-"""Makes one request and returns its result."""
-Refusal = Callable[[Mapping[str, Any]], "str | None"]
+SendRequest = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Makes one request, of a method and with these params, and returns its result."""
+ToolRefusal = Callable[[Mapping[str, Any]], "str | None"]
 """Returns the reason not to offer a tool with this input schema, or None."""
 
 ItemT = TypeVar("ItemT")
@@ -62,7 +62,7 @@ class ParsedList(Value, Generic[ItemT], frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
 
 
-async def list_all(request: Request, method: str, key: str, *, server: str) -> FetchedList:
+async def list_all(request: SendRequest, method: str, key: str, *, server: str) -> FetchedList:
     """Follow `nextCursor` to the end of a list; a repeated or endless cursor ends it with a problem noted.
 
     A cursor that the server refuses drops the pages so far and restarts, once: the list has changed
@@ -108,7 +108,7 @@ def read_tools(
     *,
     server: str,
     prefix: str = "",
-    refusal: Refusal | None = None,
+    refusal: ToolRefusal | None = None,
     known: Mapping[str, ToolSpec] = _NOTHING,
 ) -> ParsedList[ToolSpec]:
     """Read tool definitions one by one; a bad one is left out with its reason.
@@ -178,7 +178,7 @@ def _problem(tool: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _refused(entry: Mapping[str, Any], refusal: Refusal) -> str | None:
+def _refused(entry: Mapping[str, Any], refusal: ToolRefusal) -> str | None:
     schema = as_object(entry.get("inputSchema"))
     reason = refusal(schema) if schema is not None else None
     return f"its x-mcp-header is invalid: {reason}" if reason is not None else None

@@ -20,8 +20,7 @@ import anyio.abc
 from toolweave.config import ServerConfig
 from toolweave.connect._events import EventListeners, EventName
 from toolweave.connect._feed.list_cache import ListKind, LiveList, backoff_seconds
-from toolweave.connect._feed.subscriptions import ResourceSubscriptions, ResourceUpdated
-from toolweave.connect._feed.tasks import TaskListeners
+from toolweave.connect._feed.subscriptions import ResourceSubscriptions, ResourceUpdated, TaskListeners
 from toolweave.connect._session import Session
 from toolweave.connect._transports import OpenSession
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError

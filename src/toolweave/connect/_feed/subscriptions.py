@@ -1,7 +1,7 @@
-"""Resource subscriptions of a connection, and the server's consent to them (server/resources, Subscriptions).
+"""Subscriptions of a connection to resources and tasks, and the server's consent to them.
 
-Tracks those of both eras, and subscribes at legacy servers; the change stream does so at modern ones. A
-subscription outlives its session: it is made again on the next one.
+Tracks those of both eras, and subscribes to resources at legacy servers (server/resources, Subscriptions); the change
+stream does so at modern ones. A subscription outlives its session: it is made again on the next one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from toolweave.connect._events import EventListeners, tell
 from toolweave.connect._session import Session
 from toolweave.errors import AuthRequiredError, RequestTimeoutError, ServerError
 from toolweave.protocol import methods
+from toolweave.protocol.tasks import TASK_ID
 
 _log = logging.getLogger("toolweave.connect")
 _MAX_PARENTS = 32
@@ -201,3 +202,53 @@ class ResourceSubscriptions:
                 return one
             part = part.rpartition("/")[0]
         return None
+
+
+class TaskListeners:
+    """The listeners to tasks of one server, by the ids that it gave them (extension `io.modelcontextprotocol/tasks`).
+
+    A server need not notify of them, and notifications may be lost between two sessions: a caller that has to know
+    polls, too.
+
+    Attributes:
+        on_change: Called when the set of the ids has changed.
+    """
+
+    def __init__(self, server: str) -> None:
+        self.on_change: Callable[[], None] = lambda: None
+        self._server = server
+        self._by_id: dict[str, dict[object, Callable[[Mapping[str, Any]], object]]] = {}
+        self._refused = False
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids to ask the stream for; none where the server refuses such a stream."""
+        return () if self._refused else tuple(self._by_id)
+
+    def begin(self) -> None:
+        """Reset for a new session."""
+        self._refused = False
+
+    def refuse(self) -> None:
+        """Note that the server sends no task notifications in this session."""
+        self._refused = True
+
+    def listen(self, task: str, listener: Callable[[Mapping[str, Any]], object]) -> Callable[[], None]:
+        """Call `listener` with the server's notifications of a task; return a function that unsubscribes."""
+        token = object()
+        self._by_id.setdefault(task, {})[token] = listener
+        if len(self._by_id[task]) == 1:
+            self.on_change()
+
+        def end() -> None:
+            there = self._by_id.get(task, {})
+            if there.pop(token, None) is not None and not there:
+                del self._by_id[task]
+                self.on_change()
+
+        return end
+
+    def updated(self, params: Mapping[str, Any]) -> None:
+        """Handle a notification of a task."""
+        listeners = self._by_id.get(str(params.get(TASK_ID)), {})
+        tell(tuple(listeners.values()), params, server=self._server, what="a task")

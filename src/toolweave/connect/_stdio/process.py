@@ -29,7 +29,7 @@ from toolweave.connect._stdio.process_tree import (
 )
 from toolweave.connect._stdio.reaper import reaper
 from toolweave.connect._stdio.subprocess_transport import start_process
-from toolweave.protocol.jsonrpc import depth_change
+from toolweave.protocol.jsonrpc import VERSION_MEMBER, depth_change
 
 _STDERR_BYTES = 16 * 1024
 _HIGH_WATER = 8 * 1024 * 1024
@@ -334,7 +334,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         # Junk, unless an answer stands behind it: logging without a line end and then an answer are one line, and
         # losing it would look like a server that never answers.
         if not line.startswith((b"{", b"[")):
-            if self._sink is not None and line.endswith(b"}") and b'"jsonrpc"' in line:
+            if self._sink is not None and line.endswith(b"}") and VERSION_MEMBER in line:
                 self._sink(line)  # an answer behind the head of a log record, perhaps
             else:
                 self.count_junk(line)
@@ -355,7 +355,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
         A whole message among the lines proves that the earlier ones are none: it is returned, they are junk.
         """
-        if self._begun and line.startswith(b"{") and line.endswith(b"}") and b'"jsonrpc"' in line:
+        if self._begun and line.startswith(b"{") and line.endswith(b"}") and VERSION_MEMBER in line:
             self.count_junk(bytes(self._begun))
             self._begun, self._depth = bytearray(), 0
             return line

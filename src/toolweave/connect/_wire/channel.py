@@ -25,6 +25,7 @@ from toolweave.errors import ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.jsonrpc import (
     MAX_DIGITS,
+    REQUEST_HEAD,
     ForeignId,
     LenientMessage,
     RawResult,
@@ -46,6 +47,7 @@ PostedRequest: TypeAlias = tuple[int, asyncio.Future[Any]]
 _log = logging.getLogger("toolweave.connect")
 _COURTESY_SECONDS = 1.0
 _AT_ONCE = 4
+_REQUEST_FORM = REQUEST_HEAD + b"%d%b"
 _DOUBT_SECONDS = 0.5
 _MOST_GIVEN_UP = 1000
 _SMALL_BYTES = 4096  # a larger one gains nothing by sharing a write, and is seen to be unsent when it waits alone
@@ -151,7 +153,7 @@ class ChannelWire:
         answer: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
         self._pending[key] = answer
         try:
-            sent = self._write(key, b'{"jsonrpc":"2.0","id":%d%b' % (key, members))
+            sent = self._write(key, _REQUEST_FORM % (key, members))
         except NotSent:
             sent = False
         if not sent:

@@ -27,7 +27,7 @@ _AT_ONCE = 256
 _MAX_WAITING = 10_000
 _MAX_REFUSED = 100_000
 
-Request = tuple[ForeignId, str, Mapping[str, Any]]
+_WaitingRequest = tuple[ForeignId, str, Mapping[str, Any]]
 
 
 class IncomingDispatcher:
@@ -47,7 +47,7 @@ class IncomingDispatcher:
         self._server = server
         self._serving: dict[ForeignId, anyio.CancelScope] = {}
         self._running = 0
-        self._waiting: deque[Request] = deque()
+        self._waiting: deque[_WaitingRequest] = deque()
         self._unwanted: set[ForeignId] = set()
         self._refused: deque[ForeignId] = deque()
         self._refusing = False

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 
+from toolweave._backoff import backoff
 from toolweave.connect._http_errors import HttpSettings, http_error, too_large
 from toolweave.connect._wire.endpoint import EVENTS, HttpEndpoint
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError, printable
@@ -25,12 +26,13 @@ _BROKEN = "its event stream holds an event that is no JSON-RPC message"
 _RETRY_SECONDS = 1.0
 _MIN_RETRY_SECONDS = 0.05
 _MAX_RETRY_SECONDS = 30.0
+_SPREAD = (0.75, 1.25)
 _MAX_RESUMPTIONS = 3
 _NO_SUCH_STREAM = 405
 
 Take = Callable[[bytes, int | str | None, str], dict[str, Any] | None]
 """Handles one message; returns the result for the request of the given id and method, if it holds that."""
-Refused = Callable[..., Awaitable[ServerError]]
+MakeRefusal = Callable[..., Awaitable[ServerError]]
 """Makes the error of an answer with an HTTP error status; with `ends` false it never ends the conversation."""
 
 
@@ -47,7 +49,7 @@ class EventStreams:
         endpoint: HttpEndpoint,
         *,
         take: Take,
-        refused: Refused,
+        refused: MakeRefusal,
         missed: Callable[[], None],
         headers: Callable[[], Mapping[str, str]],
         server: str,
@@ -203,5 +205,5 @@ def delay(parser: EventParser, failures: int) -> float:
     wanted = _RETRY_SECONDS if parser.retry_seconds is None else max(parser.retry_seconds, _MIN_RETRY_SECONDS)
     if not failures:
         return wanted
-    backoff = min(wanted * 2 ** min(failures, 10), _MAX_RETRY_SECONDS)
-    return max(wanted, backoff * random.uniform(0.75, 1.25))  # noqa: S311 - spreads retries, guards nothing
+    chance = random.random()  # noqa: S311 - spreads retries, guards nothing
+    return max(wanted, backoff(failures + 1, first=wanted, longest=_MAX_RETRY_SECONDS, spread=_SPREAD, chance=chance))

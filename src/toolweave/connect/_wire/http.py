@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import re
 from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -43,6 +42,7 @@ from toolweave.protocol.jsonrpc import (
     decode_lenient,
     decode_plain,
     encode_notification,
+    has_leading_method,
     is_json,
     own_id,
     without_deep_entries,
@@ -91,7 +91,6 @@ _INITIALIZED = methods.NOTIFICATIONS_INITIALIZED
 _COURTESY_SECONDS = 1.0
 _NOTICE_SECONDS = 30.0
 _LASTING = methods.SUBSCRIPTIONS_LISTEN
-_LEADING_METHOD = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"\s*:')
 
 
 class HttpWire:
@@ -334,7 +333,7 @@ class HttpWire:
             messages = decode_lenient(text)
         except RecursionError:
             named = answer_id(text)
-            if key is None or (named is not None and own_id(named) != key) or _LEADING_METHOD.match(text):
+            if key is None or (named is not None and own_id(named) != key) or has_leading_method(text):
                 self.late_answers += 1
                 return None
             try:

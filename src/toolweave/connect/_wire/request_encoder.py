@@ -10,12 +10,13 @@ import msgspec
 from toolweave.connect._session import Envelope
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.protocol import methods
-from toolweave.protocol.jsonrpc import encode_request, encode_value
+from toolweave.protocol.jsonrpc import REQUEST_HEAD, encode_request, encode_value
 
 _CALL = methods.TOOLS_CALL
 _ARGUMENTS = b'"arguments":'
 _MEMBERS = {"name", "arguments"}
 _MAX_KNOWN = 1_000
+_REQUEST_FORM = REQUEST_HEAD + b"%d%b%b%b"
 
 
 class _CallTemplate(msgspec.Struct, gc=False):
@@ -47,7 +48,7 @@ class RequestEncoder:
             raise _no_json(method, exc) from None
         if known is None:
             return request_text(request_id, method, params)
-        return b'{"jsonrpc":"2.0","id":%d%b%b%b' % (request_id, known.before, arguments, known.after)
+        return _REQUEST_FORM % (request_id, known.before, arguments, known.after)
 
     def _learned(self, name: str, params: Mapping[str, Any]) -> _CallTemplate | None:
         """Return the parts that other calls of the tool share with this one; None where they share none."""
@@ -56,7 +57,7 @@ class RequestEncoder:
         if params.keys() - own != _MEMBERS:
             return None
         text = encode_request(0, _CALL, {**params, "arguments": None})
-        before, _, after = text.removeprefix(b'{"jsonrpc":"2.0","id":0').partition(_ARGUMENTS + b"null")
+        before, _, after = text.removeprefix(REQUEST_HEAD + b"0").partition(_ARGUMENTS + b"null")
         if len(self._known) >= _MAX_KNOWN:
             self._known.clear()
         known = self._known[name] = _CallTemplate(meta, len(params), before + _ARGUMENTS, after)

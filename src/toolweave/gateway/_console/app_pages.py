@@ -168,7 +168,7 @@ class AppHost:
         return _json_reply(found)
 
     async def answer(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
-        """Answer a request of a page, a message of JSON-RPC in a form."""
+        """Answer a request of a page, a JSON-RPC message in a form, with its result or its error."""
         page = self._page(asked)
         made: Json
         try:
@@ -180,7 +180,7 @@ class AppHost:
             made = {"error": {"code": error.code, "message": error.message}}
             if error.data is not None:
                 made["error"]["data"] = error.data
-        return _json_reply({"jsonrpc": "2.0", **made})
+        return _json_reply(made)
 
     async def _result(self, page: _OpenPage, sent: Json, receive: Receive) -> Json:
         """Return the result of a request of a page.

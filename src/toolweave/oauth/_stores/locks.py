@@ -10,11 +10,13 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
+from itertools import count
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
+from toolweave._backoff import backoff
 from toolweave.errors import StoreError
 
 _FIRST_PAUSE = 0.005
@@ -88,13 +90,13 @@ async def held(path: Path, *, seconds: float, what: str) -> AsyncGenerator[None]
     """
     lock = FileLock(path)
     try:
-        pause, deadline = _FIRST_PAUSE, anyio.current_time() + seconds
+        pauses = (backoff(tries, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE) for tries in count(1))
+        deadline = anyio.current_time() + seconds
         while not await anyio.to_thread.run_sync(_taken, lock, what):
             left = deadline - anyio.current_time()
             if left <= 0:
                 raise _busy(what, seconds)
-            await anyio.sleep(min(pause, left))
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            await anyio.sleep(min(next(pauses), left))
         yield
     finally:
         with anyio.CancelScope(shield=True):

@@ -23,7 +23,7 @@ from toolweave.config import Secret
 from toolweave.errors import ConfigError
 from toolweave.oauth._single_flight import SingleFlight
 from toolweave.serve._auth.documents import NoDocument, ask_issuer, check_issuer_url
-from toolweave.serve._auth.issuer_keys import issuer_metadata
+from toolweave.serve._auth.issuer_keys import url_in_metadata
 from toolweave.serve._auth.jwt_auth import identity_of_claims, is_other_kind
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._auth.token_auth import ProtectionOptions, TokenAuth, own_metadata
@@ -113,14 +113,7 @@ class _Introspection:
         return answer
 
     async def _published_at(self) -> str:
-        url = (await issuer_metadata(self.issuer)).get("introspection_endpoint")
-        if not isinstance(url, str):
-            raise NoDocument("its metadata has no 'introspection_endpoint'")
-        try:
-            check_issuer_url(url, "introspection_endpoint")
-        except ConfigError as exc:
-            raise NoDocument(str(exc)) from None
-        return url
+        return await url_in_metadata(self.issuer, "introspection_endpoint")
 
 
 class _Introspector:

@@ -115,14 +115,7 @@ class PublishedKeys:
 
     async def _published_at(self) -> str:
         """Return the URL of the keys that the issuer's metadata names; its origin may not change while we run."""
-        metadata = await issuer_metadata(self._issuer)
-        url = metadata.get("jwks_uri")
-        if not isinstance(url, str):
-            raise NoDocument("its metadata has no 'jwks_uri'")
-        try:
-            check_issuer_url(url, "jwks_uri")
-        except ConfigError as exc:
-            raise NoDocument(str(exc)) from None
+        url = await url_in_metadata(self._issuer, "jwks_uri")
         if self._origin is not None and self._origin != origin_of(url):
             raise NoDocument("its metadata names keys at another host than before; restart to accept that")
         self._origin = origin_of(url)
@@ -148,6 +141,22 @@ async def issuer_metadata(issuer: str) -> dict[str, Any]:
             raise NoDocument("its metadata names another issuer")
         return document
     raise failure or NoDocument("it publishes no metadata")
+
+
+async def url_in_metadata(issuer: str, member: str) -> str:
+    """Return a URL that the metadata of an issuer name.
+
+    Raises:
+        NoDocument: There are no metadata, or they name no URL that may be used.
+    """
+    url = (await issuer_metadata(issuer)).get(member)
+    if not isinstance(url, str):
+        raise NoDocument(f"its metadata has no {member!r}")
+    try:
+        check_issuer_url(url, member)
+    except ConfigError as exc:
+        raise NoDocument(str(exc)) from None
+    return url
 
 
 def _read_keys(document: Mapping[str, Any], algorithms: frozenset[str]) -> dict[str | None, Any]:

@@ -239,7 +239,7 @@ def read_event(event: str) -> tuple[str, RequestId, int] | None:
         return None
 
 
-Push: TypeAlias = tuple[str, Mapping[str, Any]]
+PushedNotification: TypeAlias = tuple[str, Mapping[str, Any]]
 
 
 class NotificationStream(EventStream):
@@ -260,7 +260,7 @@ class NotificationStream(EventStream):
         super().__init__(name, prefix, store)
         self.mark: str | None = None
         self._tasks = tasks
-        self._waiting: dict[tuple[str, str], Push] = {}
+        self._waiting: dict[tuple[str, str], PushedNotification] = {}
         self._delivering = False
 
     async def _kept(self, message: str | None, *, last: bool = False) -> str | None:

@@ -46,7 +46,7 @@ from toolweave.serve._http.quick_parse import client_of, plain_call, plain_call_
 from toolweave.serve._http.response import PostResponse, respond_error, respond_json
 from toolweave.serve._http.sessions import HttpSession, HttpSessions
 from toolweave.serve._plain_calls import PlainToolCall, SendsCalls, SentCall
-from toolweave.serve._plain_requests import PlainRequest
+from toolweave.serve._plain_requests import PlainRequest, answer_of
 from toolweave.serve._request import Client, Json, Request
 
 _MOMENT_SECONDS = 0.25
@@ -428,13 +428,7 @@ class FastPath:
 
     async def _answer(self, exchange: _FastExchange, sent: SentCall, send: Send) -> bool:
         """Write the result; return False to fall back to the full path."""
-        try:
-            answer = await sent.answer
-        except asyncio.CancelledError:
-            await sent.give_up()
-            raise
-        except Exception:  # boundary: the full path meets it again, and handles it
-            answer = None
+        answer = await answer_of(sent)
         exchange.settled = True
         if answer is None and (exchange.aborted or exchange.cancelled):
             await self._cut_off(exchange, sent, send)

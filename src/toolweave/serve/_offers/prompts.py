@@ -9,30 +9,38 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, cast, overload, runtime_checkable
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+    runtime_checkable,
+)
 
-from toolweave.errors import RequestError
 from toolweave.protocol import methods, server_features
-from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.protocol.component_meta import VERSION
 from toolweave.serve._offers.conversion import prompt_messages
 from toolweave.serve._offers.registry import (
-    ChangeListeners,
     DefinitionFields,
     ItemRegistry,
+    OffersFeature,
     described,
-    describing,
     joined_entries,
     listing,
 )
-from toolweave.serve._offers.string_handlers import StringHandler, failure
-from toolweave.serve._request import Json, MayUse, Method, Request
+from toolweave.serve._offers.string_handlers import StringHandler
+from toolweave.serve._request import Json, Method, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
-from toolweave.serve._unknown import not_offered
 from toolweave.tools._call import CallContext
 from toolweave.tools._scopes import scope_list
-from toolweave.tools._toolset import Unsubscribe
+from toolweave.tools._toolset import ChangeListeners, Unsubscribe
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -146,7 +154,7 @@ class PromptRegistry:
             ValueError: Its name is taken, and not to be replaced.
         """
         self._prompts.add(item.name, item, replace=replace)
-        self._listeners.tell(PromptsChanged())
+        self._listeners.emit(PromptsChanged())
         return item
 
     def remove(self, name: str) -> None:
@@ -156,7 +164,7 @@ class PromptRegistry:
             KeyError: There is none of this name.
         """
         self._prompts.remove(name)
-        self._listeners.tell(PromptsChanged())
+        self._listeners.emit(PromptsChanged())
 
     def keep(self, keep: Callable[[Json], bool]) -> None:
         """Offer only prompts whose definitions `keep` accepts; of the versions of a name the newest of these."""
@@ -193,7 +201,7 @@ PromptLike: TypeAlias = PromptSource | Iterable[FunctionPrompt[..., Any] | Promp
 """The values that `prompts=` of a server accepts."""
 
 
-class Prompts:
+class Prompts(OffersFeature[PromptSource, PromptsChanged]):
     """The feature: prompts of functions and of any other source, listed in pages and written.
 
     Args:
@@ -210,6 +218,9 @@ class Prompts:
         ValueError: Two prompts have one name.
     """
 
+    kind = "prompts"
+    _capability: ClassVar[Json] = {"listChanged": True}
+
     def __init__(
         self,
         prompts: PromptLike = (),
@@ -219,13 +230,8 @@ class Prompts:
         expose_errors: ExposeErrors | None = None,
     ) -> None:
         self.registry = PromptRegistry()
-        self._sources: list[PromptSource] = [self.registry]
-        self._rounds = rounds
-        self._page_size = page_size
-        self._expose = expose_errors
-        self._listeners = ChangeListeners[PromptsChanged]()
-        self._offered = False
-        self.registry.subscribe(self._listeners.tell)
+        super().__init__(self.registry, rounds=rounds, page_size=page_size, expose_errors=expose_errors)
+        self.registry.subscribe(self._listeners.emit)
         for item in [prompts] if isinstance(prompts, PromptSource) else prompts:
             self.add(item)
 
@@ -241,8 +247,8 @@ class Prompts:
             self.registry.add(cast("FunctionPrompt[..., Any]", item))
         elif isinstance(item, PromptSource):
             self._sources.append(item)
-            item.subscribe(self._listeners.tell)
-            self._listeners.tell(PromptsChanged())
+            item.subscribe(self._listeners.emit)
+            self._listeners.emit(PromptsChanged())
         elif callable(item):
             made: FunctionPrompt[..., Any] = prompt(item)
             self.registry.add(made)
@@ -271,16 +277,6 @@ class Prompts:
         """Return the definitions of all prompts."""
         return await joined_entries([source.prompts for source in self._sources], itemgetter("name"))
 
-    def definition(self, name: str, version: str | None = None) -> Json | None:
-        """Return the definition of a prompt, or None; of another server's only that server knows it."""
-        found = describing(self._sources, name, version)
-        return None if found is None else found.definition(name, version)
-
-    def scopes(self, name: str, version: str | None = None) -> tuple[str, ...]:
-        """Return the scopes that a prompt needs; none where it is unknown."""
-        found = describing(self._sources, name, version)
-        return () if found is None else found.scopes(name, version)
-
     async def answer(self, name: str, arguments: Json, ctx: CallContext) -> Json | None:
         """Return the members of a `GetPromptResult`, or None where there is no such prompt."""
         for source in self._sources:
@@ -289,27 +285,19 @@ class Prompts:
                 return found
         return None
 
-    def subscribe(self, listener: Callable[[PromptsChanged], None]) -> Unsubscribe:
-        """Call `listener` after every change, synchronously."""
-        return self._listeners.subscribe(listener)
-
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return `prompts/list` and `prompts/get`."""
         return {methods.PROMPTS_LIST: self._list, methods.PROMPTS_GET: self._get}
 
-    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
-        """Return the `prompts` capability, once there is a prompt."""
-        self._offered = self._offered or len(self._sources) > 1 or len(self.registry) > 0
-        return {"prompts": {"listChanged": True}} if self._offered else {}
+    @property
+    def _has_functions(self) -> bool:
+        return len(self.registry) > 0
 
     async def _list(self, request: Request) -> Json:
         self._require(request)
         lists = [source.prompts for source in self._sources]
-        shows = None if request.client.may is None else partial(self._shows, request.client.may)
+        shows = self._shows(request)
         return await listing("prompts", request, lists, self._page_size, key=itemgetter("name"), shows=shows)
-
-    def _shows(self, may: MayUse, name: str) -> bool:
-        return may("prompts", name, self.scopes(name))
 
     async def _get(self, request: Request) -> Json:
         self._require(request)
@@ -317,14 +305,4 @@ class Prompts:
         return await self._rounds.run(request, work)
 
     async def _answer(self, request: Request, name: str, arguments: Json, ctx: CallContext) -> Json:
-        try:
-            found = await self.answer(name, arguments, ctx)
-        except Exception as exc:  # boundary: user code
-            raise failure(f"prompt {name!r}", exc, request, expose=self._expose) from None
-        if found is None:
-            raise not_offered("prompts", name, modern=request.modern)
-        return found
-
-    def _require(self, request: Request) -> None:
-        if not self._offered and not self.capabilities(modern=request.modern):
-            raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
+        return await self._found(request, name, f"prompt {name!r}", self.answer(name, arguments, ctx))

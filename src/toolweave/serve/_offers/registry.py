@@ -1,4 +1,4 @@
-"""Registries of items by key that may change while clients are connected: listeners, and paginated lists.
+"""Registries of items by key that may change while clients are connected, and the base of features that offer them.
 
 Shared by resources and prompts; knows neither.
 """
@@ -6,15 +6,20 @@ Shared by resources and prompts; knows neither.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypedDict, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, TypedDict, TypeVar, runtime_checkable
 
-from toolweave.errors import SchemaError
+from toolweave.errors import RequestError, SchemaError
+from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.protocol.component_meta import component_meta, version_in, version_key, with_versions
 from toolweave.serve._offers.pagination import only_for_caller, page
-from toolweave.serve._offers.string_handlers import StringHandler
-from toolweave.serve._request import Json, Request
-from toolweave.tools._toolset import Unsubscribe
+from toolweave.serve._offers.string_handlers import StringHandler, failure
+from toolweave.serve._request import Json, OfferKind, Request
+from toolweave.serve._request_context import HandlerRunner
+from toolweave.serve._tools import ExposeErrors
+from toolweave.serve._unknown import not_offered
+from toolweave.tools._toolset import ChangeListeners, Unsubscribe
 
 _log = logging.getLogger("toolweave.serve")
 
@@ -49,35 +54,9 @@ def describing(sources: Iterable[object], name: str, version: str | None = None)
     return None
 
 
-E = TypeVar("E")
 T = TypeVar("T", bound=HasDefinition)
-
-
-class ChangeListeners(Generic[E]):
-    """Listeners for one event; an exception of one is logged and does not affect the others."""
-
-    __slots__ = ("_listeners",)
-
-    def __init__(self) -> None:
-        self._listeners: list[Callable[[E], None]] = []
-
-    def subscribe(self, listener: Callable[[E], None]) -> Unsubscribe:
-        """Add a listener and return its unsubscribe."""
-        self._listeners.append(listener)
-
-        def unsubscribe() -> None:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
-
-        return unsubscribe
-
-    def tell(self, event: E) -> None:
-        """Call every listener."""
-        for listener in tuple(self._listeners):
-            try:
-                listener(event)
-            except Exception:  # boundary: user code
-                _log.exception("a listener raised")
+SourceT = TypeVar("SourceT")
+ChangeT = TypeVar("ChangeT")
 
 
 class ItemRegistry(Generic[T]):
@@ -161,6 +140,84 @@ def _listed_definition(versions: Sequence[HasDefinition]) -> Json:
     if len(versions) == 1:
         return definition
     return definition | {"_meta": with_versions(definition.get("_meta"), [_version(one) or "" for one in versions])}
+
+
+class OffersFeature(ABC, Generic[SourceT, ChangeT]):
+    """Base class of the features for prompts and resources: those of functions and of any other sources.
+
+    A subclass sets `kind`, and the members of the capability of that name.
+
+    Args:
+        functions: The registry of those of functions; asked first.
+        rounds: Runs the functions.
+        page_size: Entries on a page of the list; None puts all on one.
+        expose_errors: As for tools: the client's view of an unexpected exception.
+    """
+
+    kind: ClassVar[OfferKind]
+    _capability: ClassVar[Json]
+
+    def __init__(
+        self,
+        functions: SourceT,
+        *,
+        rounds: HandlerRunner,
+        page_size: int | None,
+        expose_errors: ExposeErrors | None,
+    ) -> None:
+        self._sources: list[SourceT] = [functions]
+        self._rounds = rounds
+        self._page_size = page_size
+        self._expose = expose_errors
+        self._listeners = ChangeListeners[ChangeT]()
+        self._offered = False
+
+    def definition(self, name: str, version: str | None = None) -> Json | None:
+        """Return the definition that matches a name or a URI, or None; another server's only that server knows."""
+        found = describing(self._sources, name, version)
+        return None if found is None else found.definition(name, version)
+
+    def scopes(self, name: str, version: str | None = None) -> tuple[str, ...]:
+        """Return the scopes that a prompt or a resource needs; none where it is unknown."""
+        found = describing(self._sources, name, version)
+        return () if found is None else found.scopes(name, version)
+
+    def subscribe(self, listener: Callable[[ChangeT], None]) -> Unsubscribe:
+        """Call `listener` after every change, synchronously."""
+        return self._listeners.subscribe(listener)
+
+    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
+        """Return the capability, once something is offered."""
+        self._offered = self._offered or len(self._sources) > 1 or self._has_functions
+        return {self.kind: self._capability} if self._offered else {}
+
+    @property
+    @abstractmethod
+    def _has_functions(self) -> bool:
+        """Whether a function is offered now."""
+
+    def _require(self, request: Request) -> None:
+        if not self._offered and not self.capabilities(modern=request.modern):
+            raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
+
+    def _shows(self, request: Request) -> Callable[[str], bool] | None:
+        """Return whether the caller may see an entry, by its name or URI; None where each may be seen."""
+        may = request.client.may
+        return None if may is None else lambda name: may(self.kind, name, self.scopes(name))
+
+    async def _found(self, request: Request, name: str, what: str, answer: Awaitable[Json | None]) -> Json:
+        """Return the answer of a source; `what` begins the message of an error.
+
+        Raises:
+            RequestError: The source failed, or there is none of this name.
+        """
+        try:
+            found = await answer
+        except Exception as exc:  # boundary: user code
+            raise failure(what, exc, request, expose=self._expose) from None
+        if found is None:
+            raise not_offered(self.kind, name, modern=request.modern)
+        return found
 
 
 class DefinitionFields(TypedDict, total=False):

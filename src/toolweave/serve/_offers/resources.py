@@ -9,31 +9,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, runtime_checkable
+from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, runtime_checkable
 
 from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError
 from toolweave.protocol import methods, server_features
-from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.protocol.component_meta import VERSION
 from toolweave.serve._offers.conversion import resource_contents
 from toolweave.serve._offers.registry import (
-    ChangeListeners,
     DefinitionFields,
     ItemRegistry,
+    OffersFeature,
     described,
-    describing,
     joined_entries,
     listing,
 )
-from toolweave.serve._offers.string_handlers import StringHandler, failure
+from toolweave.serve._offers.string_handlers import StringHandler
 from toolweave.serve._offers.templates import Template, is_template
 from toolweave.serve._request import Json, Method, Offered, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
-from toolweave.serve._unknown import not_offered
 from toolweave.tools._call import CallContext
 from toolweave.tools._scopes import scope_list
-from toolweave.tools._toolset import Unsubscribe
+from toolweave.tools._toolset import ChangeListeners, Unsubscribe
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -216,7 +213,7 @@ class ResourceRegistry:
         if before is not None:
             self.updated(item.uri)
         if before is None or before.definition != item.definition:
-            self._listeners.tell(ResourcesChanged())
+            self._listeners.emit(ResourcesChanged())
         return item
 
     def remove(self, uri: str) -> None:
@@ -226,11 +223,11 @@ class ResourceRegistry:
             KeyError: There is none.
         """
         (self._templates if is_template(uri) else self._fixed).remove(uri)
-        self._listeners.tell(ResourcesChanged())
+        self._listeners.emit(ResourcesChanged())
 
     def updated(self, uri: str) -> None:
         """Notify that a resource's content changed."""
-        self._listeners.tell(ResourcesChanged(uri))
+        self._listeners.emit(ResourcesChanged(uri))
 
     def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Unsubscribe:
         """Call `listener` after every change."""
@@ -292,7 +289,7 @@ ResourceLike: TypeAlias = ResourceSource | Iterable[FunctionResource[..., Any] |
 """The values that `resources=` of a server accepts."""
 
 
-class Resources:
+class Resources(OffersFeature[ResourceSource, ResourcesChanged]):
     """The feature: resources of functions and of any other source, listed in pages and read.
 
     Args:
@@ -309,6 +306,9 @@ class Resources:
         ValueError: Two resources have one URI.
     """
 
+    kind = "resources"
+    _capability: ClassVar[Json] = {"subscribe": True, "listChanged": True}
+
     def __init__(
         self,
         resources: ResourceLike = (),
@@ -318,13 +318,8 @@ class Resources:
         expose_errors: ExposeErrors | None = None,
     ) -> None:
         self.registry = ResourceRegistry()
-        self._sources: list[ResourceSource] = [self.registry]
-        self._rounds = rounds
-        self._page_size = page_size
-        self._expose = expose_errors
-        self._listeners = ChangeListeners[ResourcesChanged]()
-        self._offered = False
-        self.registry.subscribe(self._listeners.tell)
+        super().__init__(self.registry, rounds=rounds, page_size=page_size, expose_errors=expose_errors)
+        self.registry.subscribe(self._listeners.emit)
         for item in [resources] if isinstance(resources, ResourceSource) else resources:
             self.add(item)
 
@@ -339,8 +334,8 @@ class Resources:
             self.registry.add(item)
         elif isinstance(item, ResourceSource):  # pyright: ignore[reportUnnecessaryIsInstance]  # strangers pass anything
             self._sources.append(item)
-            item.subscribe(self._listeners.tell)
-            self._listeners.tell(ResourcesChanged())
+            item.subscribe(self._listeners.emit)
+            self._listeners.emit(ResourcesChanged())
         else:
             raise TypeError(
                 f"an object of type {type(item).__name__} offers no resources; "
@@ -381,16 +376,6 @@ class Resources:
         """Return the definitions of all resource templates."""
         return await joined_entries([source.templates for source in self._sources], itemgetter("uriTemplate"))
 
-    def definition(self, uri: str, version: str | None = None) -> Json | None:
-        """Return the definition that matches a URI, or None; another server's is known only to that server."""
-        found = describing(self._sources, uri, version)
-        return None if found is None else found.definition(uri, version)
-
-    def scopes(self, uri: str, version: str | None = None) -> tuple[str, ...]:
-        """Return the scopes that the resource of a URI needs; none where it is unknown."""
-        found = describing(self._sources, uri, version)
-        return () if found is None else found.scopes(uri, version)
-
     async def learn(self) -> None:
         """Have each source that is another server read its lists."""
         for source in self._sources:
@@ -410,10 +395,6 @@ class Resources:
                 return found
         return None
 
-    def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Unsubscribe:
-        """Call `listener` after every change, synchronously."""
-        return self._listeners.subscribe(listener)
-
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return the methods that list and read."""
         return {
@@ -422,10 +403,9 @@ class Resources:
             methods.RESOURCES_READ: self._read,
         }
 
-    def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
-        """Return the `resources` capability, once there is something to read."""
-        self._offered = self._offered or len(self._sources) > 1 or len(self.registry) > 0
-        return {"resources": {"subscribe": True, "listChanged": True}} if self._offered else {}
+    @property
+    def _has_functions(self) -> bool:
+        return len(self.registry) > 0
 
     async def _list(self, request: Request) -> Json:
         self._require(request)
@@ -439,24 +419,10 @@ class Resources:
         key, shows = itemgetter("uriTemplate"), self._shows(request)
         return await listing("resourceTemplates", request, lists, self._page_size, key=key, shows=shows)
 
-    def _shows(self, request: Request) -> Callable[[str], bool] | None:
-        may = request.client.may
-        return None if may is None else lambda uri: may("resources", uri, self.scopes(uri))
-
     async def _read(self, request: Request) -> Json:
         self._require(request)
         uri = request.text("uri")
         return await self._rounds.run(request, partial(self._answer, request, uri))
 
     async def _answer(self, request: Request, uri: str, ctx: CallContext) -> Json:
-        try:
-            found = await self.answer(uri, ctx)
-        except Exception as exc:  # boundary: user code
-            raise failure(f"reading resource {uri!r}", exc, request, expose=self._expose) from None
-        if found is None:
-            raise not_offered("resources", uri, modern=request.modern)
-        return found
-
-    def _require(self, request: Request) -> None:
-        if not self._offered and not self.capabilities(modern=request.modern):
-            raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
+        return await self._found(request, uri, f"reading resource {uri!r}", self.answer(uri, ctx))

@@ -1,0 +1,92 @@
+"""The base class of models behind a provider's HTTP API: retries, and requests without the features that it refuses.
+
+Knows no provider's form of a request or of a turn.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Self
+
+from toolweave.errors import ModelError
+from toolweave.models._base import ModelEvent, ModelRequest
+from toolweave.models._http import ProviderApi
+from toolweave.models._messages import AssistantMessage
+from toolweave.models._refused_features import RefusedFeatures
+from toolweave.models._retry import Retry, with_retries
+from toolweave.tools._arguments import encode
+from toolweave.tools._spec import ToolSpec
+from toolweave.tools._wire_tools import ToolWriter, WireTools
+
+
+class HttpModel(ABC):
+    """Base class of models behind an HTTP API; holds one HTTP client, opened at the first request.
+
+    Args:
+        api: The provider's API.
+        writers: Write tools in its form, without and with the schemas enforced.
+        retry: Policy for failed requests.
+    """
+
+    def __init__(self, api: ProviderApi, writers: tuple[ToolWriter, ToolWriter], retry: Retry | None) -> None:
+        self._api = api
+        self._writers = writers
+        self._retry = Retry() if retry is None else retry
+        self._unsupported = RefusedFeatures()
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Provider and model."""
+
+    def wire_tools(self, tools: Sequence[ToolSpec], *, strict: bool = False) -> WireTools:
+        """Return these tools in the API's form, with the changed and the omitted parts of their schemas.
+
+        `strict` is what `ModelSettings.strict_tools` is in a request.
+        """
+        return self._writers[strict].of(tools)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Yield the events of one turn; `Finished` comes last. Closing the generator ends the request.
+
+        Raises:
+            ModelError: The provider refused or could not be reached; retries are over by then.
+        """
+        async with aclosing(self._unsupported.stream(request, self._sent)) as events:
+            async for event in events:
+                yield event
+
+    async def _sent(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        tools = self.wire_tools(request.tools, strict=request.settings.strict_tools)
+        try:
+            body = encode(self._body(request, tools))
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise ModelError(f"the request is no JSON: {exc}", model=self.name, kind="invalid_request") from exc
+        async with aclosing(with_retries(lambda: self._attempt(request, tools, body), self._retry)) as events:
+            async for event in events:
+                yield event
+
+    @abstractmethod
+    def _body(self, request: ModelRequest, tools: WireTools) -> Mapping[str, Any]:
+        """Return the members of the request's body; the tools may be JSON already."""
+
+    @abstractmethod
+    def _attempt(self, request: ModelRequest, tools: WireTools, body: bytes) -> AsyncGenerator[ModelEvent, None]:
+        """Send a body once and yield the events of the turn."""
+
+    async def aclose(self) -> None:
+        """Close the connections; a later request opens new ones."""
+        await self._api.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+
+def call_ids(request: ModelRequest) -> set[str]:
+    """Return the ids of the tool calls in a conversation, which those of the next turn must differ from."""
+    return {call.id for one in request.messages if isinstance(one, AssistantMessage) for call in one.tool_calls}
