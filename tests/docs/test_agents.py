@@ -82,7 +82,7 @@ def test_a_string_of_each_row_names_a_model(monkeypatch: pytest.MonkeyPatch) -> 
     for variable in ("ANTHROPIC", "OPENAI", "OPENROUTER", "GROQ", "MISTRAL", "DEEPSEEK"):
         monkeypatch.setenv(f"{variable}_API_KEY", "not a real one")
 
-    made = [model_from(one) for one in strings if not one.startswith("api")]
+    made = [model_from(one.replace("PROVIDER", "google")) for one in strings if not one.startswith("api")]
 
     assert len(made) > 10
     assert all(isinstance(one, Model) for one in made)
