@@ -98,7 +98,10 @@ def shared_data() -> Path:
     return folder
 
 
-OURS_AND_SHARED = (pytest.param(OUR_DATA, id="ours"), pytest.param(None, id="shared", marks=pytest.mark.data))
+OURS_AND_SHARED = (
+    pytest.param(OUR_DATA, id="ours"),
+    pytest.param(None, id="shared", marks=[pytest.mark.data, pytest.mark.slow]),  # thousands of definitions
+)
 
 
 @pytest.fixture(scope="session", params=OURS_AND_SHARED)
