@@ -6,7 +6,6 @@ Puts the endpoint, its features and the transports together.
 from __future__ import annotations
 
 import functools
-import logging as log
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -74,7 +73,6 @@ if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import TokenAuth
     from toolweave.serve._tasks.store import TaskStore
 
-_log = log.getLogger("toolweave.serve")
 
 P = ParamSpec("P")
 R = TypeVar("R")

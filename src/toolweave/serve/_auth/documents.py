@@ -52,3 +52,19 @@ def check_issuer_url(url: str, name: str) -> None:
         checked_url(url, name)
     except NotFetched as exc:
         raise ConfigError(str(exc)) from None
+
+
+def url_in(document: Mapping[str, Any], member: str, whose: str = "it") -> str:
+    """Return a URL that a document of an issuer names.
+
+    Raises:
+        NoDocument: It names none that may be used; `whose` begins the text.
+    """
+    url = document.get(member)
+    if not isinstance(url, str):
+        raise NoDocument(f"{whose} has no {member!r}")
+    try:
+        check_issuer_url(url, member)
+    except ConfigError as exc:
+        raise NoDocument(str(exc)) from None
+    return url

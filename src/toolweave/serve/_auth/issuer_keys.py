@@ -15,11 +15,10 @@ from functools import partial
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
-from toolweave.errors import ConfigError
 from toolweave.http import origin_of
 from toolweave.oauth._metadata import authorization_server_urls
 from toolweave.oauth._single_flight import SingleFlight
-from toolweave.serve._auth.documents import NoDocument, ask_issuer, check_issuer_url
+from toolweave.serve._auth.documents import NoDocument, ask_issuer, check_issuer_url, url_in
 from toolweave.serve._auth.refusal import IssuerUnavailable
 
 _log = logging.getLogger("toolweave.serve._auth")
@@ -149,14 +148,7 @@ async def url_in_metadata(issuer: str, member: str) -> str:
     Raises:
         NoDocument: There are no metadata, or they name no URL that may be used.
     """
-    url = (await issuer_metadata(issuer)).get(member)
-    if not isinstance(url, str):
-        raise NoDocument(f"its metadata has no {member!r}")
-    try:
-        check_issuer_url(url, member)
-    except ConfigError as exc:
-        raise NoDocument(str(exc)) from None
-    return url
+    return url_in(await issuer_metadata(issuer), member, "its metadata")
 
 
 def _read_keys(document: Mapping[str, Any], algorithms: frozenset[str]) -> dict[str | None, Any]:

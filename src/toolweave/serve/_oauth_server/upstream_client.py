@@ -8,13 +8,12 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from toolweave.config import OAuth, reveal
-from toolweave.errors import ConfigError
 from toolweave.oauth._encoding import code_challenge
 from toolweave.oauth._fetch import GuardedFetch, NotFetched
 from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._token_endpoint import AnswerOfTokens, TokenEndpoint, TokenRefused
-from toolweave.serve._auth.documents import NoDocument, check_issuer_url
+from toolweave.serve._auth.documents import NoDocument, url_in
 from toolweave.serve._auth.issuer_keys import PublishedKeys, issuer_metadata
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._oauth_server.upstream import Upstream
@@ -135,8 +134,8 @@ class UpstreamClient:
             document = await issuer_metadata(upstream.issuer)
             found = AuthorizationServer(
                 issuer=upstream.issuer,
-                authorization_endpoint=_endpoint(document, "authorization_endpoint"),
-                token_endpoint=_endpoint(document, "token_endpoint"),
+                authorization_endpoint=url_in(document, "authorization_endpoint"),
+                token_endpoint=url_in(document, "token_endpoint"),
             )
         except NoDocument as exc:
             raise SignInFailed(f"the provider's metadata cannot be read: {exc}", temporary=True) from None
@@ -202,17 +201,6 @@ class UpstreamClient:
             return found.decoded(dict[str, Any])
         except NotFetched as exc:
             raise SignInFailed(str(exc), temporary=not exc.final) from None
-
-
-def _endpoint(document: Mapping[str, Any], name: str) -> str:
-    url = document.get(name)
-    if not isinstance(url, str):
-        raise NoDocument(f"it has no {name!r}")
-    try:
-        check_issuer_url(url, name)
-    except ConfigError as exc:
-        raise NoDocument(str(exc)) from None
-    return url
 
 
 def _kept(answer: AnswerOfTokens, refresh: str | None) -> dict[str, Any]:
