@@ -222,9 +222,8 @@ async def flagged() -> tuple[McpConnection, Any]:
         return connection, await connection.call_tool("add")
 
 
-async def test_hidden_text_is_a_problem_and_stays_as_it_came(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "toolweave"):
-        connection, result = await flagged()
+async def test_hidden_text_is_a_problem_and_stays_as_it_came() -> None:
+    connection, result = await flagged()
 
     assert {(one.kind, one.where) for one in connection.findings} == {
         (kind, where) for kind in ("control", "direction", "hidden", "tag") for where in ("description", "result")
@@ -232,7 +231,56 @@ async def test_hidden_text_is_a_problem_and_stays_as_it_came(caplog: pytest.LogC
     assert len(connection.problems) == 8
     assert connection.snapshot()[0].description == HIDDEN
     assert result.text == f"3{HIDDEN}"
-    assert len(caplog.records) == 8
+
+
+async def test_hidden_text_is_reported_once_without_anybody_looking_for_it(caplog: pytest.LogCaptureFixture) -> None:
+    server = MemoryServer(name="calc")
+    heard: list[str] = []
+
+    @server.tool(description=HIDDEN)
+    def add() -> str:
+        return f"3{HIDDEN}"
+
+    with caplog.at_level(logging.WARNING, "toolweave"):
+        async with connect_mcp(server) as connection:
+            connection.on("problem", heard.append)
+            await connection.call_tool("add")
+            await until(lambda: len(heard) == 8)
+            server.tool(name="swap", description="Swaps.\u200b")(lambda: "")
+            await until(lambda: len(heard) == 9)
+            await connection.call_tool("add")
+            assert set(heard) == set(connection.problems)
+
+    assert len(heard) == len(caplog.records) == 9
+
+
+async def test_a_list_that_never_rests_is_scanned_all_the_same() -> None:
+    server = MemoryServer(name="calc")
+    heard: list[str] = []
+    server.tool(name="add", description="Adds.\u200b")(lambda: "")
+
+    async with connect_mcp(server) as connection:
+        connection.on("problem", heard.append)
+        with anyio.fail_after(20):
+            while not heard:
+                await connection.refresh()
+                await anyio.sleep(0.01)
+
+
+async def test_a_definition_that_is_mended_is_no_problem_any_more() -> None:
+    server = MemoryServer(name="calc")
+    server.tool(name="add", description="Adds.\u200b")(lambda: "")
+    server.tool(name="swap", description="Swaps.\u200b")(lambda: "")
+
+    async with connect_mcp(server) as connection:
+        assert [one.tool for one in connection.findings] == ["add", "swap"]
+        server.remove_tool("add")
+        server.tool(name="add", description="Adds.")(lambda: "")
+        await connection.refresh()
+        assert [one.tool for one in connection.findings] == ["swap"]
+        server.remove_tool("swap")
+        await connection.refresh()
+        assert connection.problems == ()
 
 
 async def test_a_model_is_given_hidden_text_as_escapes() -> None:

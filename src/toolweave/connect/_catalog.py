@@ -9,6 +9,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import anyio
+import anyio.lowlevel
+
 from toolweave._value import Value
 from toolweave.config import ServerConfig
 from toolweave.connect._feed.list_cache import ListChanged, LiveList
@@ -31,6 +34,10 @@ if TYPE_CHECKING:
     from toolweave.shaping._rules import Shaper
 
 _log = logging.getLogger("toolweave.connect")
+_QUIET_SECONDS = 0.1
+_MOST_RESTLESS_SECONDS = 3.0
+_SCANNED_AT_ONCE = 50
+"""Definitions between two turns of the event loop, about half a millisecond."""
 
 
 class CallTarget(Value, frozen=True):
@@ -99,6 +106,8 @@ class Catalog:
         self._loads: dict[str, tuple[object, TypeLoader | None]] = {}
         self._validators: dict[tuple[str, str], tuple[object, Validator | None]] = {}
         self._call_targets: dict[str, CallTarget] = {}
+        self._was_listed = anyio.Event()
+        self._told: set[str] = set()
 
     @property
     def fresh(self) -> bool:
@@ -108,7 +117,7 @@ class Catalog:
     @property
     def problems(self) -> tuple[str, ...]:
         """The entries left out of the last listing or withheld, and suspicious ones and results, with the reasons."""
-        return (*self.live.problems, *self.guard.result_problems)
+        return (*self.live.problems, *self.guard.problems)
 
     @property
     def left_out_by_server(self) -> tuple[LeftOut, ...]:
@@ -174,6 +183,38 @@ class Catalog:
         """
         return _tools_changed(await self.live.refresh(request, refusal))
 
+    async def scan_definitions(self) -> None:
+        """Scan listed definitions in quiet moments, and report the findings that are new, until cancelled.
+
+        Neither the first tool nor a call waits for it, and a list that is replaced at once is not scanned at all;
+        one that never rests is scanned every three seconds.
+        """
+        while True:
+            if self.guard.is_scanned:
+                await self._was_listed.wait()
+            with anyio.move_on_after(_MOST_RESTLESS_SECONDS):
+                await self._quiet()
+            while not self.guard.is_scanned:
+                self.guard.scan(_SCANNED_AT_ONCE)
+                await anyio.lowlevel.checkpoint()
+            found = self.guard.problems
+            for problem in found:
+                if problem not in self._told:
+                    self._report(problem)
+            self._told = set(found)
+
+    async def _quiet(self) -> None:
+        """Wait until nothing was listed for a moment, and nothing is being listed."""
+        while True:
+            self._was_listed = anyio.Event()
+            await anyio.sleep(_QUIET_SECONDS)
+            if not self._was_listed.is_set() and not self.live.is_being_read:
+                return
+
+    def _report(self, problem: str) -> None:
+        _log.warning("server %r: %s", self._config.name, printable(problem))
+        self.live.on_problem(problem)
+
     def validator(self, spec: ToolSpec, which: str) -> Validator | None:
         """Return the compiled `"input"` or `"output"` schema of a tool; None when the schema cannot be used."""
         schema = spec.input_schema if which == "input" else spec.output_schema
@@ -213,6 +254,7 @@ class Catalog:
             entries, server=config.name, prefix=config.tool_prefix or "", refusal=refusal, known=self._read
         )
         self._read = {spec.original_name: spec for spec in read.items}
+        self._was_listed.set()
         kept = read.items
         if config.include or config.exclude:
             kept = tuple(
@@ -240,8 +282,8 @@ class Catalog:
             return
         tool = name if spec is None else spec.original_name
         for finding in self.guard.note_result(scan_result(result, tool=tool, server=self._config.name)):
-            _log.warning("server %r: %s", self._config.name, printable(str(finding)))
-            self.live.on_problem(str(finding))
+            self._told.add(str(finding))
+            self._report(str(finding))
 
     def _check_unlisted(self, name: str) -> None:
         reason = self.guard.refusal(name)

@@ -425,14 +425,16 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
                 return
             tools, pages = len(self._catalog.snapshot), self._catalog.pages
             counted = f"{tools} tool{'s' * (tools != 1)} on {pages} page{'s' * (pages != 1)}"
-            more = len(self._catalog.problems) - _SHOWN_PROBLEMS
-            shown = [problem.partition("\n")[0] for problem in self._catalog.problems[:_SHOWN_PROBLEMS]]
+            problems = self._catalog.live.problems
+            more = len(problems) - _SHOWN_PROBLEMS
+            shown = [problem.partition("\n")[0] for problem in problems[:_SHOWN_PROBLEMS]]
             step.detail = "; ".join((counted, *shown, *([f"{more} more problems"] if more > 0 else [])))
 
     async def _run_background(self, line: OpenSession) -> None:
         """Run the background tasks of a session until it ends."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follower.run_background, line)
+            tasks.start_soon(self._catalog.scan_definitions)
             tasks.start_soon(self._client.deliver_logs)
             tasks.start_soon(self._health.run_background, line)
 

@@ -5,8 +5,9 @@ The lock file is read again when it changed, so that an allowed tool appears wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -99,7 +100,10 @@ def enforce(
 
 
 class ServerGuard:
-    """Checks the definitions of one server: scans them, and compares them with the pins.
+    """Checks the definitions of one server: compares them with the pins at once, and scans them when asked to.
+
+    A finding withholds nothing, so no listing waits for the scan: `scan` goes through the definitions step by step,
+    and whoever reads the findings meanwhile gets all of them.
 
     Attributes:
         identity: What is known of the server; set after each handshake.
@@ -111,19 +115,26 @@ class ServerGuard:
         self.verdict = PinVerdict()
         self._config = config
         self._lock: LockFileReader | None = None
-        self._scanned: dict[str, ToolSpec] = {}
+        self._specs: dict[str, ToolSpec] = {}
+        self._unscanned: deque[str] = deque()
+        self._budget = ScanBudget()
         self._in_definitions: dict[str, tuple[Finding, ...]] = {}
         self._in_results: dict[tuple[str, str], Finding] = {}
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The findings in the definitions and results so far."""
-        return (*(one for found in self._in_definitions.values() for one in found), *self._in_results.values())
+        """The findings in the definitions as they are now, and in results so far."""
+        return (*self._found_in_definitions(), *self._in_results.values())
 
     @property
-    def result_problems(self) -> tuple[str, ...]:
-        """The findings in results, for people."""
-        return tuple(map(str, self._in_results.values()))
+    def problems(self) -> tuple[str, ...]:
+        """The findings for people: the first 200 in definitions, and those in results."""
+        return tuple(map(str, (*islice(self._found_in_definitions(), _MOST_PROBLEMS), *self._in_results.values())))
+
+    @property
+    def is_scanned(self) -> bool:
+        """Whether the scan has read all definitions as they are now."""
+        return not self._unscanned
 
     def identify(self, server_info: Mapping[str, Any]) -> None:
         """Note the server's own name and version."""
@@ -131,13 +142,20 @@ class ServerGuard:
             self.identity = ServerIdentity.of(self._config, server_info)
 
     def judge(self, specs: tuple[ToolSpec, ...]) -> tuple[tuple[ToolSpec, ...], tuple[str, ...]]:
-        """Return the definitions that may be offered, and the problems of all."""
-        problems = [str(one) for one in islice(self._scan(specs), _MOST_PROBLEMS)]
+        """Return the definitions that may be offered, and the differences from the pins; scan none of them yet."""
+        if self._config.scan:
+            self._hold(specs)
         self.verdict = self._compared(specs)
-        problems += self.verdict.problems
         withheld = self.verdict.withheld
         offered = tuple(spec for spec in specs if spec.original_name not in withheld) if withheld else specs
-        return offered, tuple(problems)
+        return offered, tuple(self.verdict.problems)
+
+    def scan(self, most: int | None = None) -> None:
+        """Scan the definitions that were not scanned yet: at most so many of them, or all."""
+        for _ in range(len(self._unscanned) if most is None else min(most, len(self._unscanned))):
+            name = self._unscanned.popleft()
+            if found := scan_tool(self._specs[name], self._budget):
+                self._in_definitions[name] = found
 
     def note_result(self, findings: Iterable[Finding]) -> list[Finding]:
         """Keep the findings of a result, once for each tool and kind; return the new ones."""
@@ -159,18 +177,20 @@ class ServerGuard:
         """Whether only pinned tools may be called."""
         return self._config.pins == "block"
 
-    def _scan(self, specs: Iterable[ToolSpec]) -> Iterable[Finding]:
-        if not self._config.scan:
-            return ()
-        before, found_before = self._scanned, self._in_definitions
-        self._scanned = {spec.original_name: spec for spec in specs}
-        self._in_definitions = {}
-        budget = ScanBudget()
-        for name, spec in self._scanned.items():
-            found = found_before.get(name, ()) if before.get(name) is spec else scan_tool(spec, budget)
-            if found:
-                self._in_definitions[name] = found
-        return [one for found in self._in_definitions.values() for one in found]
+    def _hold(self, specs: Iterable[ToolSpec]) -> None:
+        """Replace the definitions; one that is the same as before keeps its findings, or its turn to be scanned."""
+        waiting = set(self._unscanned)
+        scanned = {name: spec for name, spec in self._specs.items() if name not in waiting}
+        self._specs = {spec.original_name: spec for spec in specs}
+        self._unscanned = deque(name for name, spec in self._specs.items() if scanned.get(name) is not spec)
+        self._budget = ScanBudget()
+        for name in [one for one in self._in_definitions if self._specs.get(one) is not scanned.get(one)]:
+            del self._in_definitions[name]
+
+    def _found_in_definitions(self) -> Iterator[Finding]:
+        """Yield the findings in the definitions, in the order of the list, after scanning those that were not yet."""
+        self.scan()
+        return chain.from_iterable(self._in_definitions.get(name, ()) for name in self._specs)
 
     def _compared(self, specs: Sequence[ToolSpec]) -> PinVerdict:
         config = self._config

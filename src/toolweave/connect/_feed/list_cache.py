@@ -185,6 +185,11 @@ class LiveList(Generic[ItemT]):
         return self._read_epoch is not None
 
     @property
+    def is_being_read(self) -> bool:
+        """Whether a reading is under way."""
+        return self._reading is not None
+
+    @property
     def outdated(self) -> bool:
         """Whether the list was read from this server, which has announced a change since."""
         return self.listed and self._read_epoch != self._epoch
