@@ -222,8 +222,9 @@ async def flagged() -> tuple[McpConnection, Any]:
         return connection, await connection.call_tool("add")
 
 
-async def test_hidden_text_is_a_problem_and_stays_as_it_came() -> None:
-    connection, result = await flagged()
+async def test_hidden_text_is_a_problem_and_stays_as_it_came(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "toolweave"):
+        connection, result = await flagged()
 
     assert {(one.kind, one.where) for one in connection.findings} == {
         (kind, where) for kind in ("control", "direction", "hidden", "tag") for where in ("description", "result")
@@ -231,6 +232,7 @@ async def test_hidden_text_is_a_problem_and_stays_as_it_came() -> None:
     assert len(connection.problems) == 8
     assert connection.snapshot()[0].description == HIDDEN
     assert result.text == f"3{HIDDEN}"
+    assert len(caplog.records) == 8, "also where the program is shorter than the wait for a quiet moment"
 
 
 async def test_hidden_text_is_reported_once_without_anybody_looking_for_it(caplog: pytest.LogCaptureFixture) -> None:

@@ -187,21 +187,28 @@ class Catalog:
         """Scan listed definitions in quiet moments, and report the findings that are new, until cancelled.
 
         Neither the first tool nor a call waits for it, and a list that is replaced at once is not scanned at all;
-        one that never rests is scanned every three seconds.
+        one that never rests is scanned every three seconds, and what is left when this is cancelled, then.
         """
-        while True:
-            if self.guard.is_scanned:
-                await self._was_listed.wait()
-            with anyio.move_on_after(_MOST_RESTLESS_SECONDS):
-                await self._quiet()
-            while not self.guard.is_scanned:
-                self.guard.scan(_SCANNED_AT_ONCE)
-                await anyio.lowlevel.checkpoint()
-            found = self.guard.problems
-            for problem in found:
-                if problem not in self._told:
-                    self._report(problem)
-            self._told = set(found)
+        try:
+            while True:
+                if self.guard.is_scanned:
+                    await self._was_listed.wait()
+                with anyio.move_on_after(_MOST_RESTLESS_SECONDS):
+                    await self._quiet()
+                while not self.guard.is_scanned:
+                    self.guard.scan(_SCANNED_AT_ONCE)
+                    await anyio.lowlevel.checkpoint()
+                self._report_new()
+        finally:
+            self._report_new()  # a program may be shorter than the wait for a quiet moment
+
+    def _report_new(self) -> None:
+        """Report the findings that were not reported yet."""
+        found = self.guard.problems
+        for problem in found:
+            if problem not in self._told:
+                self._report(problem)
+        self._told = set(found)
 
     async def _quiet(self) -> None:
         """Wait until nothing was listed for a moment, and nothing is being listed."""
