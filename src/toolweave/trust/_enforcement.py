@@ -116,7 +116,7 @@ class ServerGuard:
         self._config = config
         self._lock: LockFileReader | None = None
         self._specs: dict[str, ToolSpec] = {}
-        self._unscanned: deque[str] = deque()
+        self._unscanned: deque[ToolSpec] = deque()
         self._budget = ScanBudget()
         self._in_definitions: dict[str, tuple[Finding, ...]] = {}
         self._in_results: dict[tuple[str, str], Finding] = {}
@@ -152,10 +152,13 @@ class ServerGuard:
 
     def scan(self, most: int | None = None) -> None:
         """Scan the definitions that were not scanned yet: at most so many of them, or all."""
-        for _ in range(len(self._unscanned) if most is None else min(most, len(self._unscanned))):
-            name = self._unscanned.popleft()
-            if found := scan_tool(self._specs[name], self._budget):
-                self._in_definitions[name] = found
+        for _ in range(len(self._unscanned) if most is None else most):
+            try:
+                spec = self._unscanned.popleft()
+            except IndexError:  # the last one; a thread that reads the findings may have taken some of them, too
+                return
+            if found := scan_tool(spec, self._budget):
+                self._in_definitions[spec.original_name] = found
 
     def note_result(self, findings: Iterable[Finding]) -> list[Finding]:
         """Keep the findings of a result, once for each tool and kind; return the new ones."""
@@ -179,10 +182,10 @@ class ServerGuard:
 
     def _hold(self, specs: Iterable[ToolSpec]) -> None:
         """Replace the definitions; one that is the same as before keeps its findings, or its turn to be scanned."""
-        waiting = set(self._unscanned)
+        waiting = {spec.original_name for spec in self._unscanned}
         scanned = {name: spec for name, spec in self._specs.items() if name not in waiting}
         self._specs = {spec.original_name: spec for spec in specs}
-        self._unscanned = deque(name for name, spec in self._specs.items() if scanned.get(name) is not spec)
+        self._unscanned = deque(spec for name, spec in self._specs.items() if scanned.get(name) is not spec)
         self._budget = ScanBudget()
         for name in [one for one in self._in_definitions if self._specs.get(one) is not scanned.get(one)]:
             del self._in_definitions[name]
