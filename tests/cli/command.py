@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import pty
@@ -18,12 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from toolweave.cli.main import main
 from toolweave.config import TrustedFiles, load_config
 
-__all__ = ["Done", "Terminal", "here", "on_terminal", "toolweave", "trust", "write_config"]
+__all__ = ["Done", "Terminal", "on_terminal", "toolweave", "trust", "write_config"]
 
 COMMAND = [sys.executable, "-m", "toolweave"]
 SECONDS = 60.0
@@ -63,17 +59,6 @@ def toolweave(
         finally:
             process.kill()
     return Done(process.returncode, out.decode(), err.decode())
-
-
-def here(*args: object, env: Mapping[str, str] | None = None) -> Done:
-    """Run the command in this process, where nothing depends on one of its own, which takes a fifth of a second."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in (env or {}).items():
-            patch.setenv(name, value)
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main([str(arg) for arg in args])
-    return Done(code, out.getvalue(), err.getvalue())
 
 
 def write_config(

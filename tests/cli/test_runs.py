@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from tests.agent import asking_server
-from tests.cli.command import Done, here, toolweave, write_config
+from tests.cli.command import Done, toolweave, write_config
 from tests.servers.fixtures import echo_command
 from toolweave import Agent
 from toolweave.jobs import Backend
@@ -239,7 +239,7 @@ def test_an_id_that_the_run_knows_is_never_the_beginning_of_another(folder: Path
     assert toolweave("runs", "approve", run_id, "call_1", *at).code == 0
     anyio.run(desk.resumed, run_id)
 
-    stale = {verb: here("runs", verb, run_id, "call_1", *at) for verb in ("approve", "deny")}
+    stale = {verb: toolweave("runs", verb, run_id, "call_1", *at) for verb in ("approve", "deny")}
     answered = toolweave("runs", "answer", run_id, "call_1", "--accept", *at)
 
     for done in (*stale.values(), answered):
@@ -254,7 +254,7 @@ def test_an_id_that_the_run_knows_is_never_the_beginning_of_another(folder: Path
     anyio.run(desk.resumed, run_id)
     assert desk.deleted == ["old", "new"]
     for verb, *more in (("approve",), ("deny",), ("answer", "--accept")):
-        ended = here("runs", verb, run_id, "call_1_2", *more, *at)
+        ended = toolweave("runs", verb, run_id, "call_1_2", *more, *at)
         assert (ended.code, "has ended: its status is completed" in ended.err) == (1, True)
 
 

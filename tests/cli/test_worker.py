@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.cli.command import Done, here, on_terminal, toolweave, write_config
+from tests.cli.command import Done, on_terminal, toolweave, write_config
 from tests.cli.served import serving
 from tests.cli.working import Worker, app_in, run_when, worker
 from tests.leftovers import processes
@@ -125,9 +125,9 @@ def test_a_run_that_needs_a_yes_waits_for_it_while_its_worker_works_on(folder: P
         working.wait_for("waiting")
         for run_id, answer in ((first, "approve"), (second, "deny")):
             [call] = toolweave("runs", "show", run_id, "--json", env=env).json["waiting"]
-            alone = here("runs", answer, run_id, call["call_id"], "--store", redis_url)
+            alone = toolweave("runs", answer, run_id, call["call_id"], "--store", redis_url)
             assert "if it has workers, give the answer once more with --backend in place of --store" in alone.err
-            done = here("runs", answer, run_id[:8], call["call_id"], "--json", env=env)
+            done = toolweave("runs", answer, run_id[:8], call["call_id"], "--json", env=env)
             assert (done.code, done.json) == (0, {"run_id": run_id, "goes_on": True})
         working.wait_for("completed")
         working.wait_for("completed")

@@ -16,7 +16,7 @@ from toolweave._value import Value
 from toolweave.config import ServerConfig
 from toolweave.connect._feed.list_cache import ListChanged, LiveList
 from toolweave.connect._feed.list_reader import ParsedList, SendRequest, ToolRefusal, read_tools
-from toolweave.errors import ErrorKind, SchemaError, ToolError, printable
+from toolweave.errors import ErrorKind, SchemaError, ToolError
 from toolweave.protocol.left_out import LeftOut, left_out_in
 from toolweave.schema._pydantic_models import loader_for_schema
 from toolweave.schema._type_loader import TypeLoader
@@ -207,7 +207,7 @@ class Catalog:
         found = self.guard.problems
         for problem in found:
             if problem not in self._told:
-                self._report(problem)
+                self.live.report(problem)
         self._told = set(found)
 
     async def _quiet(self) -> None:
@@ -217,10 +217,6 @@ class Catalog:
             await anyio.sleep(_QUIET_SECONDS)
             if not self._was_listed.is_set() and not self.live.is_being_read:
                 return
-
-    def _report(self, problem: str) -> None:
-        _log.warning("server %r: %s", self._config.name, printable(problem))
-        self.live.on_problem(problem)
 
     def validator(self, spec: ToolSpec, which: str) -> Validator | None:
         """Return the compiled `"input"` or `"output"` schema of a tool; None when the schema cannot be used."""
@@ -290,7 +286,7 @@ class Catalog:
         tool = name if spec is None else spec.original_name
         for finding in self.guard.note_result(scan_result(result, tool=tool, server=self._config.name)):
             self._told.add(str(finding))
-            self._report(str(finding))
+            self.live.report(str(finding))
 
     def _check_unlisted(self, name: str) -> None:
         reason = self.guard.refusal(name)

@@ -299,8 +299,12 @@ class LiveList(Generic[ItemT]):
         self.problems = problems
         for problem in problems:
             if problem not in told:
-                _log.warning("server %r: %s", self._server, printable(problem))
-                self.on_problem(problem)
+                self.report(problem)
+
+    def report(self, problem: str) -> None:
+        """Log a problem, and call `on_problem` with it."""
+        _log.warning("server %r: %s", self._server, printable(problem))
+        self.on_problem(problem)
 
     def _difference(self, before: tuple[ItemT, ...]) -> ListChanged:
         old = {self._identity(item): item for item in before}
