@@ -66,9 +66,14 @@ def visible(text: str, *, keep: str = "\t\n") -> str:
     return text if is_plain(text, keep=keep) else replace_hidden(text, _written_out, keep=keep)
 
 
-def is_plain(text: str, *, keep: str = "\t\n\r") -> bool:
-    """Whether a text surely has no hidden character; quick, and false for some whose joiners are spelling."""
+def is_plain(text: str, *, keep: str = "\t\n\r", unescaped: bool = False) -> bool:
+    """Whether a text surely has no hidden character; quick, and false for some whose joiners are spelling.
+
+    A text is `unescaped` if it is known to have no character below U+0020.
+    """
     if text.isascii() and keep == "\t\n\r":
+        if unescaped:
+            return "\x7f" not in text
         if len(text) < _SEARCHED:
             data = text.encode()
             return len(data.translate(None, _ASCII_HIDDEN)) == len(data)  # a tenth of what a pattern takes

@@ -178,3 +178,16 @@ async def test_what_a_server_asks_of_its_client_is_answered(version: str) -> Non
 
     info = client.get("clientInfo") or client["io.modelcontextprotocol/clientInfo"]
     assert info["name"] == "toolweave"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "sdk-transport"])  # a transport connects once
+@pytest.mark.parametrize("length", [10, 5_000])
+async def test_a_hidden_character_is_found_in_a_text_of_any_length(kind: str, length: int) -> None:
+    hidden = {"\x7f": "control", "\x1b": "control", "\u200b": "hidden", "\u202e": "direction"}
+    plain = dict.fromkeys(('\t\r\n"\\', "grüße", "plain"), None)
+    with serving(kind, VERSIONS[-2]) as target:
+        for end, found in (hidden | plain).items():
+            async with connected(target) as connection:
+                said = await connection.call_tool("echo", {"text": "x" * length + end})
+                assert said.text == "x" * length + end
+                assert [one.kind for one in connection.findings] == ([] if found is None else [found])

@@ -33,6 +33,7 @@ __all__ = [
     "RawResult",
     "RequestId",
     "StrictMessage",
+    "UnescapedObject",
     "answer_behind",
     "answer_id",
     "decode_lenient",
@@ -85,10 +86,17 @@ _ENTRY_DEPTH = 4  # of `{"result": {"tools": [{`
 _LARGE = 2 * MAX_CONTAINERS  # bytes; an array or an object has two brackets, so a smaller message holds fewer of them
 _SLICE = 1_000_000  # bytes of which the strings are told apart at a time
 _SPARSE = 10_000  # brackets of one kind that are looked for one by one, which is quick where there are few
+_LONG = 1_000  # bytes of an answer; what is known of a shorter one saves nothing
 _MOST_TOKENS = 1_000_000  # brackets and quotes of a list that is searched for deep entries; about half a second
 _HIDING = (b"\\u", b"\\b", b"\\f")
 """Escapes behind which there may be a hidden character."""
 _NO_JSON = "Parse error: it is not JSON, a number is out of range, or it is nested too deeply"
+
+
+class UnescapedObject(dict[str, Any]):
+    """A JSON object whose text had no escape: no string in it has a control character below U+0020 (RFC 8259, 7)."""
+
+    __slots__ = ()
 
 
 class LenientMessage(msgspec.Struct, gc=False):
@@ -172,13 +180,20 @@ _skip = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def decode_plain(text: bytes) -> LenientMessage | None:
-    """Decode a text of one ordinary message, as nearly all are; None for any other, which needs `decode_lenient`."""
+    """Decode a text of one ordinary message, as nearly all are; None for any other, which needs `decode_lenient`.
+
+    The result of a long text without escapes is an `UnescapedObject`.
+    """
     if len(text) > _LARGE:
         return None
     try:
-        return _decode_lenient(text)
+        message = _decode_lenient(text)
     except (ValueError, RecursionError):  # text that is no UTF-8 is no `DecodeError`
         return None
+    # One search here saves the scan of results one for each control character.
+    if len(text) >= _LONG and b"\\" not in text and type(result := cast("object", message.result)) is dict:
+        message.result = UnescapedObject(cast("dict[str, Any]", result))
+    return message
 
 
 def decode_raw_result(text: bytes) -> RawResult | None:

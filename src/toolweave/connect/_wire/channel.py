@@ -247,7 +247,7 @@ class ChannelWire:
         else:
             result: Any = message.result
             answer = self._pending.get(message.id)  # type: ignore[arg-type]
-            if answer is None or type(result) is not dict or message.error is not msgspec.UNSET or answer.done():
+            if answer is None or not isinstance(result, dict) or message.error is not msgspec.UNSET or answer.done():
                 self._take_answer(message, text)
             else:  # nearly always
                 answer.set_result(result)  # pyright: ignore[reportUnknownArgumentType]

@@ -308,7 +308,7 @@ class HttpWire:
         message = decode_plain(body)
         if message is not None and message.id == key and message.method is msgspec.UNSET:
             result: Any = message.result
-            if type(result) is dict and message.error is msgspec.UNSET:  # nearly always
+            if isinstance(result, dict) and message.error is msgspec.UNSET:  # nearly always
                 return result  # pyright: ignore[reportUnknownVariableType]
             return result_of(message, self._server)
         body = body.removeprefix(BOM_UTF8)

@@ -23,8 +23,6 @@ def result_of(message: LenientMessage, server: str) -> dict[str, Any]:
     if message.result is msgspec.UNSET:
         raise invalid(server, "it has neither 'result' nor 'error'")
     result: Any = message.result
-    if type(result) is dict:
-        return result  # pyright: ignore[reportUnknownVariableType]
     if isinstance(result, msgspec.Raw):
         try:
             result = value_of(result)
