@@ -1,8 +1,9 @@
-"""`python -m benchmarks.instructions [--gateway] [TREE ...]`: the processor's instructions of one call, by version.
+"""`python -m benchmarks.instructions [--gateway | --served] [TREE ...]`: the processor's instructions of one call.
 
 Ratios to raw move by a tenth and more from run to run; counted instructions do not, however busy the machine is. Each
 TREE is a checkout with its `.venv`, this one by default; the first is what the others are divided by. With `--gateway`
-they are those of a gateway's process, and divided by those of the bare pass-through. Needs `valgrind`.
+they are those of a gateway's process, and divided by those of the bare pass-through; with `--served` those of a server
+over HTTP, and divided by those of a bare ASGI application. Needs `valgrind`.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from benchmarks.gateway import ERAS, ended, free_port, of_one_endpoint, until_it_answers, written
+from benchmarks.raw import RawHttp
 
-__all__ = ["per_call", "per_call_through"]
+__all__ = ["per_call_of_client", "per_call_served", "per_call_through"]
 
 ROOT = Path(__file__).resolve().parents[1]
 ECHO = Path(__file__).with_name("echo_server.py")
@@ -34,7 +37,7 @@ CALLERS_THROUGH = 8
 START_SECONDS = 240.0
 
 
-def per_call(tree: Path, size: int) -> int:
+def per_call_of_client(tree: Path, size: int) -> int:
     """Return the instructions of the client for one call over stdio, with 16 callers."""
     return round((_counted(tree, size, MANY) - _counted(tree, size, FEW)) / (MANY - FEW))
 
@@ -64,6 +67,36 @@ def per_call_through(tree: Path, contender: str, *, modern: bool) -> int:
     """Return the instructions of a gateway for one call, with 8 callers of an era."""
     few, many = (asyncio.run(_counted_through(tree, contender, modern, calls)) for calls in (FEW, MANY))
     return round((many - few) / (MANY - FEW))
+
+
+def per_call_served(tree: Path, contender: str, *, modern: bool) -> int:
+    """Return the instructions of a server over HTTP for one call, with 8 callers of an era."""
+    few, many = (asyncio.run(_counted_served(tree, contender, modern, calls)) for calls in (FEW, MANY))
+    return round((many - few) / (MANY - FEW))
+
+
+async def _counted_served(tree: Path, contender: str, modern: bool, calls: int) -> int:
+    program = _command([str(tree / ".venv/bin/python"), "-m", "benchmarks.served", contender, "http"])
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *program, env=_environment(tree), cwd=tree, stdout=pipe, stderr=pipe, start_new_session=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            client = RawHttp(f"http://127.0.0.1:{int(await process.stdout.readline())}/mcp", modern=modern)
+            await client.start()
+
+        async def call(times: int) -> None:
+            for _ in range(times):
+                await client.call_tool("payload", {"size": 100})
+
+        await asyncio.gather(*(call(calls // CALLERS_THROUGH) for _ in range(CALLERS_THROUGH)))
+        await client.close()
+    finally:
+        await ended(process, seconds=60)
+    return _collected((await process.stderr.read()).decode())
 
 
 async def _counted_through(tree: Path, contender: str, modern: bool, calls: int) -> int:
@@ -114,6 +147,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description=__doc__)
     parser.add_argument("trees", nargs="*", type=Path, metavar="TREE", default=[ROOT])
     parser.add_argument("--gateway", action="store_true", help="count a gateway instead of a client")
+    parser.add_argument("--served", action="store_true", help="count a server over HTTP instead of a client")
     parser.add_argument("--client", nargs=2, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.client:
@@ -121,19 +155,24 @@ def main() -> None:
         return
     if shutil.which("valgrind") is None:
         parser.exit(2, "valgrind is not installed\n")
-    if options.gateway:
-        _print_gateways([tree.resolve() for tree in options.trees])
+    if options.gateway or options.served:
+        per_call = per_call_through if options.gateway else per_call_served
+        _print_of_eras(per_call, [tree.resolve() for tree in options.trees])
         return
     for case, size in CASES.items():
-        counts = [per_call(tree.resolve(), size) for tree in options.trees]
+        counts = [per_call_of_client(tree.resolve(), size) for tree in options.trees]
         ratios = "  ".join(f"{count:>9,} ({count / counts[0]:.2f})" for count in counts)
         print(f"{case:8} {ratios}", flush=True)
 
 
-def _print_gateways(trees: Sequence[Path]) -> None:
+class _PerCall(Protocol):
+    def __call__(self, tree: Path, contender: str, *, modern: bool) -> int: ...
+
+
+def _print_of_eras(per_call: _PerCall, trees: Sequence[Path]) -> None:
     for era, modern in ERAS.items():
-        raw = per_call_through(trees[0], "raw", modern=modern)
-        counts = [per_call_through(tree, "toolweave", modern=modern) for tree in trees]
+        raw = per_call(trees[0], "raw", modern=modern)
+        counts = [per_call(tree, "toolweave", modern=modern) for tree in trees]
         ratios = "  ".join(f"{count:>9,} ({count / raw:.2f})" for count in counts)
         print(f"{f'a call{era}':32} {raw:>9,}  {ratios}", flush=True)
 

@@ -524,6 +524,10 @@ class Gateway(ServerRunners):
         """List the definitions that `offers_of` needs from the upstreams for this request."""
         await self.routes.learn(method)
 
+    def takes_plain(self, name: str) -> bool:
+        """Whether plain calls of that tool can be sent at once."""
+        return self.calls is not None and self.calls.takes(name)
+
     def find_tool(self, name: str, version: str | None = None) -> ToolSpec | None:
         """Return the definition of a tool that is offered under this name or alias, or None."""
         return self.tools.snapshot().find(name)

@@ -1,9 +1,9 @@
-"""The port between a carrier's fast path and the sender of plain tool calls: values and protocols, no behaviour."""
+"""The port between a carrier's fast path and what answers plain tool calls: values and protocols, no behaviour."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -87,3 +87,15 @@ class SendsCalls(Protocol):
     ) -> SentCall | None:
         """Send a call at once, for an authorized principal; None, with nothing sent, if it takes the full path."""
         ...
+
+
+class PlainCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """The plain calls of an endpoint.
+
+    Attributes:
+        takes: Whether calls of the tool with that name need nothing but their arguments; False for an unknown name.
+        sender: Sends them at once; None where the endpoint answers them as it answers all other requests.
+    """
+
+    takes: Callable[[str], bool]
+    sender: SendsCalls | None = None

@@ -21,7 +21,7 @@ from toolweave.serve._changes import Changes
 from toolweave.serve._duplex.conversation import MAX_REQUESTS
 from toolweave.serve._duplex.inprocess import ClientEnd, InProcessSessions, in_process
 from toolweave.serve._endpoint import Endpoint
-from toolweave.serve._plain_calls import SendsCalls
+from toolweave.serve._plain_calls import PlainCalls, SendsCalls
 from toolweave.serve._request import Offered
 from toolweave.tools import Toolset
 from toolweave.tools._owner_loop import running_loop
@@ -95,6 +95,10 @@ class ServerRunners(ABC):
     @abstractmethod
     def offers_of(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
         """Return the offers that a request is about, with the scopes that their definitions need."""
+
+    @abstractmethod
+    def takes_plain(self, name: str) -> bool:
+        """Whether calls of that tool need nothing but their arguments: no scopes, no headers; False for no tool."""
 
     async def learn_offers(self, method: str, params: Mapping[str, Any]) -> None:  # noqa: B027  # most know theirs
         """Read the definitions that `offers_of` needs; a server's own offers are known."""
@@ -219,7 +223,7 @@ class ServerRunners(ABC):
             tool_schema=self.tool_schema,
             on_drain=[self.changes.close],
             auth=self.auth,
-            calls=self.calls,
+            plain=PlainCalls(takes=self.takes_plain, sender=self.calls),
         )
 
     async def serve_http(

@@ -590,6 +590,10 @@ class McpServer(ServerContent, ServerRunners):
         """Return the definition of a tool that is offered under this name or alias, or one version of it, or None."""
         return self._calls.find(name, version)
 
+    def takes_plain(self, name: str) -> bool:
+        """Whether calls of that tool need nothing but their arguments: no scopes, no headers; False for no tool."""
+        return self._calls.is_plain(name)
+
     def __repr__(self) -> str:
         tools = len(self.tools.snapshot())
         return f"<McpServer {self.name!r}, {tools} tool{'s' * (tools != 1)}>"

@@ -15,7 +15,7 @@ import toolweave.tools._worker_threads  # noqa: F401  # pyright: ignore[reportUn
 from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asked_version
-from toolweave.protocol.headers import mirroring_problem
+from toolweave.protocol.headers import mirrored_arguments, mirroring_problem
 from toolweave.schema import Validator
 from toolweave.serve._offers.pagination import only_for_caller
 from toolweave.serve._offers.tool_pages import ToolPages
@@ -119,6 +119,11 @@ class Tools:
         found = self._find(name, version)
         return None if found is None else found[0]
 
+    def is_plain(self, name: str) -> bool:
+        """Whether calls of a tool need nothing but their arguments: no scopes, no headers; False for no tool."""
+        found = self._find(name)
+        return found is not None and found[3]
+
     def _find(self, name: str, version: str | None = None) -> _FoundTool | None:
         """Return an offered tool, its validators and its name in the toolset, or None."""
         if self._toolset.snapshot() is self._seen:
@@ -141,6 +146,7 @@ class Tools:
             shown,
             checks if function is None else checks.beside(function, shown),
             called,
+            not shown.scopes and not mirrored_arguments(shown.input_schema),
         )
         return found
 
@@ -179,7 +185,7 @@ class Tools:
         found = self._find(name, version)
         if found is None:
             raise not_offered("tools", _asked(name, version), modern=request.modern)
-        spec, checks, called = found
+        spec, checks, called, _ = found
         starts_task = self._tasks is not None and self._tasks.takes(spec, request)
         validator = checks.task_arguments if starts_task else checks.arguments
         if validator is not None and not validator.is_valid(arguments):
@@ -200,7 +206,7 @@ class Tools:
         found = self._find(name, version)
         if found is None:
             raise not_offered("tools", _asked(name, version), modern=request.modern)
-        spec, checks, called = found
+        spec, checks, called, _ = found
         call = ToolCall(name=called, arguments=request.object("arguments"))
         return spec, partial(self._run, request, spec, checks, call)
 
@@ -288,8 +294,9 @@ class _Checks:
 
 _FOREIGN = _Checks()
 
-_FoundTool: TypeAlias = tuple[ToolSpec, _Checks, str]
-"""A tool that is offered: its definition under the exposed name, its validators, and the name that its calls have."""
+_FoundTool: TypeAlias = tuple[ToolSpec, _Checks, str, bool]
+"""A tool that is offered: its definition under the exposed name, its validators, the name that its calls have, and
+whether they need nothing but their arguments."""
 
 
 def _asked(name: str, version: str | None) -> str:

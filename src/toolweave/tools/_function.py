@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_args, overload
 
 from toolweave.errors import ErrorKind, SchemaError, ToolError, as_tool_error
@@ -305,10 +305,10 @@ class FunctionToolset(BaseToolset):
             _log.log(logging.WARNING if error.unexpected else logging.DEBUG, "tool %r failed", name, exc_info=exc)
             return ToolResult.failure(error)
 
-    async def _run(self, kwargs: dict[str, Any], ctx: CallContext) -> Any:
+    def _run(self, kwargs: dict[str, Any], ctx: CallContext) -> Awaitable[Any]:
         for name in self._signature.injected:
             kwargs[name] = ctx
-        return await self._runner.run(self._function, kwargs, abandon=ctx.timeout is not None)
+        return self._runner.run(self._function, kwargs, abandon=ctx.timeout is not None)
 
     async def _run_bounded(self, kwargs: dict[str, Any], ctx: CallContext) -> Any:
         """Run with `ctx.timeout` as the longest time without progress; a thread that exceeds it is abandoned."""

@@ -151,14 +151,15 @@ class ToolRegistry(RoutingToolset):
 
     def route(self, name: str) -> tuple[Toolset, str] | None:
         """Return where a call by this name ends; see `RoutingToolset.route`. It counts how often an alias is used."""
-        if name not in self._tools:
+        entry = self._tools.get(name)
+        if entry is None:
             spec = self.snapshot().find(name)
             if spec is None:
                 return None
             if name in self._aliases:
                 self._count(self._aliases[name])
-            name = spec.name
-        tool = self._entry(name)[1]
+            entry = self._entry(spec.name)
+        tool = entry[1]
         return route_of(tool.toolset, tool.spec.name)
 
     def snapshot(self) -> ToolSnapshot:

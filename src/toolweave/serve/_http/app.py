@@ -37,7 +37,7 @@ from toolweave.serve._http.origins import Origins
 from toolweave.serve._http.response import ResponseLimits
 from toolweave.serve._http.session_peers import SessionPeers
 from toolweave.serve._http.sessions import HttpSessions
-from toolweave.serve._plain_calls import SendsCalls
+from toolweave.serve._plain_calls import PlainCalls
 from toolweave.serve._request import ChangeSubscriptions, FindOffers
 from toolweave.serve._task_spawner import SpawnsTasks, TaskSpawner
 from toolweave.tools._owner_loop import running_loop
@@ -167,7 +167,7 @@ class ServedEndpoint:
         on_drain: Called when the shutdown begins, to end idle streams; may be async.
         auth: The authorization of its server, which counts only where its app has it.
         peers: The other processes that serve the same sessions of legacy clients, or None.
-        calls: Sends plain calls at once, or None: then every call takes the way of all requests.
+        plain: Its plain calls; None where every call takes the way of all requests.
     """
 
     endpoint: Endpoint
@@ -178,7 +178,7 @@ class ServedEndpoint:
     on_drain: Sequence[Callable[[], object]] = ()
     auth: TokenAuth | None = None
     peers: SessionPeers | None = None
-    calls: SendsCalls | None = None
+    plain: PlainCalls | None = None
 
 
 class HttpApp:
@@ -485,9 +485,9 @@ class _AppParts:
             bounds=self._bounds,
             streams=streams,
         )
-        if served.calls is not None:
+        if served.plain is not None:
             dispatcher.fast_path = FastPath(
-                served.calls,
+                served.plain,
                 served.endpoint.answer,
                 guard=self._guard(dispatcher, Paths(public={})),
                 acceptable=dispatcher.acceptable,

@@ -28,6 +28,7 @@ from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from toolweave.protocol.versions import BATCHING_VERSION, HANDSHAKE_VERSIONS, MODERN_VERSION
 from toolweave.serve._auth.gate import OperationGate
 from toolweave.serve._auth.middleware import identity_of, may_of
+from toolweave.serve._cancel_scopes import cancel_scope
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._envelope import client_of_envelope, has_envelope, unsupported_version
 from toolweave.serve._http.asgi import (
@@ -177,7 +178,7 @@ class HttpDispatcher:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request for the endpoint."""
-        with anyio.CancelScope() as work:
+        with cancel_scope() as work:
             self.running.add(work)
             try:
                 if scope["method"] == "POST":
@@ -195,7 +196,7 @@ class HttpDispatcher:
     @contextmanager
     def working(self) -> Generator[anyio.CancelScope]:
         """Count the block among the running requests, for those that another app receives and `answer` answers."""
-        with anyio.CancelScope() as work:
+        with cancel_scope() as work:
             self.running.add(work)
             try:
                 yield work

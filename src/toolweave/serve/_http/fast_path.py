@@ -1,12 +1,11 @@
 """The fast path of plain tool calls over HTTP: an ASGI app before another, which gets everything else.
 
-A plain call needs nothing but its answer, and an endpoint that can send it at once (`SendsCalls`). It passes every
-check of the full path: those of headers once for each distinct set of them. It saves a task, a scope, a timer
-and a reply channel of its own. One sweep watches over all calls: one that is not answered in time falls back to the
-full path, with the call that was sent; so does one whose answer has to be processed. Disconnected
-clients, silence and bounds are handled by the full path only.
-
-Where there is middleware, a call goes through it first; its reply channel is made when it is used (`layered.py`).
+A plain call needs nothing but its answer. It passes every check of the full path: those of headers once for each
+distinct set of them. Either the endpoint answers it as any request, and its reply channel is made when it is used
+(`layered.py`): so it is where its tool is the server's own, and where there is middleware. Or the endpoint can send it
+at once (`SendsCalls`), which saves a task and a scope, too; then a call that is not answered in time falls back to the
+full path, with the call that was sent, and so does one whose answer has to be processed. One sweep watches over all
+calls. Disconnected clients, silence and bounds are handled by the full path only.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from toolweave.protocol.jsonrpc import RequestId
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSION
 from toolweave.serve._auth.gate import OperationGate
 from toolweave.serve._auth.middleware import identity_of, may_of, principal
+from toolweave.serve._cancel_scopes import cancel_scope
 from toolweave.serve._http.asgi import (
     SENT,
     App,
@@ -45,7 +45,7 @@ from toolweave.serve._http.legacy import SessionResponse, client_in
 from toolweave.serve._http.quick_parse import client_of, plain_call, plain_call_of_session
 from toolweave.serve._http.response import PostResponse, respond_error, respond_json
 from toolweave.serve._http.sessions import HttpSession, HttpSessions
-from toolweave.serve._plain_calls import PlainToolCall, SendsCalls, SentCall
+from toolweave.serve._plain_calls import PlainCalls, PlainToolCall, SendsCalls, SentCall
 from toolweave.serve._plain_requests import PlainRequest, answer_of
 from toolweave.serve._request import Client, Json, Request
 
@@ -88,7 +88,7 @@ class _FastExchange(msgspec.Struct, eq=False):
         late: Whether its body did not come in time.
         aborted: Whether the server ends.
         cancelled: Whether its client cancelled it, or its session ended.
-        work: The scope of what answers it, where that is middleware.
+        work: The scope of what answers it, where that is the endpoint.
         reply: Its reply channel then.
         left: Whether its client disconnected, and it holds its session open no more.
     """
@@ -169,8 +169,8 @@ class FastPath:
     """Answers plain calls; `before(app)` is the ASGI app.
 
     Args:
-        calls: Sends them.
-        answer: Answers a request through middleware.
+        plain: Which calls are plain, and what sends them.
+        answer: Answers a request.
         guard: Checks headers.
         acceptable: Whether a client accepts the content types of responses.
         gate: Refuses operations that a token lacks scopes for.
@@ -181,7 +181,7 @@ class FastPath:
 
     def __init__(
         self,
-        calls: SendsCalls,
+        plain: PlainCalls,
         answer: Callable[[Request], Awaitable[Json]],
         *,
         guard: Guard,
@@ -191,7 +191,8 @@ class FastPath:
         sessions: HttpSessions | None,
         responses: ResponseMaker,
     ) -> None:
-        self._calls = calls
+        self._takes = plain.takes
+        self._calls = plain.sender
         self._request = answer
         self._responses = responses
         self._guard = guard
@@ -227,13 +228,13 @@ class FastPath:
                     return
                 raise
             sent: SentCall | None = None
-            plain = self._plain(asked, scope, message)
-            if plain is not None and self._calls.layered:
-                if self._calls.takes(plain.call.name):
+            plain, calls = self._plain(asked, scope, message), self._calls
+            if plain is not None and (calls is None or calls.layered):
+                if self._takes(plain.call.name):
                     await self._layered(exchange, plain, scope, receive, send)
                     return
-            elif plain is not None:
-                sent = self._send(exchange, plain, scope)
+            elif plain is not None and calls is not None:
+                sent = self._send(calls, exchange, plain, scope)
                 if sent is not None and await self._answer(exchange, sent, send):
                     return
         finally:
@@ -317,12 +318,10 @@ class FastPath:
             return None
         return _Plain(call, client, session)
 
-    def _send(self, exchange: _FastExchange, plain: _Plain, scope: Scope) -> SentCall | None:
+    def _send(self, calls: SendsCalls, exchange: _FastExchange, plain: _Plain, scope: Scope) -> SentCall | None:
         """Send a call, if that can be done at once."""
         authorizes, loop = self._gate.authorizes, self._loop or asyncio.get_running_loop()
-        sent = exchange.sent = self._calls.send(
-            plain.call, plain.client, principal(scope) if authorizes else None, loop
-        )
+        sent = exchange.sent = calls.send(plain.call, plain.client, principal(scope) if authorizes else None, loop)
         exchange.key = plain.call.id
         if sent is not None and plain.session is not None:
             self._occupy(exchange, plain.session)
@@ -345,17 +344,17 @@ class FastPath:
         session = self._sessions.find(named.decode("latin-1"), principal(scope))
         return None if session is None or key in session.running else session
 
-    # its way through middleware
+    # its way through the endpoint
 
     async def _layered(
         self, exchange: _FastExchange, plain: _Plain, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Answer a call through middleware, behind which it is sent."""
+        """Answer a call as any request: through middleware if there is some, behind which it may be sent at once."""
         call, session = plain.call, plain.session
         exchange.key = call.id
         if session is not None:
             self._occupy(exchange, session)
-        work = exchange.work = anyio.CancelScope()
+        work = exchange.work = cancel_scope()
         make = partial(self._response, exchange, work, receive, send)
         reply = exchange.reply = LazyReply(make, send, call.id, () if session is None else (session.header,))
         with work:
@@ -370,20 +369,22 @@ class FastPath:
             session.streams.pop(reply.response.stream_name, None)
 
     def _requested(self, plain: _Plain, scope: Scope, reply: LazyReply) -> Request:
-        """Return the request that a call is to middleware."""
+        """Return the request that a call is to the endpoint."""
         call, client = plain.call, self._client(plain, scope)
         params: Json = {"name": call.name}
         if call.meta is not None:
             params["_meta"] = call.meta
         if call.arguments is not None:
             params["arguments"] = call.arguments
-        loop = self._loop or asyncio.get_running_loop()
-        sent = PlainRequest(self._calls, call, plain.client, client, loop, reply.begin)
+        sent: PlainRequest | None = None
+        if self._calls is not None:
+            loop = self._loop or asyncio.get_running_loop()
+            sent = PlainRequest(self._calls, call, plain.client, client, loop, reply.begin)
         headers = VisibleHeaders(scope["headers"])
         return Request(methods.TOOLS_CALL, params, client, reply, call.id, headers, sent=sent)
 
     async def _broken_off(self, exchange: _FastExchange, response: PostResponse) -> None:
-        """Answer for a call in middleware that was cancelled."""
+        """Answer for a call that was cancelled."""
         with anyio.move_on_after(_LAST_SECONDS, shield=True):
             if exchange.aborted or exchange.session is None or not isinstance(response, SessionResponse):
                 await response.broken_off()
@@ -400,7 +401,7 @@ class FastPath:
         return client_of(plain.call.meta, identity_of(scope), may_of(scope))
 
     def _response(self, exchange: _FastExchange, work: anyio.CancelScope, receive: Receive, send: Send) -> PostResponse:
-        """Make the response of the full path for a call in middleware."""
+        """Make the response of the full path for a call that needs it."""
         session = exchange.session
         if session is None or self._sessions is None:
             response = self._responses.modern(receive, send, work)
