@@ -394,9 +394,8 @@ async def test_more_requests_at_once_than_the_bound_are_refused() -> None:
     desk, kept = Desk(), Kept()
     kept.open.set()
     with anyio.fail_after(30):
-        async with anyio.create_task_group() as tasks:
-            endpoint = Endpoint({"name": "desk", "version": "1"}, features=[desk])
-            conversation = Conversation(endpoint, kept, tasks, max_requests=3)
+        endpoint = Endpoint({"name": "desk", "version": "1"}, features=[desk])
+        async with Conversation(endpoint, kept, max_requests=3) as conversation:
             raw = Raw(conversation.take, nothing)
             raw.version = MODERN
             for number in range(5):
@@ -414,9 +413,8 @@ async def test_pings_are_answered_however_many_requests_run() -> None:
     kept.open.set()
     hello = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}}
     with anyio.fail_after(30):
-        async with anyio.create_task_group() as tasks:
-            endpoint = Endpoint({"name": "desk", "version": "1"}, features=[desk])
-            conversation = Conversation(endpoint, kept, tasks, max_requests=1)
+        endpoint = Endpoint({"name": "desk", "version": "1"}, features=[desk])
+        async with Conversation(endpoint, kept, max_requests=1) as conversation:
             raw = Raw(conversation.take, nothing)
             await raw.send(raw.request("initialize", hello, id="hello"))
             await raw.send(raw.request("desk/wait", id="waits"))
@@ -448,8 +446,8 @@ async def test_nothing_more_is_read_of_a_client_that_does_not_read(text: bytes) 
     kept = Kept()
     taken = anyio.Event()
     with anyio.fail_after(30):
-        async with anyio.create_task_group() as tasks:
-            conversation = Conversation(Endpoint({"name": "desk", "version": "1"}), kept, tasks)
+        conversation = Conversation(Endpoint({"name": "desk", "version": "1"}), kept)
+        async with conversation, anyio.create_task_group() as tasks:
 
             async def read() -> None:
                 await conversation.take(text)
@@ -468,7 +466,7 @@ async def test_a_question_to_a_client_that_is_gone_fails_and_nothing_more_is_wri
     kept.open.set()
     refused: list[str] = []
     async with anyio.create_task_group() as tasks:
-        conversation = Conversation(Endpoint({"name": "desk", "version": "1"}), kept, tasks)
+        conversation = Conversation(Endpoint({"name": "desk", "version": "1"}), kept)
 
         async def ask() -> None:
             try:

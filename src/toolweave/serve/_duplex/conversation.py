@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, Self, TypeAlias, cast
 from uuid import uuid4
 
 import anyio
-import anyio.abc
 import msgspec
 
 from toolweave.errors import RequestError
@@ -34,6 +33,7 @@ from toolweave.protocol.versions import BATCHING_VERSION, MODERN_VERSION, MODERN
 from toolweave.serve._cancel_scopes import cancel_scope
 from toolweave.serve._envelope import client_of_envelope, client_of_handshake, has_envelope, unsupported_version
 from toolweave.serve._pending_requests import PendingRequests
+from toolweave.serve._plain_calls import ENVELOPE
 from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request, Responder
 
 _log = logging.getLogger("toolweave.serve")
@@ -58,12 +58,13 @@ class MessageWriter(Protocol):
 
 
 class Conversation:
-    """Handles the messages of one client; also the reply channel to it.
+    """Handles the messages of one client; also the reply channel to it. Entered by the task that calls `take`.
+
+    Leaving it ends the conversation, cancels the requests that still run, and waits for their end.
 
     Args:
         responder: Answers the requests.
         outlet: Where answers go.
-        tasks: Where requests run; its owner cancels it after `end`.
         conversations: Notified when a handshake-era conversation begins; None pushes nothing.
 
     Attributes:
@@ -74,7 +75,6 @@ class Conversation:
         self,
         responder: Responder,
         outlet: MessageWriter,
-        tasks: anyio.abc.TaskGroup,
         *,
         conversations: ChangeSubscriptions | None = None,
         max_requests: int = MAX_REQUESTS,
@@ -82,16 +82,32 @@ class Conversation:
         self.name = uuid4().hex
         self._responder = responder
         self._outlet = outlet
-        self._tasks = tasks
+        # For each task, anyio's group makes a scope, a handle and an event: that costs more than answering the request.
+        # What it adds is done here: a request has a scope of its own, and the end cancels these.
+        self._tasks = asyncio.TaskGroup()
         self._conversations = conversations
         self._max_requests = max_requests
         self._modern: bool | None = None  # until the first request
         self._client: Client | None = None  # of the handshake
+        self._known: tuple[Json, Client] | None = None  # an envelope, and its client
         self._leave: Callable[[], None] | None = None
         self._running: dict[RequestId, anyio.CancelScope] = {}
+        self._unwanted: set[RequestId] = set()
         self._idle = anyio.Event()
         self._pending = PendingRequests()
         self._over = False
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        self.end()
+        for scope in self._running.values():
+            scope.cancel()
+        with anyio.CancelScope(shield=True):  # as in a task group of anyio, whose end is that of its last task
+            await self.drain()
+        await self._tasks.__aexit__(None, None, None)  # an exception of the block is raised as it is
 
     async def take(self, text: bytes) -> None:
         """Handle one JSON text of the client; returns once it is started and the output buffer has room."""
@@ -175,7 +191,7 @@ class Conversation:
                 await self._initialize(request, reply)  # in line: later messages find the handshake made
                 return
             scope = self._running[message.id] = cancel_scope()
-            self._tasks.start_soon(self._answer, request, scope, reply)
+            self._tasks.create_task(self._answer(request, scope, reply))
 
     async def _take_batch(self, members: list[StrictMessage | MalformedMessage]) -> None:
         if self._client is None or self._client.version != BATCHING_VERSION:
@@ -204,6 +220,7 @@ class Conversation:
             known = isinstance(key, (int, str)) and not isinstance(key, bool)
             scope = self._running.get(cast("RequestId", key)) if known else None
             if scope is not None:
+                self._unwanted.add(cast("RequestId", key))
                 scope.cancel()
         elif method == methods.NOTIFICATIONS_INITIALIZED:
             self._join()
@@ -233,7 +250,7 @@ class Conversation:
         if self._modern:
             if method == methods.INITIALIZE:
                 raise unsupported_version(params.get("protocolVersion"), versions)
-            return client_of_envelope(params, versions, name=self.name)
+            return self._sender(params, versions)
         if enveloped:
             raise RequestError("this conversation began with the handshake; send no envelope", code=INVALID_REQUEST)
         if method == methods.INITIALIZE and not alone:
@@ -243,6 +260,16 @@ class Conversation:
         if method not in _UNGATED and self._responder.serves(method, modern=False):
             raise RequestError(f"{method} before initialize", code=INVALID_PARAMS)
         return Client(version=self._responder.negotiate(None), conversation=self.name)
+
+    def _sender(self, params: Mapping[str, Any], versions: Sequence[str]) -> Client:
+        """Return the client of a request of the modern era, which sends the same envelope with each."""
+        meta = params.get("_meta")
+        if self._known is not None and meta == self._known[0]:
+            return self._known[1]
+        client = client_of_envelope(params, versions, name=self.name)
+        if ENVELOPE.issuperset(meta := cast("Json", meta)):
+            self._known = meta, client
+        return client
 
     async def _initialize(self, request: Request, reply: _Reply) -> None:
         try:
@@ -262,13 +289,14 @@ class Conversation:
         try:
             with scope:
                 text = await self._result(request)
-        except asyncio.CancelledError:
-            text = encode_error(request.id, CONNECTION_CLOSED, "the server is shutting down")
-            raise
         finally:
             del self._running[request.id]
             self._idle.set()
-            reply(None if scope.cancel_called else text)  # a cancelled request gets no answer
+            if request.id in self._unwanted:
+                self._unwanted.discard(request.id)
+                reply(None)  # a request that its client cancelled gets no answer
+            else:
+                reply(text or encode_error(request.id, CONNECTION_CLOSED, "the server is shutting down"))
 
     async def _result(self, request: Request) -> bytes:
         try:

@@ -93,8 +93,7 @@ class Visit:
     ) -> None:
         """Answer the client until one of both is gone."""
         with self._serving:
-            async with anyio.create_task_group() as tasks:
-                self.conversation = Conversation(responder, self, tasks, conversations=conversations)
+            async with Conversation(responder, self, conversations=conversations) as self.conversation:
                 task_status.started()
                 with suppress(anyio.ClosedResourceError):  # hung up between two messages
                     async for text in self._incoming:

@@ -167,7 +167,7 @@ class LineWriter:
         self._size = 0  # of the unwritten bytes
         self._scheduled = False
         self._full = False
-        self._drained = anyio.Event()
+        self._drained: anyio.Event | None = None  # while somebody waits
         self._watched = False
         mode = os.fstat(fd).st_mode
         if sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
@@ -190,12 +190,12 @@ class LineWriter:
     async def room(self) -> None:
         """Wait while the buffer is over its limit; returns at once when the reader is gone."""
         while self._size > _HIGH_WATER:
-            await self._drained.wait()
+            await self._drain()
 
     async def drained(self) -> None:
         """Wait until everything is written or the reader is gone; the caller bounds the wait."""
         while self._size:
-            await self._drained.wait()
+            await self._drain()
 
     def close(self) -> None:
         """Discard the unwritten lines."""
@@ -226,9 +226,15 @@ class LineWriter:
         if self._size <= _HIGH_WATER // 2:
             self._wake()
 
+    async def _drain(self) -> None:
+        if self._drained is None:
+            self._drained = anyio.Event()
+        await self._drained.wait()
+
     def _wake(self) -> None:
-        drained, self._drained = self._drained, anyio.Event()
-        drained.set()
+        if self._drained is not None:
+            self._drained.set()
+            self._drained = None
 
     def _end(self) -> None:
         if self._watched:

@@ -65,15 +65,12 @@ async def serve_stdio(
         try:
             # a signal during the start of the lifespan cancels it, and closes the resources it has opened
             with stop_signals(stopping.stop), stopping.current:
-                async with lifespan(), anyio.create_task_group() as tasks:
-                    conversation = Conversation(
-                        endpoint, writer, tasks, conversations=conversations, max_requests=max_requests
-                    )
+                conversation = Conversation(endpoint, writer, conversations=conversations, max_requests=max_requests)
+                async with lifespan(), anyio.create_task_group() as tasks, conversation:
                     try:
                         await _converse(reader, writer, conversation, tasks, closing, stopping)
                     finally:
                         start_clock()
-                        conversation.end()
                         tasks.cancel_scope.cancel()
         finally:
             with anyio.move_on_after(_WRITE_SECONDS, shield=True):
