@@ -259,7 +259,7 @@ async def test_the_redirect_of_somebody_else_is_not_used(redirect: dict[str, str
         here.host.redirect = redirect
         said = await refused(here, told)
         assert "LURE" not in said
-        assert "555" not in said
+        assert "+1 555" not in said
 
 
 async def test_an_issuer_that_is_not_announced_is_compared_all_the_same() -> None:
