@@ -1,4 +1,4 @@
-"""The port between a carrier's fast path and what answers plain tool calls: values and protocols, no behaviour."""
+"""The port between a carrier's fast path and the part that answers plain tool calls: values and protocols alone."""
 
 from __future__ import annotations
 

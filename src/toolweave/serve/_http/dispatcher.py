@@ -45,9 +45,9 @@ from toolweave.serve._http.asgi import (
 from toolweave.serve._http.batch import MOST, answer_batch
 from toolweave.serve._http.fast_path import FastPath
 from toolweave.serve._http.legacy import LegacyHttp
-from toolweave.serve._http.quick_parse import ParsedRequest, client_of, parse_plain_call, recognised
+from toolweave.serve._http.quick_parse import ParsedRequest, client_of, recognised
 from toolweave.serve._http.response import HTTP_STATUS, PostResponse, ResponseLimits, respond_error
-from toolweave.serve._request import Client, Json, Request
+from toolweave.serve._request import Json, Request
 from toolweave.serve._task_spawner import SpawnsTasks
 
 _POLL_SECONDS = 0.02
@@ -248,15 +248,14 @@ class HttpDispatcher:
         raw = scope["headers"]
         headers = dict(raw)
         if body is not None and self._is_candidate(headers) and (len(headers) == len(raw) or not _repeats(raw)):
-            known = parse_plain_call(headers, body)
-            call = recognised(headers, body) if known is None else known[0]
+            call = recognised(headers, body)
             if call is not None and not self._arguments_in_headers(call.method, call.params):
                 if (refusal := self._gate.refusal(scope, [(call.method, call.params)])) is not None:
                     exchange.close()
                     await refusal.send(send)
                     return
                 exchange.begin()
-                await self.answer(call, scope, exchange, work, None if known is None else known[1])
+                await self.answer(call, scope, exchange, work)
                 return
         exchange.close()
         if body is None:
@@ -366,18 +365,10 @@ class HttpDispatcher:
 
         await answer_batch(messages, serve, receive, send, streams=self._streams)
 
-    async def answer(
-        self,
-        call: ParsedRequest,
-        scope: Scope,
-        exchange: PostResponse,
-        work: anyio.CancelScope,
-        client: Client | None = None,
-    ) -> None:
+    async def answer(self, call: ParsedRequest, scope: Scope, exchange: PostResponse, work: anyio.CancelScope) -> None:
         """Answer a request that was read and checked."""
         exchange.request_id = call.id
-        if client is None or self._gate.authorizes:
-            client = client_of(call.params["_meta"], identity_of(scope), may_of(scope))
+        client = client_of(call.params["_meta"], identity_of(scope), may_of(scope))
         request = Request(call.method, call.params, client, exchange, call.id, VisibleHeaders(scope["headers"]))
         request.sent = scope.get(SENT)
         try:
