@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import os
 import re
 import shutil
@@ -17,9 +18,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Protocol
 
+from benchmarks.clients import CLIENTS, Target
 from benchmarks.gateway import ERAS, ended, free_port, of_one_endpoint, until_it_answers, written
 from benchmarks.raw import RawHttp
 
@@ -27,23 +30,27 @@ __all__ = ["per_call_of_client", "per_call_served", "per_call_through"]
 
 ROOT = Path(__file__).resolve().parents[1]
 ECHO = Path(__file__).with_name("echo_server.py")
+OURS = [name for name in CLIENTS if name.startswith("toolweave")]
 CALLERS = 16
-CASES = {"100 B": 100, "10 kB": 10_000, "20 rows": 0}
-"""Bytes of the answer; 0 is structured content of 20 rows."""
 FEW, MANY = 320, 1_600
 """What both runs have in common, the start and the end of the program, is subtracted."""
+TOOLS = "1,000 tools"
+CASES = {"100 B": (FEW, MANY), "10 kB": (FEW, MANY), "1 MB": (16, 48), "20 rows": (FEW, MANY), TOOLS: (3, 9)}
+"""How many calls the two runs make, by the answer: a text, structured content, or the list of all tools."""
+SIZES = {"100 B": 100, "10 kB": 10_000, "1 MB": 1_000_000}
 CALLERS_THROUGH = 8
 """A gateway that is counted is some fifty times slower: with more callers calls would go on as slow ones."""
 START_SECONDS = 240.0
 
 
-def per_call_of_client(tree: Path, size: int) -> int:
-    """Return the instructions of the client for one call over stdio, with 16 callers."""
-    return round((_counted(tree, size, MANY) - _counted(tree, size, FEW)) / (MANY - FEW))
+def per_call_of_client(tree: Path, name: str, case: str) -> int:
+    """Return the instructions of a client for one call over stdio, with 16 callers."""
+    few, many = CASES[case]
+    return round((_counted(tree, name, case, many) - _counted(tree, name, case, few)) / (many - few))
 
 
-def _counted(tree: Path, size: int, calls: int) -> int:
-    client = [str(tree / ".venv/bin/python"), str(Path(__file__)), "--client", str(size), str(calls)]
+def _counted(tree: Path, name: str, case: str, calls: int) -> int:
+    client = [str(tree / ".venv/bin/python"), str(Path(__file__)), "--calls", name, case, str(calls)]
     done = subprocess.run(_command(client), check=True, env=_environment(tree), capture_output=True, text=True)
     return _collected(done.stderr)
 
@@ -126,20 +133,22 @@ async def _counted_through(tree: Path, contender: str, modern: bool, calls: int)
         return _collected(told.read())
 
 
-async def _client(size: int, calls: int) -> None:
-    """Call a tool so often, as Toolweave's contender in `clients.py` does."""
-    from toolweave import connect_mcp  # the tree's own
-
-    server = {"command": sys.executable, "args": ["-S", "-E", str(ECHO)], "timeout": 600}
-    async with connect_mcp(server, name="bench") as connection:
-        tool = (await connection.list_tools())["payload" if size else "rows"]
-        arguments = {"size": size} if size else {}
+async def _client(name: str, case: str, calls: int) -> None:
+    """Call a tool, or list all tools, so often."""
+    tools = ("--tools", "1000") if case == TOOLS else ()
+    async with AsyncExitStack() as stack:
+        target = Target(command=(sys.executable, "-S", "-E", str(ECHO), *tools), modern=False)
+        opened = await CLIENTS[name].opener(stack, target)
 
         async def call(times: int) -> None:
             for _ in range(times):
-                await tool.execute(arguments)
+                if case == TOOLS:
+                    await opened.list_all()
+                else:
+                    await (opened.call("payload", {"size": SIZES[case]}) if case in SIZES else opened.call("rows", {}))
 
-        await asyncio.gather(*(call(calls // CALLERS) for _ in range(CALLERS)))
+        callers = 1 if case == TOOLS else CALLERS  # several at once would share a list
+        await asyncio.gather(*(call(calls // callers) for _ in range(callers)))
 
 
 def main() -> None:
@@ -148,10 +157,14 @@ def main() -> None:
     parser.add_argument("trees", nargs="*", type=Path, metavar="TREE", default=[ROOT])
     parser.add_argument("--gateway", action="store_true", help="count a gateway instead of a client")
     parser.add_argument("--served", action="store_true", help="count a server over HTTP instead of a client")
-    parser.add_argument("--client", nargs=2, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--client", choices=OURS, default=OURS[0], help="of ours: whose calls are counted")
+    parser.add_argument("--calls", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.client:
-        asyncio.run(_client(*options.client))
+    if options.calls:
+        name, case, calls = options.calls
+        factory = importlib.import_module("uvloop").new_event_loop if CLIENTS[name].uvloop else None
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(_client(name, case, int(calls)))
         return
     if shutil.which("valgrind") is None:
         parser.exit(2, "valgrind is not installed\n")
@@ -159,10 +172,10 @@ def main() -> None:
         per_call = per_call_through if options.gateway else per_call_served
         _print_of_eras(per_call, [tree.resolve() for tree in options.trees])
         return
-    for case, size in CASES.items():
-        counts = [per_call_of_client(tree.resolve(), size) for tree in options.trees]
-        ratios = "  ".join(f"{count:>9,} ({count / counts[0]:.2f})" for count in counts)
-        print(f"{case:8} {ratios}", flush=True)
+    for case in CASES:
+        counts = [per_call_of_client(tree.resolve(), options.client, case) for tree in options.trees]
+        ratios = "  ".join(f"{count:>11,} ({count / counts[0]:.2f})" for count in counts)
+        print(f"{case:11} {ratios}", flush=True)
 
 
 class _PerCall(Protocol):

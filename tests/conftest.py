@@ -53,11 +53,6 @@ LONG = {"real": 3600, "reference": 900, "conformance": 1800}
 
 MEASURED = {"cli", "console", "gateway", "serve"}
 """Folders with slow tests that run what no quick one does, and with processes that do what no test does itself."""
-REPEATING = {
-    *("gateway/scale/test_matrix.py", "gateway/test_lossless.py", "gateway/test_policy.py"),
-    *("serve/test_contract.py", "serve/test_fuzz.py"),
-}
-"""Files of these folders whose slow tests run the same again, in many combinations or with any input."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the markers
@@ -68,8 +63,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     repeat, with kills, faults and many cases, what quick tests have run.
     """
     for item in items:
-        repeats = item.path.relative_to(TESTS).as_posix() in REPEATING
-        if item.get_closest_marker("slow") and (repeats or folder_of(item.path) not in MEASURED):
+        if item.get_closest_marker("slow") and folder_of(item.path) not in MEASURED:
             item.add_marker(pytest.mark.unmeasured)
         seconds = max((LONG.get(marker.name, 0) for marker in item.iter_markers()), default=0)
         if seconds and item.get_closest_marker("timeout") is None:
@@ -149,7 +143,7 @@ def home(_session_home: None, homes: Path, request: pytest.FixtureRequest) -> It
     folder = homes / str(next(_numbers))
     with pytest.MonkeyPatch.context() as patch:
         _move_home(patch, folder)
-        if folder_of(request.path) not in MEASURED or request.node.get_closest_marker("unmeasured"):
+        if folder_of(request.path) not in MEASURED:
             patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)  # the processes of this test are not measured
         if {"real", "reference"} & {marker.name for marker in request.node.iter_markers()}:
             _link_caches(folder)

@@ -524,7 +524,7 @@ class Gateway(ServerRunners):
         """List the definitions that `offers_of` needs from the upstreams for this request."""
         await self.routes.learn(method)
 
-    def takes_plain(self, name: str) -> bool:
+    def _takes_plain(self, name: str) -> bool:
         """Whether plain calls of that tool can be sent at once."""
         return self.calls is not None and self.calls.takes(name)
 

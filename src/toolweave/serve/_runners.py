@@ -97,7 +97,7 @@ class ServerRunners(ABC):
         """Return the offers that a request is about, with the scopes that their definitions need."""
 
     @abstractmethod
-    def takes_plain(self, name: str) -> bool:
+    def _takes_plain(self, name: str) -> bool:
         """Whether calls of that tool need nothing but their arguments: no scopes, no headers; False for no tool."""
 
     async def learn_offers(self, method: str, params: Mapping[str, Any]) -> None:  # noqa: B027  # most know theirs
@@ -223,7 +223,7 @@ class ServerRunners(ABC):
             tool_schema=self.tool_schema,
             on_drain=[self.changes.close],
             auth=self.auth,
-            plain=PlainCalls(takes=self.takes_plain, sender=self.calls),
+            plain=PlainCalls(takes=self._takes_plain, sender=self.calls),
         )
 
     async def serve_http(

@@ -590,7 +590,7 @@ class McpServer(ServerContent, ServerRunners):
         """Return the definition of a tool that is offered under this name or alias, or one version of it, or None."""
         return self._calls.find(name, version)
 
-    def takes_plain(self, name: str) -> bool:
+    def _takes_plain(self, name: str) -> bool:
         """Whether calls of that tool need nothing but their arguments: no scopes, no headers; False for no tool."""
         return self._calls.is_plain(name)
 
