@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -179,6 +180,17 @@ def test_doctor_tells_each_step_and_what_to_do(cli: Cli, folder: Path) -> None:
     assert "left out:" in odd
     assert "'wrong'" in wrong
     assert "does not start:\n  off: it is switched off in the config" in done.out
+
+
+def test_doctor_shows_the_last_words_of_a_process_once(cli: Cli, folder: Path) -> None:
+    dies = {"command": sys.executable, "args": ["-c", "import sys; sys.exit('no such database')"]}
+    config = write_config(folder, {"dies": dies})
+
+    said = section(cli("doctor", "--config", config).out, "dies").partition("config ")[2]
+
+    assert "  error     server 'dies': its process ended while connecting (exit code 1)\n" in said
+    assert "  standard error:\n    no such database\n" in said
+    assert said.count("no such database") == 1
 
 
 def test_doctor_says_an_error_once_though_a_step_failed_with_it(cli: Cli, folder: Path) -> None:

@@ -175,10 +175,11 @@ def _lines(finding: dict[str, Any]) -> list[str]:
     if finding["error"]:
         first, *rest = finding["error"].split("\n")
         failed = [step["detail"].split("\n")[0] for step in finding["steps"] if step["outcome"] == "failed"]
+        if finding["stderr"]:  # shown below, once
+            first, rest = first.partition("; its last words on standard error:")[0], []
         if first not in failed:  # else the step says it
             lines.append(f"  error     {first}")
-        if not finding["stderr"]:  # what the process said is shown below, once
-            lines += [f"            {line}" for line in rest]
+        lines += [f"            {line}" for line in rest]
     if finding["stderr"]:
         lines += ["  standard error:", *(f"    {line}" for line in finding["stderr"].split("\n"))]
     if finding["advice"]:
