@@ -513,6 +513,8 @@ def _process_data(exc: ServerError) -> dict[str, Any] | None:
 
 
 _SAID_LINES = 3
+LAST_WORDS = "; its last words on standard error:"
+"""The part of a message behind which a process speaks."""
 _SAID_CHARACTERS = 300
 _CAUSE = r"(?i)error|exception|fatal|panic|fail|cannot|can't|denied|refused|not found|no such"
 
@@ -531,6 +533,4 @@ def _with_process(message: str, exit_code: int | None, stderr: str, hint: str = 
     last = said[-_SAID_LINES:]
     cause = next((line for line in reversed(last) if re.search(_CAUSE, line)), last[-1])
     last.remove(cause)
-    return "\n".join(
-        (f"{message}; its last words on standard error: {cause.strip()}", *last, *((hint,) if hint else ()))
-    )
+    return "\n".join((f"{message}{LAST_WORDS} {cause.strip()}", *last, *((hint,) if hint else ())))

@@ -23,7 +23,6 @@ ClassName = tuple[str, str]
 INTERNAL = {
     "Changes": "McpServer.changes",  # who hears of changes, for carriers
     "GatewaySide": "McpConnection.gateway_side",  # the handshake, the lists and direct calls, for hub and gateway
-    "SendsCalls": "McpServer.calls",  # the fast path of carriers
     "ServedEndpoint": "McpServer.http_endpoint",  # what carriers of HTTP serve
 }
 """Classes without a public name, each with the method that returns it to other rooms. None may be added."""

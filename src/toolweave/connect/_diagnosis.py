@@ -11,6 +11,7 @@ from typing import cast
 from toolweave.config import ServerConfig
 from toolweave.connect._report import Report
 from toolweave.errors import (
+    LAST_WORDS,
     ConfigError,
     ConnectError,
     ConnectionLostError,
@@ -90,7 +91,7 @@ def _said(config: ServerConfig, report: Report) -> str:
     if process.junk_lines:
         said = f"; {process.junk_lines} lines of its output were no MCP, the last {process.last_junk!r}"
     if stderr := process.relevant_stderr(3):
-        said += f"; its last words on standard error:\n{stderr}"
+        said += f"{LAST_WORDS}\n{stderr}"
     return config.redact(said)
 
 

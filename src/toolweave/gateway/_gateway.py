@@ -53,6 +53,7 @@ from toolweave.serve._middleware import checked
 from toolweave.serve._offers.prompts import Prompts
 from toolweave.serve._offers.resources import Resources
 from toolweave.serve._operations import Operations
+from toolweave.serve._plain_calls import PlainCalls
 from toolweave.serve._request import Feature, Json, Method, Middleware, Offered, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._request_state import TTL_SECONDS
@@ -311,7 +312,8 @@ class Gateway(ServerRunners):
         self._features = self._made_features(offers, local, instructions)
         features = [self._for_callers(), *self._features] if of_caller is None else self._features
         self.endpoint = Endpoint(self._about.info, instructions=self._about.instructions, features=features)
-        self.calls = FastCalls(self.tools, self.routes, self.relay, self.endpoint, slow=parts.slow is not None)
+        calls = FastCalls(self.tools, self.routes, self.relay, self.endpoint, slow=parts.slow is not None)
+        self._plain_calls = PlainCalls(takes=calls.takes, sender=calls)
         caller_servers(hub).on_change.append(self.changes.tools_changed)
         for event in ("prompts_changed", "resources_changed", "state"):
             hub.on(event, lambda connection, change: self.routes.forget())
@@ -523,10 +525,6 @@ class Gateway(ServerRunners):
     async def learn_offers(self, method: str, params: Mapping[str, Any]) -> None:
         """List the definitions that `offers_of` needs from the upstreams for this request."""
         await self.routes.learn(method)
-
-    def _takes_plain(self, name: str) -> bool:
-        """Whether plain calls of that tool can be sent at once."""
-        return self.calls is not None and self.calls.takes(name)
 
     def find_tool(self, name: str, version: str | None = None) -> ToolSpec | None:
         """Return the definition of a tool that is offered under this name or alias, or None."""

@@ -78,10 +78,6 @@ class SendsCalls(Protocol):
         """Whether there is middleware that a call has to go through before it is sent."""
         ...
 
-    def takes(self, name: str) -> bool:
-        """Whether plain calls of the tool with that name can be sent at once; False for an unknown name."""
-        ...
-
     def send(
         self, call: PlainToolCall, client: Client, principal: str | None, loop: asyncio.AbstractEventLoop
     ) -> SentCall | None:

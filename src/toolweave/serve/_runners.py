@@ -21,7 +21,7 @@ from toolweave.serve._changes import Changes
 from toolweave.serve._duplex.conversation import MAX_REQUESTS
 from toolweave.serve._duplex.inprocess import ClientEnd, InProcessSessions, in_process
 from toolweave.serve._endpoint import Endpoint
-from toolweave.serve._plain_calls import PlainCalls, SendsCalls
+from toolweave.serve._plain_calls import PlainCalls
 from toolweave.serve._request import Offered
 from toolweave.tools import Toolset
 from toolweave.tools._owner_loop import running_loop
@@ -71,7 +71,6 @@ class ServerRunners(ABC):
         endpoint: Answers the requests of every transport.
         changes: The change notifications and their subscribers.
         auth: The authorization of requests over HTTP, where serving is given none; None for none.
-        calls: Sends plain calls over HTTP at once, or None.
     """
 
     name: str
@@ -79,7 +78,7 @@ class ServerRunners(ABC):
     endpoint: Endpoint
     changes: Changes
     auth: TokenAuth | None = None
-    calls: SendsCalls | None = None
+    _plain_calls: PlainCalls
 
     def __init__(self) -> None:
         self._visits = InProcessSessions(self._visit)
@@ -95,10 +94,6 @@ class ServerRunners(ABC):
     @abstractmethod
     def offers_of(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
         """Return the offers that a request is about, with the scopes that their definitions need."""
-
-    @abstractmethod
-    def _takes_plain(self, name: str) -> bool:
-        """Whether calls of that tool need nothing but their arguments: no scopes, no headers; False for no tool."""
 
     async def learn_offers(self, method: str, params: Mapping[str, Any]) -> None:  # noqa: B027  # most know theirs
         """Read the definitions that `offers_of` needs; a server's own offers are known."""
@@ -223,7 +218,7 @@ class ServerRunners(ABC):
             tool_schema=self.tool_schema,
             on_drain=[self.changes.close],
             auth=self.auth,
-            plain=PlainCalls(takes=self._takes_plain, sender=self.calls),
+            plain=self._plain_calls,
         )
 
     async def serve_http(

@@ -41,6 +41,7 @@ from toolweave.serve._offers.prompts import PromptLike
 from toolweave.serve._offers.resources import ResourceLike
 from toolweave.serve._offers.selection import ChosenOffers
 from toolweave.serve._operations import Operations
+from toolweave.serve._plain_calls import PlainCalls
 from toolweave.serve._request import Feature, Json, Middleware, Offered, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._request_state import StateSigner
@@ -384,6 +385,7 @@ class McpServer(ServerContent, ServerRunners):
             page_size=options.page_size,
             expose_errors=options.expose_errors,
         )
+        self._plain_calls = PlainCalls(takes=self._calls.is_plain)
         features: list[Feature] = [
             self._calls,
             *self._offer(
@@ -589,10 +591,6 @@ class McpServer(ServerContent, ServerRunners):
     def find_tool(self, name: str, version: str | None = None) -> ToolSpec | None:
         """Return the definition of a tool that is offered under this name or alias, or one version of it, or None."""
         return self._calls.find(name, version)
-
-    def _takes_plain(self, name: str) -> bool:
-        """Whether calls of that tool need nothing but their arguments: no scopes, no headers; False for no tool."""
-        return self._calls.is_plain(name)
 
     def __repr__(self) -> str:
         tools = len(self.tools.snapshot())

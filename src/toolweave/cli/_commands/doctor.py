@@ -159,6 +159,7 @@ def _show(findings: dict[str, dict[str, Any]], selection: LoadedConfig) -> None:
 def _lines(finding: dict[str, Any]) -> list[str]:
     from toolweave.cli._render.text import clip  # late, as above
     from toolweave.cli._sign_in import lasting
+    from toolweave.errors import LAST_WORDS
 
     lines = [f"  config    {finding['config']}"]
     for step in finding["steps"]:
@@ -176,7 +177,7 @@ def _lines(finding: dict[str, Any]) -> list[str]:
         first, *rest = finding["error"].split("\n")
         failed = [step["detail"].split("\n")[0] for step in finding["steps"] if step["outcome"] == "failed"]
         if finding["stderr"]:  # shown below, once
-            first, rest = first.partition("; its last words on standard error:")[0], []
+            first, rest = first.partition(LAST_WORDS)[0], []
         if first not in failed:  # else the step says it
             lines.append(f"  error     {first}")
         lines += [f"            {line}" for line in rest]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from toolweave.cli._render.text import clip, safe_text
+from toolweave.errors import LAST_WORDS
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -63,7 +64,7 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequenc
 
 def first_line(text: str) -> str:
     """Return the first line of an error; the others are output of its process."""
-    return text.split("\n", maxsplit=1)[0].removesuffix("; its last words on standard error:")
+    return text.split("\n", maxsplit=1)[0].removesuffix(LAST_WORDS)
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str]) -> Table:

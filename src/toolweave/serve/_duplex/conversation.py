@@ -106,8 +106,7 @@ class Conversation:
         for scope in self._running.values():
             scope.cancel()
         with anyio.CancelScope(shield=True):  # as in a task group of anyio, whose end is that of its last task
-            await self.drain()
-        await self._tasks.__aexit__(None, None, None)  # an exception of the block is raised as it is
+            await self._tasks.__aexit__(None, None, None)  # an exception of the block is raised as it is
 
     async def take(self, text: bytes) -> None:
         """Handle one JSON text of the client; returns once it is started and the output buffer has room."""
