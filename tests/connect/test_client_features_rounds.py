@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.connect.targets import MODERN, ChannelServer, Json, connected, serving
-from toolweave import Callbacks, ProtocolError, RequestTimeoutError
-from toolweave.connect import ElicitationRequest
+from toolweave import Callbacks, CallContext, ProtocolError, RequestTimeoutError, ToolCall
+from toolweave.connect import ElicitationRequest, ElicitationResult
 
 pytestmark = pytest.mark.anyio
 KINDS = ("stdio", "stdio-sdk", "http-json", "http-sse", "http-sse-sdk", "channel")
@@ -236,3 +236,52 @@ def test_any_state_comes_back_byte_for_byte(states: list[str]) -> None:
                     assert result.structured_content == {"state": state, "responses": False}
 
     anyio.run(carry)
+
+
+class _Answers:
+    """The questions of one call, which is resumed with the result that asked."""
+
+    def __init__(self, asked_by: Json | None) -> None:
+        self.asked_by = asked_by
+        self.restarts = 0
+
+    def begin(self) -> Json | None:
+        return self.asked_by
+
+    def restart(self) -> bool:
+        self.restarts += 1
+        return False
+
+    async def answer(self, request: ElicitationRequest, *, running: bool, asked_by: Any) -> ElicitationResult:
+        return ElicitationResult.accept({"name": "Ada"})
+
+
+@pytest.mark.parametrize("callbacks", [Callbacks(), Callbacks(elicitation=lambda request: None), Callbacks(roots=["/srv"])])
+async def test_a_resumed_call_continues_where_it_asked_whatever_the_connection_answers_itself(
+    callbacks: Callbacks,
+) -> None:
+    received: list[Json] = []
+    asked_by: Json = {"resultType": "input_required", "inputRequests": {"who": form()}, "requestState": "s1"}
+    resumed = CallContext(questions=_Answers(asked_by))
+
+    async with connected(modern(COMPLETE, received=received), callbacks=callbacks) as connection:
+        result = await connection.call(ToolCall(name="ask", arguments={"a": 1}), resumed)
+
+    assert result.text == "done"
+    (request,) = received
+    assert request["params"]["requestState"] == "s1"
+    assert request["params"]["inputResponses"] == {"who": {"action": "accept", "content": {"name": "Ada"}}}
+
+
+@pytest.mark.parametrize("callbacks", [Callbacks(), Callbacks(elicitation=lambda request: None)])
+async def test_a_call_that_must_not_run_twice_is_not_sent_to_a_server_that_cannot_resume_it(
+    callbacks: Callbacks,
+) -> None:
+    answers = _Answers({"resultType": "input_required", "inputRequests": {"who": form()}, "requestState": "s1"})
+    with serving("stdio", "2025-11-25") as target:
+        async with connected(target, callbacks=callbacks) as connection:
+            result = await connection.call(ToolCall(name="echo", arguments={"text": "1"}), CallContext(questions=answers))
+
+    assert result.is_error
+    assert "cannot go on where it asked" in result.text
+    assert answers.restarts == 1

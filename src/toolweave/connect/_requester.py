@@ -199,8 +199,9 @@ class Requester:
             first: dict[str, Any] | None = None
             failed: _Failed | None = None
             # The short way: no scope, no progress token, no questions. What it cannot do is found in its answer and
-            # finished below, with that answer as the first.
-            if self._plain and ctx.on_progress is None and not call_target.has_execution:
+            # finished below, with that answer as the first. A call that is resumed has that answer already: sending it
+            # again would start it anew.
+            if self._plain and ctx.on_progress is None and not call_target.has_execution and not _is_resumed(ctx):
                 seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
                 deadline = self._deadlines.within(seconds, self._supervisor.loop)
                 try:
@@ -590,6 +591,10 @@ async def make_off_loop(parts: object, make: Callable[[], ResultT]) -> ResultT:
     if isinstance(parts, list) and len(cast("list[Any]", parts)) > _MANY_PARTS:
         return await anyio.to_thread.run_sync(make, abandon_on_cancel=True)
     return make()
+
+
+def _is_resumed(ctx: CallContext) -> bool:
+    return ctx.questions is not None and ctx.questions.begin() is not None
 
 
 def _repeatable(spec: ToolSpec | None) -> bool:
