@@ -83,6 +83,8 @@ RESULTS: dict[str, Json] = {
     },
     "failed": {"content": [{"type": "text", "text": "no"}], "isError": True, "structuredContent": {"why": 1}},
     "empty": {"content": []},
+    "array_meta": {"content": [{"type": "text", "text": "m"}], "_meta": []},
+    "text_meta": {"content": [{"type": "text", "text": "m"}], "_meta": "x"},
     "many": {"content": [{"type": "text", "text": str(number)} for number in range(2000)]},
 }
 ERRORS: dict[str, Json] = {
@@ -207,7 +209,8 @@ def stamped(era: str, method: str, result: Json) -> Json:
     made: Json = {"resultType": "complete", **result}
     if method in PAGES or method in ("server/discover", "resources/read"):
         made |= {"ttlMs": 12345, "cacheScope": "public"}
-    return {**made, "_meta": {**result.get("_meta", {}), f"{META}serverInfo": INFO}}
+    own = result.get("_meta", {})
+    return {**made, "_meta": {**own, f"{META}serverInfo": INFO}} if isinstance(own, dict) else made
 
 
 def respond(era: str, message: Json) -> Json | None:

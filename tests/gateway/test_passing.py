@@ -72,6 +72,27 @@ async def test_a_result_comes_as_it_is_with_all_its_members(version: str, era: s
 
 @EACH_CALLER
 @pytest.mark.parametrize("era", ["legacy", MODERN])
+@pytest.mark.parametrize("meta", [[], [1], "x", 5, None])
+async def test_a_result_whose_metadata_is_not_an_object_comes_without_it(version: str, era: str, meta: Any) -> None:
+    results: dict[str, Json] = {
+        "tools/call": {"content": [{"type": "text", "text": "done"}]},
+        "prompts/get": {"messages": [{"role": "user", "content": {"type": "text", "text": "hello"}}]},
+        "resources/read": {"contents": [{"uri": "res://a", "text": "one"}]},
+    }
+    server = offering()
+    for method, result in results.items():
+        server.answer(method, {**result, "_meta": meta})
+    with anyio.fail_after(60):
+        async with talking(through_gateway(server, protocol=era), version) as talk:
+            for method, result in results.items():
+                name = "greet" if method == "prompts/get" else "f"
+                found = await talk.ask(method, {"name": name, "uri": "res://a"})
+                assert found | result == found
+                assert set(found.get("_meta", {})) <= {"io.modelcontextprotocol/serverInfo"}
+
+
+@EACH_CALLER
+@pytest.mark.parametrize("era", ["legacy", MODERN])
 @pytest.mark.parametrize("data", [None, {"k": [1, {"deep": True}]}, "text"])
 async def test_an_error_of_the_upstream_keeps_its_code_message_and_data(version: str, era: str, data: Any) -> None:
     server = offering()

@@ -29,7 +29,7 @@ from toolweave.gateway._slow_tasks import SlowTasks
 from toolweave.hub import Hub
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
-from toolweave.protocol.eras import legacy_result, question_for
+from toolweave.protocol.eras import legacy_result, modern_result, question_for
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE, read_input_request
 from toolweave.protocol.json_types import as_object, as_text
 from toolweave.protocol.tasks import (
@@ -523,7 +523,9 @@ def _outcome(request: Request, state: Json) -> Json:
     """
     result = as_object(state.get("result"))
     if result is not None:
-        return dict(result) if request.modern else legacy_result(methods.TOOLS_CALL, result, request.client.version)
+        if request.modern:
+            return modern_result(methods.TOOLS_CALL, result)
+        return legacy_result(methods.TOOLS_CALL, result, request.client.version)
     error = as_object(state.get("error")) or {}
     message, code = as_text(error.get("message")), error.get("code")
     raise RequestError(

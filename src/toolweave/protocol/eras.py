@@ -123,12 +123,18 @@ def legacy_result(method: str, result: Mapping[str, Any], version: str) -> Json:
 
 
 def _without_hops(result: Mapping[str, Any]) -> Json:
-    made, meta = dict(result), as_object(result.get("_meta"))
-    if meta is None or _HOPS.isdisjoint(meta):
+    """Return a result without the members of `_meta` that are of one hop.
+
+    A `_meta` that is not an object is dropped: no client could read it, and the call behind the result was made.
+    """
+    made = dict(result)
+    if "_meta" not in made:
         return made
-    made["_meta"] = {name: value for name, value in meta.items() if name not in _HOPS}
-    if not made["_meta"]:
-        del made["_meta"]
+    meta = as_object(made.pop("_meta")) or {}
+    kept = {name: value for name, value in meta.items() if name not in _HOPS}
+    # A server's own empty `_meta` is passed on; one that only the hops had filled is not.
+    if kept or result["_meta"] == {}:
+        made["_meta"] = kept
     return made
 
 
