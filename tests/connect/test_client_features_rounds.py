@@ -256,7 +256,9 @@ class _Answers:
         return ElicitationResult.accept({"name": "Ada"})
 
 
-@pytest.mark.parametrize("callbacks", [Callbacks(), Callbacks(elicitation=lambda request: None), Callbacks(roots=["/srv"])])
+@pytest.mark.parametrize(
+    "callbacks", [Callbacks(), Callbacks(elicitation=lambda request: None), Callbacks(roots=["/srv"])]
+)
 async def test_a_resumed_call_continues_where_it_asked_whatever_the_connection_answers_itself(
     callbacks: Callbacks,
 ) -> None:
@@ -280,7 +282,9 @@ async def test_a_call_that_must_not_run_twice_is_not_sent_to_a_server_that_canno
     answers = _Answers({"resultType": "input_required", "inputRequests": {"who": form()}, "requestState": "s1"})
     with serving("stdio", "2025-11-25") as target:
         async with connected(target, callbacks=callbacks) as connection:
-            result = await connection.call(ToolCall(name="echo", arguments={"text": "1"}), CallContext(questions=answers))
+            result = await connection.call(
+                ToolCall(name="echo", arguments={"text": "1"}), CallContext(questions=answers)
+            )
 
     assert result.is_error
     assert "cannot go on where it asked" in result.text

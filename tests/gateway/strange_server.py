@@ -83,9 +83,11 @@ RESULTS: dict[str, Json] = {
     },
     "failed": {"content": [{"type": "text", "text": "no"}], "isError": True, "structuredContent": {"why": 1}},
     "empty": {"content": []},
+    "many": {"content": [{"type": "text", "text": str(number)} for number in range(2000)]},
+}
+BROKEN_RESULTS: dict[str, Json] = {
     "array_meta": {"content": [{"type": "text", "text": "m"}], "_meta": []},
     "text_meta": {"content": [{"type": "text", "text": "m"}], "_meta": "x"},
-    "many": {"content": [{"type": "text", "text": str(number)} for number in range(2000)]},
 }
 ERRORS: dict[str, Json] = {
     "app": {"code": 42, "message": "app", "data": {"k": [1, None]}},
@@ -121,7 +123,7 @@ TOOLS: list[Json] = [
             "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
         },
     },
-    *({"name": name, "inputSchema": {"type": "object"}} for name in ("echo", *RESULTS, *ERRORS)),
+    *({"name": name, "inputSchema": {"type": "object"}} for name in ("echo", *RESULTS, *BROKEN_RESULTS, *ERRORS)),
     *({"name": f"plain.{number:03}", "inputSchema": {"type": "object"}} for number in range(120)),
 ]
 PAGES: dict[str, tuple[str, list[Json]]] = {
@@ -180,8 +182,9 @@ def called(params: Json) -> Json:
     """Return the result of a call."""
     if params["name"] == "echo":
         return {"content": [], "structuredContent": {"arguments": params.get("arguments"), "meta": kept(params)}}
-    if params["name"] in RESULTS:
-        return RESULTS[params["name"]]
+    results = RESULTS | BROKEN_RESULTS
+    if params["name"] in results:
+        return results[params["name"]]
     raise RefusedRequest(ERRORS[params["name"]])
 
 
