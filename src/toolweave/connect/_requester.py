@@ -51,6 +51,7 @@ from toolweave.protocol.content import TextContent
 from toolweave.protocol.json_types import as_object
 from toolweave.schema._problems import describe
 from toolweave.tools._call import CallContext
+from toolweave.tools._call_questions import is_resumed
 from toolweave.tools._mcp import tool_result
 from toolweave.tools._result import ToolResult, typed
 from toolweave.tools._spec import ToolSpec
@@ -201,7 +202,7 @@ class Requester:
             # The short way: no scope, no progress token, no questions. What it cannot do is found in its answer and
             # finished below, with that answer as the first. A call that is resumed has that answer already: sending it
             # again would start it anew.
-            if self._plain and ctx.on_progress is None and not call_target.has_execution and not _is_resumed(ctx):
+            if self._plain and ctx.on_progress is None and not call_target.has_execution and not is_resumed(ctx.questions):
                 seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
                 deadline = self._deadlines.within(seconds, self._supervisor.loop)
                 try:
@@ -591,10 +592,6 @@ async def make_off_loop(parts: object, make: Callable[[], ResultT]) -> ResultT:
     if isinstance(parts, list) and len(cast("list[Any]", parts)) > _MANY_PARTS:
         return await anyio.to_thread.run_sync(make, abandon_on_cancel=True)
     return make()
-
-
-def _is_resumed(ctx: CallContext) -> bool:
-    return ctx.questions is not None and ctx.questions.begin() is not None
 
 
 def _repeatable(spec: ToolSpec | None) -> bool:

@@ -45,6 +45,11 @@ class CallQuestions(Protocol):
         ...
 
 
+def is_resumed(questions: CallQuestions | None) -> bool:
+    """Return whether a call with these questions continues where its server asked, instead of at its start."""
+    return questions is not None and questions.begin() is not None
+
+
 def filled_form(schema: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Return the values of a server's form with its defaults filled in (SEP-1034), and the errors in them.
 
