@@ -202,7 +202,8 @@ class Requester:
             # The short way: no scope, no progress token, no questions. What it cannot do is found in its answer and
             # finished below, with that answer as the first. A call that is resumed has that answer already: sending it
             # again would start it anew.
-            if self._plain and ctx.on_progress is None and not call_target.has_execution and not is_resumed(ctx.questions):
+            ordinary = ctx.on_progress is None and not call_target.has_execution
+            if self._plain and ordinary and not is_resumed(ctx.questions):
                 seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
                 deadline = self._deadlines.within(seconds, self._supervisor.loop)
                 try:
