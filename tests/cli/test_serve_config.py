@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.cli.command import toolweave, write_config
+from tests.cli.command import Done, toolweave, write_config
 from tests.cli.served import serve_entry, serving
 from tests.servers.fixtures import fault_command
 from toolweave import McpConnection, ProtocolError, ToolsChanged, connect_mcp
@@ -233,3 +233,36 @@ async def test_a_hub_is_served_over_http_and_passes_the_checks(folder: Path) -> 
 
     (server,) = json.loads(done.out)["servers"].values()
     assert {box["outcome"] for box in server["boxes"]} <= {"pass", "not applicable"}
+
+
+GATEWAY_SECTIONS: dict[str, dict[str, Any]] = {
+    "api keys": {"auth": {"api_keys": {"ci": "0123456789abcdef0123"}}},
+    "a URL, as an entry has": {"auth": {"jwt": {"issuer": "https://i.example"}}, "url": "https://x.example"},
+    "a mistake": {"auth": {"api_kezs": {}}},
+    "rules": {"middleware": [{"name": "access", "deny": ["*"]}]},
+    "nothing": {},
+}
+
+
+@pytest.mark.parametrize("section", GATEWAY_SECTIONS.values(), ids=GATEWAY_SECTIONS.keys())
+def test_a_config_with_a_section_for_a_gateway_is_not_served_without_it(folder: Path, section: dict[str, Any]) -> None:
+    config, other = folder / "gateway.json", write_config(folder, {"numbers": NUMBERS})
+    config.write_text(json.dumps({"mcpServers": {"notes": {"command": "notes"}}, "gateway": section}))
+
+    _is_refused(toolweave("serve", "--config", other, "--config", config, "--http", "0", "--json"), other, config)
+
+
+@pytest.mark.parametrize("how", [[], ["--install", "claude", "--print"]], ids=["stdio", "install"])
+def test_neither_a_pipe_nor_an_editor_serves_a_config_without_its_section_for_a_gateway(
+    folder: Path, how: list[str]
+) -> None:
+    config, other = folder / "gateway.json", write_config(folder, {"numbers": NUMBERS})
+    config.write_text(json.dumps({"mcpServers": {"notes": {"command": "notes"}}, "gateway": {"name": "n"}}))
+
+    _is_refused(toolweave("serve", "--config", other, "--config", config, *how), other, config)
+
+
+def _is_refused(done: Done, other: Path, config: Path) -> None:
+    assert (done.code, done.out) == (2, "")
+    assert f"{config}: 'toolweave serve' does not apply the section 'gateway'" in done.err
+    assert f"toolweave gateway --config {other} --config {config}" in done.err

@@ -116,7 +116,7 @@ async def test_virtual_servers_come_change_and_go_with_the_config(tmp_path: Path
 
 WRONG: list[tuple[Any, str]] = [
     ({"virtual": {"a/b": {}}}, "at most 64 letters"),
-    ({"virtual": {"v": {"inclde": []}}}, "no setting 'inclde'; it has: title, instructions"),
+    ({"virtual": {"v": {"inclde": []}}}, "no setting 'inclde'; did you mean .include"),
     ({"virtual": {"v": {"include": "x", "rename": {"a": 1}}}}, "must be"),
     ({"virtual": []}, "must be an object"),
     ({"virtual": {f"v{n}": {} for n in range(501)}}, "more than 500"),

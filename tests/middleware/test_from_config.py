@@ -120,7 +120,7 @@ WRONG: list[tuple[Any, str, str]] = [
         "gateway.middleware[1]",
         "did you mean 'slow_seconds'?",
     ),
-    ([{"name": "timing", "xyz": 1}], "gateway.middleware[0]", "it has: slow_seconds"),
+    ([{"name": "timing", "xyz": 1}], "gateway.middleware[0]", "known: slow_seconds"),
     ([{"name": "timing", "report": 1}], "gateway.middleware[0]", "there is no option 'report'"),
     ([{"name": "rate_limit"}], "gateway.middleware[0]", "calls"),
     ([{"name": "rate_limit", "calls": "ten"}], "gateway.middleware[0]", "calls: Expected `float`"),

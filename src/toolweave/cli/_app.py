@@ -107,7 +107,11 @@ def _print(text: str, *, code: int = 0) -> int:
 
 
 def _complained(error: Exception, words: Sequence[str]) -> int:
-    """Report an error on standard error and, with `--json`, as a document on standard output."""
+    """Report an error on standard error and, with `--json`, as a document on standard output.
+
+    With `--http` standard output has one document, the address of a server that accepts requests: whoever waits for it
+    would take an error for it.
+    """
     from toolweave.cli._exit_codes import error_json, exit_code_of, is_expected  # late, as above
     from toolweave.cli._screen import answer_json, complain
 
@@ -116,6 +120,6 @@ def _complained(error: Exception, words: Sequence[str]) -> int:
     complain(error)
     code = exit_code_of(error)
     own = words[: words.index("--")] if "--" in words else words
-    if "--json" in own:
+    if "--json" in own and "--http" not in own:
         answer_json({"error": error_json(error, code)})
     return int(code)

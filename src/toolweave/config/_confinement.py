@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, cast
 import msgspec
 
 from toolweave._value import Value
-from toolweave.config._validation import check_choice, check_flag, check_object, check_texts, kind_of
+from toolweave.config._validation import check_choice, check_flag, check_object, check_texts, kind_of, suggestion
 from toolweave.errors import ConfigError
 
 
@@ -98,5 +98,5 @@ def _known(value: Any, field: str, names: Sequence[str]) -> dict[str, Any]:  # A
     given = {str(key): item for key, item in check_object(value, field).items() if item is not None}
     for key in given:
         if key not in names:
-            raise ConfigError(f"{field!r} has no {key!r}; there are {', '.join(names)}", field=f"{field}.{key}")
+            raise ConfigError(f"{field!r} has no setting {key!r}; {suggestion(key, names)}", field=f"{field}.{key}")
     return given

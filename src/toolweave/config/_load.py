@@ -100,8 +100,7 @@ def load_config(
         return config
     scope = Scope(env=os.environ if env is None else env, inputs=inputs or {})
     if isinstance(config, (str, PurePath)):
-        path = Path(config)
-        return load_file(home_directory().joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path, scope)
+        return load_file(_expanded(config), scope)
     return load_document(ConfigDocument(value=config, path=""), scope, dialect="generic", from_code=True)
 
 
@@ -273,7 +272,32 @@ def load_document(
         disabled=[*loading.disabled],
         files=[_file_of(document, found, dialect)] if document.path else [],
         entries=loading.entries,
+        gateway_sections=_sections_of(found, document.path),
     )
+
+
+def gateway_sections(config: Any) -> tuple[str, ...]:  # Any: as `load_config`
+    """Return the value of `LoadedConfig.gateway_sections` without reading the servers; empty for an unreadable file."""
+    if isinstance(config, LoadedConfig):
+        return tuple(config.gateway_sections)
+    try:
+        if isinstance(config, (str, PurePath)):
+            path = str(config)
+            config = read_document(_expanded(config)).value
+        else:
+            path = ""
+        return _sections_of(find_servers(config, from_code=True), path)
+    except ConfigError:
+        return ()
+
+
+def _expanded(config: str | PurePath) -> Path:
+    path = Path(config)
+    return home_directory().joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path
+
+
+def _sections_of(found: FoundServers, path: str) -> tuple[str, ...]:
+    return (path or "the config",) if found.gateway else ()
 
 
 def content_digest(config: Mapping[str, Any]) -> str:

@@ -83,6 +83,7 @@ class LoadedConfig(Value, frozen=True, kw_only=True):
             excludes, or that are no MCP server of their own. They are not in `servers`; `entries` has the reason.
         files: The files that were read.
         entries: Every entry of every file, in their order, with its outcome.
+        gateway_sections: The configs with a section `gateway`, by path or as `the config`. Only a gateway applies it.
     """
 
     servers: Mapping[str, ServerConfig] = msgspec.field(default_factory=dict[str, ServerConfig])
@@ -91,11 +92,12 @@ class LoadedConfig(Value, frozen=True, kw_only=True):
     disabled: Sequence[str] = ()
     files: Sequence[LoadedFile] = ()
     entries: Sequence[ConfigEntry] = ()
+    gateway_sections: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "servers", MappingProxyType(dict(self.servers)))
         msgspec.structs.force_setattr(self, "errors", MappingProxyType(dict(self.errors)))
-        for name in ("warnings", "disabled", "files", "entries"):
+        for name in ("warnings", "disabled", "files", "entries", "gateway_sections"):
             msgspec.structs.force_setattr(self, name, tuple(getattr(self, name)))
 
     @property
@@ -148,12 +150,14 @@ def merge_loaded(loaded: Iterable[LoadedConfig]) -> LoadedConfig:
     disabled: dict[str, None] = {}
     files: dict[Path, LoadedFile] = {}
     entries: list[ConfigEntry] = []
+    gateway_sections: list[str] = []
     for one in loaded:
         taken = {*servers, *errors, *disabled}
         servers.update({name: config for name, config in one.servers.items() if name not in taken})
         errors.update({name: error for name, error in one.errors.items() if name not in taken})
         disabled.update(dict.fromkeys(name for name in one.disabled if name not in taken))
         warnings += one.warnings
+        gateway_sections += one.gateway_sections
         for file in one.files:
             files.setdefault(file.path, file)
         entries += [_shadowed(entry) if entry.name in taken else entry for entry in one.entries]
@@ -164,6 +168,7 @@ def merge_loaded(loaded: Iterable[LoadedConfig]) -> LoadedConfig:
         disabled=[*disabled],
         files=[*files.values()],
         entries=entries,
+        gateway_sections=gateway_sections,
     )
 
 

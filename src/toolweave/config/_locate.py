@@ -31,6 +31,8 @@ SECTIONS: tuple[KeyPath, ...] = (
     ("amp.mcpServers",),
 )
 """The paths that are searched for servers, in this order."""
+GATEWAY_SECTION = "gateway"
+"""The section with the settings of a gateway, which only a gateway applies."""
 
 
 class FoundEntry(Value, frozen=True, kw_only=True):
@@ -49,12 +51,14 @@ class FoundServers(msgspec.Struct):
     Attributes:
         recognised: False when the document has no section for servers.
         excluded: Returns the reason why a list in the document excludes a server, or None.
+        gateway: Whether the document has a section `gateway`, for `toolweave gateway`.
     """
 
     items: list[FoundEntry] = msgspec.field(default_factory=list[FoundEntry])
     inputs: dict[str, Mapping[str, Any]] = msgspec.field(default_factory=dict[str, "Mapping[str, Any]"])
     recognised: bool = False
     excluded: Callable[[str], str | None] = lambda _: None
+    gateway: bool = False
 
 
 def find_servers(
@@ -88,6 +92,8 @@ def find_servers(
         pins = holder.get("pins")
         found.items += (_pinned(_spoken(item, dialect), pins) for item in _items(section, path, dialect))
         found.inputs.update(_inputs(holder.get("inputs")))
+    # Beside a section of servers it is a section, even if its `url` makes it look like an entry.
+    found.gateway = GATEWAY_SECTION in top and (found.recognised or not looks_like_entry(top[GATEWAY_SECTION]))
     if not found.recognised:
         found.items = list(_bare(top, dialect, from_code))
         found.recognised = bool(found.items) or not top

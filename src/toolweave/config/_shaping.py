@@ -20,6 +20,7 @@ from toolweave.config._validation import (
     check_text,
     check_texts,
     kind_of,
+    suggestion,
 )
 from toolweave.errors import ConfigError
 
@@ -269,11 +270,7 @@ def _members(
 ) -> Iterable[tuple[str, Any]]:
     for key, item in given.items():
         if key not in known:
-            import difflib  # only a slip needs it
-
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(known)}"
-            raise ConfigError(f"{where!r} has no setting {key!r}{hint}", field=f"{where}.{key}")
+            raise ConfigError(f"{where!r} has no setting {key!r}; {suggestion(key, known)}", field=f"{where}.{key}")
         member = "from_" if key == "from" else str(key)
         if member in checks:
             yield member, checks[member](item, f"{where}.{key}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ from toolweave.config._secret import Secret, mask_url, reveal, wrap
 from toolweave.errors import ConfigError
 
 _HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_MAX_COMPARED = 64
 _CONTROL = r"[\x00-\x08\x0a-\x1f\x7f]"
 _KINDS: dict[Any, str] = {
     bool: "true or false",
@@ -36,6 +37,15 @@ def kind_of(value: Any) -> str:  # Any: whatever a user wrote
         return "an object"
     kind = cast("type[Any]", type(value))
     return _KINDS.get(kind, kind.__name__)
+
+
+def suggestion(name: object, known: Iterable[str]) -> str:
+    """Return the end of an error about an unknown name: the nearest known name, or all of them."""
+    import difflib  # only a slip needs it
+
+    names = list(known)
+    near = difflib.get_close_matches(str(name)[:_MAX_COMPARED], names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
 
 
 def check_text(value: Any, field: str, *, controls: bool = True) -> str:  # Any: whatever a user wrote

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from typing import Any, ClassVar, Literal, TypeVar, cast, get_type_hints
 
 import msgspec
@@ -26,7 +25,7 @@ import msgspec
 from toolweave._value import Value
 from toolweave.config import Secret
 from toolweave.config._expand import Expander, Scope
-from toolweave.config._validation import check_object
+from toolweave.config._validation import check_object, suggestion
 from toolweave.errors import ConfigError, StoreError
 from toolweave.serve import (
     ApiKey,
@@ -315,9 +314,7 @@ def _known(name: Any, known: Sequence[str], where: str) -> str:
     """Return a setting's name: a slip must not be left out silently."""
     if name in known:
         return str(name)
-    near = get_close_matches(str(name), known, 1)
-    meant = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known)}"
-    raise ConfigError(f"{where!r} has no setting {name!r}; {meant}", field=f"{where}.{name}")
+    raise ConfigError(f"{where!r} has no setting {name!r}; {suggestion(name, known)}", field=f"{where}.{name}")
 
 
 def _converted(value: Any, kind: Any, where: str) -> Any:

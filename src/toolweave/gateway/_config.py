@@ -28,6 +28,7 @@ from toolweave.config import LoadedConfig, Secret, ShapeRule, load_config, merge
 from toolweave.config._documents import ConfigDocument, read_document
 from toolweave.config._expand import Expander, Scope
 from toolweave.config._load import project_of
+from toolweave.config._locate import GATEWAY_SECTION
 from toolweave.config._shaping import read_shape, with_secrets
 from toolweave.config._validation import (
     check_choice,
@@ -38,6 +39,7 @@ from toolweave.config._validation import (
     check_texts,
     check_url,
     kind_of,
+    suggestion,
 )
 from toolweave.errors import ConfigError
 from toolweave.gateway._disclosure import DISCLOSURES, DisclosureMode
@@ -45,7 +47,7 @@ from toolweave.gateway._disclosure import DISCLOSURES, DisclosureMode
 if TYPE_CHECKING:
     from toolweave.gateway._caller_auth import CallerAuth
 
-SECTION = "gateway"
+SECTION = GATEWAY_SECTION
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MOST_VIRTUAL = 500
 
@@ -142,8 +144,8 @@ def load_gateway_config(source: GatewaySource, *, names: Iterable[str] = ()) -> 
         names: Only these servers; all by default.
 
     Raises:
-        ConfigError: A file cannot be read, or its section `gateway` is wrong. The error of a single server is in
-            `servers.errors` instead.
+        ConfigError: A file cannot be read, its section `gateway` is wrong, or a `LoadedConfig` is of files with such a
+            section, which it does not hold. The error of a single server is in `servers.errors` instead.
     """
     if isinstance(source, LoadedConfig):
         documents, loaded = [], [source]
@@ -155,7 +157,9 @@ def load_gateway_config(source: GatewaySource, *, names: Iterable[str] = ()) -> 
         paths = [source] if isinstance(source, str | PurePath) else list(source)
         documents = [read_document(Path(path).expanduser()) for path in paths]
         loaded = [load_config(path) for path in paths]
-    servers = merge_loaded(loaded)
+    if isinstance(source, LoadedConfig):
+        check_section_applied(source.gateway_sections)
+    servers = merge_loaded(loaded).replace(gateway_sections=())  # it is applied below
     chosen = list(names)
     if chosen:
         servers = servers.select(chosen)
@@ -172,6 +176,24 @@ def load_gateway_config(source: GatewaySource, *, names: Iterable[str] = ()) -> 
         field = error.field or SECTION
         line = document.line(tuple(field.split("."))) or document.line((SECTION,))
         raise ConfigError(error.message, field=field, path=document.path or None, line=line) from None
+
+
+def check_section_applied(places: Sequence[str]) -> None:
+    """Refuse configs whose section `gateway` would not be applied: it may say who may call.
+
+    Args:
+        places: The configs that have one; see `LoadedConfig.gateway_sections`.
+
+    Raises:
+        ConfigError: There is such a section.
+    """
+    if places:
+        raise ConfigError(
+            f"the section {SECTION!r} of {' and '.join(places)} would not be applied; run "
+            "`toolweave gateway --config FILE`, or give the file to `GatewayManager`. To serve only its servers, give "
+            "`load_gateway_config(FILE).servers`",
+            field=SECTION,
+        )
 
 
 def _section(document: ConfigDocument) -> Any:
@@ -254,7 +276,7 @@ def _known(value: Any, where: str, shape: type[msgspec.Struct], *, but: Sequence
     known = [name for name in shape.__struct_fields__ if name not in but]
     for key in section:
         if key not in known:
-            raise ConfigError(f"{where!r} has no setting {key!r}; it has: {', '.join(known)}", field=f"{where}.{key}")
+            raise ConfigError(f"{where!r} has no setting {key!r}; {suggestion(key, known)}", field=f"{where}.{key}")
     return section
 
 

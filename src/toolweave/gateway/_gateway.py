@@ -15,12 +15,14 @@ import anyio
 import anyio.abc
 
 from toolweave.config import ServerConfig
+from toolweave.config._load import gateway_sections
 from toolweave.gateway._caller_gateways import CallerGateways, InnerGateway
 from toolweave.gateway._caller_hubs import CallerHubs, GatewayCaller
 from toolweave.gateway._caller_requests import CallerLayer, CallerRequests
 from toolweave.gateway._caller_updates import CallerUpdates, OwnChanges
 from toolweave.gateway._calls import Calls
 from toolweave.gateway._capabilities import UpstreamCapabilities
+from toolweave.gateway._config import check_section_applied
 from toolweave.gateway._connections import AskingConnections
 from toolweave.gateway._disclosure import Disclosure, DisclosureMode
 from toolweave.gateway._fast_calls import FastCalls
@@ -41,7 +43,7 @@ from toolweave.gateway._slow_tasks import SlowTasks
 from toolweave.gateway._tasks import TaskNames, UpstreamTasks
 from toolweave.gateway._updates import ResourceUpdates
 from toolweave.hub import Hub
-from toolweave.hub._hub import caller_servers, offer_names
+from toolweave.hub._hub import caller_servers, config_source, offer_names
 from toolweave.hub._offers import HubOffers
 from toolweave.oauth import TokenStore
 from toolweave.protocol.methods import TOOLS_CALL
@@ -125,6 +127,7 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
         task_store: Keeps how those tasks began and ended; by default the store of the replicas, else this process.
 
     Raises:
+        ConfigError: The config has a section `gateway`, which only `GatewayManager` and `toolweave gateway` apply.
         TypeError: Something is no middleware.
         ValueError: A setting is invalid.
     """
@@ -136,6 +139,7 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
         raise ValueError(f"page_size must be 1 or more, or None for one page, not {page_size!r}")
     info: Json = {"name": name, "version": version} | ({} if title is None else {"title": title})
     hub = source if isinstance(source, Hub) else Hub(source)
+    check_section_applied(gateway_sections(config_source(hub)))
     secrets = GatewaySecrets(
         StateCipher(state_keys, ttl=patience),
         TaskNames(state_keys),

@@ -546,6 +546,11 @@ def offer_names(hub: Hub) -> OfferNames:
     return hub._offer_names  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - its room
 
 
+def config_source(hub: Hub) -> Any:
+    """Return the source of a hub's config, for the rooms above."""
+    return hub._source  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - its room
+
+
 def caller_servers(hub: Hub) -> CallerServers:
     """Return the servers of a hub that are called as each caller of a gateway, for the rooms above."""
     return hub._caller_servers  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - its room

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple, cast, get_type_hints
 
 import msgspec
 
 from toolweave._value import Value
-from toolweave.config._validation import check_object, check_text, kind_of
+from toolweave.config._validation import check_object, check_text, kind_of, suggestion
 from toolweave.errors import ConfigError
 from toolweave.middleware._store_limits import StoreLimits
 from toolweave.serve._request import Middleware
@@ -81,9 +80,8 @@ def _made(entry: Any, where: str, shared: _Shared) -> Middleware:
     if ":" in name:
         return _own(name, options, where)
     if name not in _KINDS:
-        near = get_close_matches(name, _KINDS, 1)
-        meant = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(_KINDS)}"
-        raise ConfigError(f"'{where}.name': no middleware is called {name!r}; {meant}", field=f"{where}.name")
+        hint = suggestion(name, _KINDS)
+        raise ConfigError(f"'{where}.name': no middleware is called {name!r}; {hint}", field=f"{where}.name")
     module, kind_name = _KINDS[name]
     kind: type[Value] = getattr(import_module(f"toolweave.middleware.{module}"), kind_name)
     return _built(kind, options, shared.ports(name, where), where=f"{where} ({name})")
@@ -97,9 +95,7 @@ def _built(kind: type[Value], options: Mapping[Any, Any], ports: Mapping[str, An
     try:
         for option, value in options.items():
             if option not in known:
-                near = get_close_matches(str(option), known, 1)
-                meant = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(known)}"
-                raise ValueError(f"there is no option {option!r}; {meant}")
+                raise ValueError(f"there is no option {option!r}; {suggestion(option, known)}")
             values[option] = _converted(option, value, types[option])
         return kind(**values, **ports)
     except (ValueError, TypeError) as exc:  # also the ConfigError of a rule

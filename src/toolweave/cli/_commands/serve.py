@@ -186,6 +186,12 @@ def _selection(options: ServeOptions) -> LoadedConfig:
     from toolweave.config import load_config, merge_loaded  # late, as above
 
     loaded = merge_loaded([load_config(path) for path in options.config])
+    if loaded.gateway_sections:
+        raise CommandError(
+            f"{' and '.join(loaded.gateway_sections)}: 'toolweave serve' does not apply the section 'gateway', which "
+            "says who may call what",
+            hint=f"toolweave gateway {' '.join(f'--config {path}' for path in options.config)}",
+        )
     if options.server:
         return loaded.select(options.server)
     if not loaded.servers and not loaded.errors:

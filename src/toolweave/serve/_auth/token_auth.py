@@ -12,6 +12,7 @@ from typing import Protocol, Self, TypeAlias, TypedDict, Unpack, runtime_checkab
 
 import msgspec
 
+from toolweave.config._validation import suggestion
 from toolweave.errors import ConfigError
 from toolweave.serve._auth.api_keys import ApiKey, ApiKeys, digest_of
 from toolweave.serve._auth.documents import check_issuer_url
@@ -83,9 +84,11 @@ class TokenAuth:
 
     Raises:
         ConfigError: Only one of `resource` and `authorization_servers` is given, or something in them is wrong.
+        TypeError: An option is unknown; the error names the nearest one.
     """
 
     def __init__(self, verify: Verify, **options: Unpack[ProtectionOptions]) -> None:
+        _check_names(type(self).__name__, options)
         self._verify = verify
         self.kept = KeptTokens()
         keys = options.get("api_keys")
@@ -180,6 +183,14 @@ class TokenAuth:
         return self.authorized(app), self.documents()
 
 
+def _check_names(owner: str, options: Mapping[str, object]) -> None:
+    """Refuse unknown options, which would leave open the access that they should restrict."""
+    for name in options:
+        if name not in ProtectionOptions.__annotations__:
+            known = suggestion(name, ProtectionOptions.__annotations__)
+            raise TypeError(f"{owner} has no option {name!r}; {known}")
+
+
 class BearerAuth(TokenAuth):
     """Accepts listed tokens, or those that a function of yours accepts.
 
@@ -190,6 +201,7 @@ class BearerAuth(TokenAuth):
 
     Raises:
         ConfigError: Both or neither are given, or a token is shorter than 16 characters.
+        TypeError: An option is unknown.
     """
 
     def __init__(
@@ -236,9 +248,12 @@ class ApiKeyAuth(TokenAuth):
 
     Raises:
         ConfigError: There is no key, two names have the same one, or an option is wrong.
+        TypeError: An option is unknown.
     """
 
     def __init__(self, keys: ApiKeys | Iterable[ApiKey], **options: Unpack[ProtectionOptions]) -> None:
+        if "api_keys" in options:
+            raise TypeError("ApiKeyAuth has no option 'api_keys': its first argument holds the keys")
         table = keys if isinstance(keys, ApiKeys) else ApiKeys(keys)
         if not len(table):
             raise ConfigError("ApiKeyAuth needs at least one key")

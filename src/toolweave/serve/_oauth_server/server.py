@@ -56,8 +56,8 @@ class OAuthServer(TokenAuth):
         secret: A random secret of 32 bytes or more, from which all keys are derived; or several, the newest first.
         clients: Which MCP clients are accepted.
         allow: Returns whether a person who signed in at the provider is admitted, by the provider's claims.
-        **options: See `ProtectionOptions`; `resource` and `authorization_servers` are `url` and its origin. Clients may
-            ask for the scopes of `scopes_supported`.
+        **options: See `ProtectionOptions`, without `resource` and `authorization_servers`, which are `url` and its
+            origin. Clients may ask for the scopes of `scopes_supported`.
 
     Attributes:
         issuer: Its own identifier: the origin of `url`.
@@ -68,7 +68,9 @@ class OAuthServer(TokenAuth):
         provider: The client of the identity provider.
 
     Raises:
-        ConfigError: A URL is no `https` URL (`http` is accepted for this machine), or a secret is too short.
+        ConfigError: A URL is not an `https` URL (`http` is accepted for this machine), a secret is too short, or an
+            option is given that follows from `url`.
+        TypeError: An option is unknown.
     """
 
     def __init__(
@@ -82,6 +84,9 @@ class OAuthServer(TokenAuth):
         allow: Callable[[Mapping[str, Any]], bool] | None = None,
         **options: Unpack[ProtectionOptions],
     ) -> None:
+        for name in ("resource", "authorization_servers"):
+            if name in options:
+                raise ConfigError(f"OAuthServer takes {name!r} from its 'url'; leave it out", field=name)
         parts = urlsplit(url)
         self.issuer = f"{parts.scheme}://{parts.netloc}"
         self.resource_url = url
