@@ -52,6 +52,7 @@ from toolweave.serve._changes import Changes
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._logs import Logs
 from toolweave.serve._middleware import checked
+from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE
 from toolweave.serve._offers.prompts import Prompts
 from toolweave.serve._offers.resources import Resources
 from toolweave.serve._operations import Operations
@@ -82,7 +83,7 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
     instructions: str | None = None,
     tools: Toolset | None = None,
     state_keys: Sequence[str | bytes] | None = None,
-    page_size: int | None = 100,
+    page_size: int | None = DEFAULT_PAGE_SIZE,
     patience: float = TTL_SECONDS,
     idle_seconds: float = 300.0,
     middleware: Sequence[Middleware] = (),
@@ -278,7 +279,7 @@ class Gateway(ServerRunners):
         tools: Toolset | None = None,
         instructions: str | None = None,
         parts: GatewayParts | None = None,
-        page_size: int | None = 100,
+        page_size: int | None = DEFAULT_PAGE_SIZE,
         token_store: TokenStore | None = None,
         of_caller: str | None = None,
     ) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import anyio
@@ -28,7 +29,7 @@ from toolweave.protocol.json_types import as_object
 from toolweave.protocol.resource_uris import with_uris
 from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.serve._changes import Changes
-from toolweave.serve._offers.pagination import page
+from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, list_page
 from toolweave.serve._offers.tool_pages import ToolPages
 from toolweave.serve._request import Json, Method, OfferKind, Request
 from toolweave.tools import ToolsChanged, Toolset, ToolSpec
@@ -44,6 +45,8 @@ _CAPABILITIES: Mapping[str, OfferKind] = {
     "resources": "resources",
     "resourceTemplates": "resources",
 }
+_KEY_MEMBERS: Mapping[HubListKind, str] = {"prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}
+"""The member that names an entry of a list."""
 _NOTIFICATIONS: Mapping[str, str] = {
     "prompts": methods.NOTIFICATIONS_PROMPTS_LIST_CHANGED,
     "resources": methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED,
@@ -76,7 +79,7 @@ class Lists:
         changes: Changes,
         *,
         support: Callable[[ToolSpec, bool], Json],
-        page_size: int | None = 100,
+        page_size: int | None = DEFAULT_PAGE_SIZE,
         seen: Callable[[Request, str], object] | None = None,
     ) -> None:
         self._hub = hub
@@ -199,10 +202,9 @@ class Lists:
         if may is not None:
             entries = tuple(one for one in entries if may(_CAPABILITIES[kind], one.name, (), one.server))
             shown = {one.server for one in entries}
-        part, following = page(entries, request.params.get("cursor"), self._page_size, key=_name)
-        found: Json = {kind: [one.definition for one in part]} | (
-            {} if following is None else {"nextCursor": following}
-        )
+        definitions = [one.definition for one in entries]
+        key = itemgetter(_KEY_MEMBERS[kind])
+        found = list_page(kind, definitions, request.params.get("cursor"), self._page_size, key=key)
         return self._completed(request, kind, found, facts, errors, shown)
 
     def _restrict(self, request: Request, notification: str) -> None:
@@ -295,10 +297,6 @@ class Lists:
     def _tools_changed(self, change: ToolsChanged) -> None:
         self._pages.forget(change.removed)
         self._changes.tools_changed()
-
-
-def _name(entry: HubEntry) -> str:
-    return entry.name
 
 
 def _kind(error: Exception) -> str:

@@ -19,7 +19,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.protocol.json_types import as_object
 from toolweave.protocol.skills import read_skill, skill_settings, with_prefix
-from toolweave.serve._offers.pagination import only_for_caller, page
+from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, list_page, only_for_caller
 from toolweave.serve._request import Json, Method, Request
 
 _UNKNOWN = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, METHOD_NOT_FOUND})
@@ -37,7 +37,7 @@ class UpstreamSkills:
     """
 
     def __init__(
-        self, hub: Hub, routes: Routes, relay: Relay, offers: HubOffers, *, page_size: int | None = 100
+        self, hub: Hub, routes: Routes, relay: Relay, offers: HubOffers, *, page_size: int | None = DEFAULT_PAGE_SIZE
     ) -> None:
         self._hub = hub
         self._routes = routes
@@ -65,8 +65,7 @@ class UpstreamSkills:
             for skill, prefix in await self._offers.skills()
             if may is None or may("resources", prefix + skill.uri, (), skill.server)
         ]
-        part, following = page(entries, request.params.get("cursor"), self._page_size, key=itemgetter("uri"))
-        found: Json = {"skills": list(part)} | ({} if following is None else {"nextCursor": following})
+        found = list_page("skills", entries, request.params.get("cursor"), self._page_size, key=itemgetter("uri"))
         return found | ({} if may is None else only_for_caller(request))
 
     async def _get(self, request: Request) -> Json:

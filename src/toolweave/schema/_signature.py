@@ -6,6 +6,7 @@ pydantic describes and converts types; this module decides which parameters beco
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import typing
 from collections.abc import Callable, Mapping
@@ -312,6 +313,17 @@ def _generator() -> Any:  # a class of pydantic's, which is imported late
         def field_title_should_be_set(self, schema: Any) -> bool:
             return False
 
+        def default_schema(self, schema: Any) -> Any:
+            """Return the schema without a default that JSON cannot express; the field stays optional.
+
+            A result that holds such a number has null in its place, so its schema allows null.
+            """
+            made = super().default_schema(schema)
+            if _is_json(made.get("default")):
+                return made
+            without = {name: value for name, value in made.items() if name != "default"}
+            return {"anyOf": [without, {"type": "null"}]} if self.mode == "serialization" else without
+
         def model_schema(self, schema: Any) -> Any:
             return _closed(super().model_schema(schema))
 
@@ -322,6 +334,14 @@ def _generator() -> Any:  # a class of pydantic's, which is imported late
             return _closed(super().typed_dict_schema(schema))
 
     return ClosedObjects
+
+
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return False
+    return True
 
 
 def _closed(schema: dict[str, Any]) -> dict[str, Any]:

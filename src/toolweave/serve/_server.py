@@ -37,6 +37,7 @@ from toolweave.serve._folder.served_folder import FolderLike, joined_prompts, jo
 from toolweave.serve._logs import Logs
 from toolweave.serve._mounts import MountedServer, Mounts
 from toolweave.serve._offers.decorators import ServerContent
+from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE
 from toolweave.serve._offers.prompts import PromptLike
 from toolweave.serve._offers.resources import ResourceLike
 from toolweave.serve._offers.selection import ChosenOffers
@@ -85,7 +86,7 @@ class Options:
 
     instructions: str | None = None
     state: Any = field(default_factory=dict[str, Any])  # a mapping, or an object of the author's
-    page_size: int | None = 100
+    page_size: int | None = DEFAULT_PAGE_SIZE
     expose_errors: ExposeErrors | None = None
     ttl_ms: int = 0
     cache_scope: str = "private"
@@ -174,7 +175,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     state: Any = None,  # a mapping, or an object of the author's
-    page_size: int | None = 100,
+    page_size: int | None = DEFAULT_PAGE_SIZE,
     expose_errors: ExposeErrors | None = None,
     ttl_ms: int = 0,
     cache_scope: Literal["private", "public"] = "private",

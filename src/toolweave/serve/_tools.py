@@ -16,15 +16,16 @@ from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError, pr
 from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asked_version
 from toolweave.protocol.headers import mirrored_arguments, mirroring_problem
+from toolweave.protocol.jsonrpc import encode_value
 from toolweave.schema import Validator
-from toolweave.serve._offers.pagination import only_for_caller
+from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, only_for_caller
 from toolweave.serve._offers.tool_pages import ToolPages
 from toolweave.serve._request import Json, Method, Request
 from toolweave.serve._request_context import HandlerRunner, Work
 from toolweave.serve._unknown import not_offered
 from toolweave.tools import CallContext, ToolCall, ToolsChanged, Toolset, ToolSnapshot, ToolSpec
 from toolweave.tools._function import FunctionToolset, check_schemas, function_called
-from toolweave.tools._mcp import call_result
+from toolweave.tools._mcp import call_result, tool_definition
 from toolweave.tools._result import ToolResult, invalid_input
 
 _log = logging.getLogger("toolweave.serve")
@@ -64,7 +65,7 @@ class Tools:
         *,
         rounds: HandlerRunner,
         tasks: TaskStarter | None = None,
-        page_size: int | None = 100,
+        page_size: int | None = DEFAULT_PAGE_SIZE,
         expose_errors: ExposeErrors | None = None,
     ) -> None:
         self._toolset = toolset
@@ -321,6 +322,10 @@ def _compiled(spec: ToolSpec, function: FunctionToolset | None) -> _Checks:
         arguments, output = function.validators()
     else:
         arguments, output = check_schemas(spec)
+    try:
+        encode_value(tool_definition(spec, modern=True), errors="replace")
+    except (TypeError, ValueError) as exc:
+        raise SchemaError(f"tool {spec.name!r}: its definition is not JSON: {exc}") from None
     wrong = mirroring_problem(spec.input_schema)
     if wrong is not None:
         raise SchemaError(f"tool {spec.name!r}: inputSchema: {wrong[0]}", pointer=wrong[1])

@@ -1,4 +1,4 @@
-"""Pagination: the pages of a list and the cursors between them.
+"""Pagination: the pages of a list, their encoding, and the cursors between them.
 
 A cursor names the last items of the page it follows, so a list that changes meanwhile neither skips nor repeats the
 items that stayed, and any replica that offers the same list can continue.
@@ -7,16 +7,25 @@ items that stayed, and any replica that offers the same list can continue.
 from __future__ import annotations
 
 import binascii
+import logging
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import TypeVar
 
-from toolweave.errors import RequestError
+import msgspec
+
+from toolweave.errors import RequestError, printable
 from toolweave.protocol.codes import INVALID_PARAMS
+from toolweave.protocol.jsonrpc import encode_value
 from toolweave.serve._request import Json, Request
 
+_log = logging.getLogger("toolweave.serve")
+
 T = TypeVar("T")
+
+DEFAULT_PAGE_SIZE = 1000
+"""Entries on a page unless a server sets another number: many clients read only the first page of a list."""
 
 _ANCHORS = 4
 _POSITION = 4  # bytes
@@ -45,6 +54,52 @@ def page(
     end = len(items) if size is None else min(start + size, len(items))
     following = None if end >= len(items) else _cursor(items, end, key)
     return items[start:end], following
+
+
+def encoded_entry(entry: Json, what: str) -> bytes | None:
+    """Return an entry of a list as a JSON text; None, after a line in the log, for one that JSON cannot express.
+
+    One such entry must not cost the client the whole list.
+
+    Args:
+        entry: The definition.
+        what: The name of the entry in the log.
+    """
+    try:
+        return encode_value(entry, errors="replace")
+    except (TypeError, ValueError) as exc:
+        _log.error("%s is not listed, because its definition is not JSON: %s", what, printable(str(exc)))
+        return None
+
+
+def joined_texts(texts: Iterable[bytes]) -> msgspec.Raw:
+    """Return JSON texts as one JSON array."""
+    return msgspec.Raw(b"[" + b",".join(texts) + b"]")
+
+
+def list_page(
+    member: str, entries: Sequence[Json], cursor: object, size: int | None, *, key: Callable[[Json], str]
+) -> Json:
+    """Return the members of one page of a list.
+
+    An entry that JSON cannot express is logged and left out.
+
+    Args:
+        member: The member that holds the entries, such as `"resources"`.
+        entries: The whole list.
+        cursor: The request's `cursor`.
+        size: Entries on a page; None puts all on one.
+        key: Names an entry.
+
+    Raises:
+        RequestError: -32602, as `page`.
+    """
+    part, following = page(entries, cursor, size, key=key)
+    listed = [entry for entry in part if encoded_entry(entry, f"{key(entry)!r} of {member}") is not None]
+    found: Json = {member: listed}
+    if following is not None:
+        found["nextCursor"] = following
+    return found
 
 
 def only_for_caller(request: Request) -> Json:

@@ -26,10 +26,12 @@ from typing import (
 from toolweave.protocol import methods, server_features
 from toolweave.protocol.component_meta import VERSION
 from toolweave.serve._offers.conversion import prompt_messages
+from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE
 from toolweave.serve._offers.registry import (
     DefinitionFields,
     ItemRegistry,
     OffersFeature,
+    checked_definition,
     described,
     joined_entries,
     listing,
@@ -129,7 +131,7 @@ def prompt(function: Callable[..., Any] | None = None, /, **about: Unpack[Defini
         return partial(prompt, **about)
     handler = StringHandler(function)
     listed = server_features.Prompt(arguments=handler.arguments, **described(handler, about))
-    definition = server_features.definition(listed)
+    definition = checked_definition(server_features.definition(listed), f"prompt {listed.name!r}")
     scopes = scope_list(about.get("scopes", ()))
     return FunctionPrompt(name=listed.name, function=function, definition=definition, handler=handler, scopes=scopes)
 
@@ -226,7 +228,7 @@ class Prompts(OffersFeature[PromptSource, PromptsChanged]):
         prompts: PromptLike = (),
         *,
         rounds: HandlerRunner,
-        page_size: int | None = 100,
+        page_size: int | None = DEFAULT_PAGE_SIZE,
         expose_errors: ExposeErrors | None = None,
     ) -> None:
         self.registry = PromptRegistry()

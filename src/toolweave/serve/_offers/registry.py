@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Generic, Protocol, TypedDict, TypeVar, runtime
 from toolweave.errors import RequestError, SchemaError
 from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.protocol.component_meta import component_meta, version_in, version_key, with_versions
-from toolweave.serve._offers.pagination import only_for_caller, page
+from toolweave.protocol.jsonrpc import encode_value
+from toolweave.serve._offers.pagination import list_page, only_for_caller
 from toolweave.serve._offers.string_handlers import StringHandler, failure
 from toolweave.serve._request import Json, OfferKind, Request
 from toolweave.serve._request_context import HandlerRunner
@@ -270,6 +271,23 @@ def described(
     }
 
 
+def checked_definition(definition: Json, what: str) -> Json:
+    """Return a definition unchanged, if it can be sent.
+
+    Args:
+        definition: The definition as it is listed.
+        what: The name of what it defines, in the error.
+
+    Raises:
+        SchemaError: JSON cannot express it.
+    """
+    try:
+        encode_value(definition, errors="replace")
+    except (TypeError, ValueError) as exc:
+        raise SchemaError(f"{what}: its definition is not JSON: {exc}") from None
+    return definition
+
+
 async def listing(
     member: str,
     request: Request,
@@ -296,8 +314,7 @@ async def listing(
     entries = found[0] if len(found) == 1 else _together(found, key)
     if shows is not None:
         entries = [entry for entry in entries if shows(key(entry))]
-    part, following = page(entries, request.params.get("cursor"), size, key=key)
-    found_page: Json = {member: list(part)} | ({} if following is None else {"nextCursor": following})
+    found_page = list_page(member, entries, request.params.get("cursor"), size, key=key)
     return found_page if shows is None else found_page | only_for_caller(request)
 
 

@@ -15,10 +15,12 @@ from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError
 from toolweave.protocol import methods, server_features
 from toolweave.protocol.component_meta import VERSION
 from toolweave.serve._offers.conversion import resource_contents
+from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE
 from toolweave.serve._offers.registry import (
     DefinitionFields,
     ItemRegistry,
     OffersFeature,
+    checked_definition,
     described,
     joined_entries,
     listing,
@@ -169,7 +171,7 @@ def resource(
             if template is None
             else server_features.ResourceTemplate(uri_template=uri, **said)
         )
-        definition = server_features.definition(listed)
+        definition = checked_definition(server_features.definition(listed), f"resource {uri!r}")
         return FunctionResource(
             uri=uri, function=function, definition=definition, handler=handler, template=template, scopes=scopes
         )
@@ -314,7 +316,7 @@ class Resources(OffersFeature[ResourceSource, ResourcesChanged]):
         resources: ResourceLike = (),
         *,
         rounds: HandlerRunner,
-        page_size: int | None = 100,
+        page_size: int | None = DEFAULT_PAGE_SIZE,
         expose_errors: ExposeErrors | None = None,
     ) -> None:
         self.registry = ResourceRegistry()

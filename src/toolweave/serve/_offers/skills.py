@@ -29,8 +29,8 @@ from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.protocol.server_features import Resource, definition
 from toolweave.protocol.skills import MARKDOWN_TYPE, SKILL_MANIFEST, Skill, name_problem, skills_capability
 from toolweave.serve._offers.conversion import resource_contents
-from toolweave.serve._offers.pagination import only_for_caller, page
-from toolweave.serve._offers.registry import listing
+from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, list_page, only_for_caller
+from toolweave.serve._offers.registry import checked_definition, listing
 from toolweave.serve._offers.resources import Resources, ResourcesChanged, ResourceSource
 from toolweave.serve._offers.string_handlers import StringHandler
 from toolweave.serve._request import Json, Method, Request
@@ -167,6 +167,7 @@ def skill(function: Callable[..., Any] | None = None, /, **options: Unpack[Skill
     uri = "skill://" + "/".join(quote(part, safe="") for part in path if part)
     more = {field: value for field, value in (options.get("frontmatter") or {}).items() if field not in _OWN_FIELDS}
     entry = Skill(uri=uri, frontmatter={"name": name, "description": description, **more}, files=None)
+    checked_definition(entry.json(), f"skill {name!r}")
     return FunctionSkill(function=function, entry=entry, handler=handler)
 
 
@@ -178,7 +179,7 @@ class Skills:
         page_size: Entries on a page of a list; None puts all on one.
     """
 
-    def __init__(self, resources: Resources, *, page_size: int | None = 100) -> None:
+    def __init__(self, resources: Resources, *, page_size: int | None = DEFAULT_PAGE_SIZE) -> None:
         self._resources = resources
         self._page_size = page_size
 
@@ -217,8 +218,7 @@ class Skills:
             raise RequestError(f"{uri} is not a directory resource", code=INVALID_PARAMS, data={"uri": uri})
         shows = self._shows(request)
         shown = [one for one in children if shows is None or shows(one["uri"])]
-        part, following = page(shown, request.params.get("cursor"), self._page_size, key=itemgetter("uri"))
-        return {"resources": list(part)} | ({} if following is None else {"nextCursor": following})
+        return list_page("resources", shown, request.params.get("cursor"), self._page_size, key=itemgetter("uri"))
 
     async def _first(self, request: Request, uri: str, ask: Callable[[SkillSource], Awaitable[T | None]]) -> T | None:
         """Return the first answer that a source has; None for a caller who may not see the URI."""

@@ -6,16 +6,17 @@ Knows how tools are listed, not which toolset offers or calls them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import msgspec
 
-from toolweave.protocol.jsonrpc import encode_value
-from toolweave.serve._offers.pagination import page
+from toolweave.serve._offers.pagination import encoded_entry, joined_texts, page
 from toolweave.serve._request import Json
 from toolweave.tools import ToolSnapshot, ToolSpec
 from toolweave.tools._mcp import tool_definition
 
-_MOST_PAGES = 1000
+_MAX_KEPT_BYTES = 16 * 1024 * 1024
+"""Maximum bytes of encoded pages that are kept; a stranger can make up a cursor for each of them."""
 
 
 def _nothing(spec: ToolSpec, modern: bool) -> Json:
@@ -33,9 +34,10 @@ class ToolPages:
     def __init__(self, size: int | None, *, more: Callable[[ToolSpec, bool], Json] = _nothing) -> None:
         self._size = size
         self._more = more
-        self._definitions: dict[bool, dict[str, tuple[ToolSpec, Json]]] = {True: {}, False: {}}
+        self._definitions: dict[bool, dict[str, tuple[ToolSpec, bytes | None]]] = {True: {}, False: {}}
         self._paged: ToolSnapshot | None = None
-        self._pages: dict[tuple[bool, object], tuple[msgspec.Raw, str | None]] = {}  # of `_paged`, by era and cursor
+        self._pages: dict[tuple[bool, object], _Page] = {}  # of `_paged`, by era and cursor
+        self._kept_bytes = 0  # of `_pages`
 
     def of(self, snapshot: ToolSnapshot, cursor: object, *, modern: bool) -> Json:
         """Return the members of one page of all tools, encoded and kept.
@@ -46,15 +48,24 @@ class ToolPages:
         if snapshot is not self._paged:
             self._paged = snapshot
             self._pages.clear()
+            self._kept_bytes = 0
         key = modern, cursor if isinstance(cursor, str) else None
         known = self._pages.get(key) if cursor == key[1] else None
         if known is None:
-            listed, following = self._page(snapshot, cursor, modern=modern)
-            known = self._pages[key] = (msgspec.Raw(encode_value(listed, errors="replace")), following)  # pyright: ignore[reportArgumentType]
-            if len(self._pages) > _MOST_PAGES:
-                del self._pages[next(iter(self._pages))]  # of cursors that a stranger made up
-        encoded, following = known
-        return _listing(encoded, following)
+            known = self._page(snapshot, cursor, modern=modern)
+            self._keep(key, known)
+        return _listing(*known)
+
+    def _keep(self, key: tuple[bool, object], made: _Page) -> None:
+        """Keep an encoded page; the oldest ones give way, and a page larger than all of the room is not kept."""
+        size = memoryview(made[0]).nbytes
+        if size > _MAX_KEPT_BYTES:
+            return
+        self._pages[key] = made
+        self._kept_bytes += size
+        while self._kept_bytes > _MAX_KEPT_BYTES:
+            oldest = self._pages.pop(next(iter(self._pages)))
+            self._kept_bytes -= memoryview(oldest[0]).nbytes
 
     def selected(self, specs: Sequence[ToolSpec], cursor: object, *, modern: bool) -> Json:
         """Return the members of one page of some tools, such as those that one caller may use.
@@ -70,23 +81,30 @@ class ToolPages:
             for name in names:
                 made.pop(name, None)
 
-    def _page(self, specs: Sequence[ToolSpec], cursor: object, *, modern: bool) -> tuple[list[Json], str | None]:
+    def _page(self, specs: Sequence[ToolSpec], cursor: object, *, modern: bool) -> _Page:
         chosen, following = page(specs, cursor, self._size, key=_name)
-        return [self._definition(spec, modern=modern) for spec in chosen], following
+        texts = [self._definition(spec, modern=modern) for spec in chosen]
+        return joined_texts(text for text in texts if text is not None), following
 
-    def _definition(self, spec: ToolSpec, *, modern: bool) -> Json:
+    def _definition(self, spec: ToolSpec, *, modern: bool) -> bytes | None:
+        """Return the encoded definition; None, after one line in the log, for one that JSON cannot express."""
         made = self._definitions[modern]
         known = made.get(spec.name)
         if known is not None and known[0] is spec:
             return known[1]
         definition = tool_definition(spec, modern=modern) | self._more(spec, modern)
-        made[spec.name] = (spec, definition)
-        return definition
+        text = encoded_entry(definition, f"tool {spec.name!r}")
+        made[spec.name] = (spec, text)
+        return text
+
+
+_Page: TypeAlias = tuple[msgspec.Raw, str | None]
+"""The definitions of one page as a JSON array, and the cursor of the next page."""
 
 
 def _name(spec: ToolSpec) -> str:
     return spec.name
 
 
-def _listing(listed: list[Json] | msgspec.Raw, following: str | None) -> Json:
+def _listing(listed: msgspec.Raw, following: str | None) -> Json:
     return {"tools": listed} if following is None else {"tools": listed, "nextCursor": following}
