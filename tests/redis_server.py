@@ -17,7 +17,7 @@ from typing import Self
 
 import pytest
 
-__all__ = ["NO_SERVER", "RedisServer", "redis_server", "redis_url"]
+__all__ = ["NO_SERVER", "RedisServer", "free_port", "redis_server", "redis_url"]
 
 NO_SERVER = "no redis-server on PATH (Debian: apt-get install redis-server)"
 DATABASES = 10_000
@@ -64,7 +64,7 @@ class RedisServer:
         """Start it and wait until it takes connections: on a free port, later on the same one again."""
         said: list[str] = []
         for _ in range(1 if self.port else 10):  # somebody may take a port that was free a moment ago
-            port = self.port or _free_port()
+            port = self.port or free_port()
             settings = [part for name, value in self._options.items() for part in (f"--{name}", value)]
             command = ["redis-server", "--port", str(port), *settings, *self._more]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -133,7 +133,8 @@ def redis_url(redis_server: RedisServer | None) -> str:
     return f"redis://127.0.0.1:{redis_server.port}/{next(_databases)}"
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of this machine that is free at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

@@ -524,7 +524,7 @@ async def test_a_server_that_refuses_says_why_and_no_secret(
 ) -> None:
     with RedisServer(tmp_path, options=options) as server:
         url = f"redis://{user}127.0.0.1:{server.port}/{1 if 'databases' in options else 0}"
-        store = RedisStore(url)
+        store = RedisStore(url, wait_seconds=0.5)
         with anyio.fail_after(60), pytest.raises(StoreError, match=message) as raised:
             async with store:
                 await store.put("c", "n", "x")

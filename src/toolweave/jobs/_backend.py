@@ -32,7 +32,8 @@ class Backend:
     and they are gone with it. A worker is needed there too: `work_runs([agent], backend)` beside what submits.
 
     Args:
-        url: `redis://`, `rediss://`, `unix://`, or the same as `valkey://` and `valkeys://`; `memory://`.
+        url: `redis://`, `rediss://`, `unix://`, `redis+sentinel://`, or the same as `valkey://` and `valkeys://`;
+            `memory://`. See `RedisStore`.
         store: Keeps the runs instead of the store of the URL; a `SqliteStore` beside `memory://`, say.
         name: Separates installations that share a server; may be part of the URL: `?name=staging`.
         redelivery_seconds: Seconds until a job of a silent worker is delivered to another.

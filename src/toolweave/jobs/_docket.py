@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from asyncio import AbstractEventLoop, get_running_loop
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 from urllib.parse import quote
 
 import anyio
@@ -23,10 +23,14 @@ from toolweave.errors import StoreError
 from toolweave.jobs._docket_worker import TopicWorker, open_docket
 from toolweave.jobs._messages import FUNCTION, PlainDocket, in_plain
 from toolweave.jobs._queue import Handler, Job
+from toolweave.state._redis_connections import is_failed_over
+
+T = TypeVar("T")
 
 REDELIVERY_SECONDS = 15.0
 """Seconds until a job of a silent worker is delivered to another; at most half as long again."""
 _REACH_SECONDS = 15.0
+_FAILOVER_PAUSE_SECONDS = 0.2
 _FAR_SECONDS = 120.0
 """A job that waits for longer was postponed by a worker whose clock is ahead."""
 
@@ -82,7 +86,10 @@ class DocketQueue:
             about = json.dumps(dict(job.about), allow_nan=False)
         except (TypeError, ValueError, RecursionError) as exc:
             raise StoreError(f"what job {job.key!r} of {job.topic!r} is about is no JSON: {exc}") from None
-        async with self._reaching(), self._docket(job.topic) as docket:
+        return await self._reached(lambda: self._submitted(job, about))
+
+    async def _submitted(self, job: Job, about: str) -> bool:
+        async with self._docket(job.topic) as docket:
             now = datetime.now(UTC)  # noqa: TID251 - docket's own clock
             function = docket.tasks[FUNCTION]
             execution = in_plain(Execution(docket, function, (about,), {}, job.key, now, 1, function_name=FUNCTION))
@@ -98,11 +105,15 @@ class DocketQueue:
             StoreError: The queue cannot be reached.
         """
         latest = datetime.now(UTC).timestamp() + _FAR_SECONDS  # noqa: TID251 - docket's own clock
-        async with self._reaching(), self._docket(topic) as docket, docket.redis() as redis:
-            pipeline = redis.pipeline()
-            for key in keys:
-                pipeline.hget(docket.runs_key(key), "known")  # when it is due
-            found: list[bytes | None] = await pipeline.execute()
+
+        async def look() -> list[bytes | None]:
+            async with self._docket(topic) as docket, docket.redis() as redis:
+                pipeline = redis.pipeline()
+                for key in keys:
+                    pipeline.hget(docket.runs_key(key), "known")  # when it is due
+                return await pipeline.execute()
+
+        found = await self._reached(look)
         return [key for key, due in zip(keys, found, strict=True) if due is not None and float(due) <= latest]
 
     async def work(
@@ -153,8 +164,12 @@ class DocketQueue:
         return f"<DocketQueue {self._name!r} at {self._where}>"
 
     async def _worker(self, topic: str, handler: Handler, concurrency: int) -> TopicWorker:
-        async with self._reaching(), self._docket(topic) as docket, docket.redis() as redis:
-            await redis.exists(docket.stream_key)
+        async def look() -> PlainDocket:
+            async with self._docket(topic) as docket, docket.redis() as redis:
+                await redis.exists(docket.stream_key)
+            return docket
+
+        docket = await self._reached(look)
         return TopicWorker(docket, topic, handler, concurrency=concurrency, redelivery=self._redelivery)
 
     @asynccontextmanager
@@ -172,15 +187,30 @@ class DocketQueue:
                 opened.dockets[topic] = await open_docket(self._url, name).__aenter__()
         yield opened.dockets[topic]
 
-    @asynccontextmanager
-    async def _reaching(self) -> AsyncGenerator[None, None]:
+    async def _reached(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Call `ask`, again while the server is not the primary any more, or not yet; return its result.
+
+        What is asked may be done twice: a job that waits already is not added again.
+
+        Raises:
+            StoreError: The queue cannot be reached, or not as the primary in time.
+        """
+        reason = f"does not answer within {_REACH_SECONDS:g} s"
         try:
             with anyio.fail_after(_REACH_SECONDS):
-                yield
+                while True:
+                    try:
+                        return await ask()
+                    except RedisError as exc:
+                        reason = f"cannot be used: {self._words(str(exc))}"
+                        if not is_failed_over(exc):
+                            break
+                    await anyio.sleep(_FAILOVER_PAUSE_SECONDS)
         except TimeoutError:
-            raise StoreError(f"the queue at {self._where} does not answer within {_REACH_SECONDS:g} s") from None
-        except (RedisError, OSError) as exc:
-            raise StoreError(f"the queue at {self._where} cannot be used: {self._words(str(exc))}") from None
+            pass
+        except OSError as exc:
+            reason = f"cannot be used: {self._words(str(exc))}"
+        raise StoreError(f"the queue at {self._where} {reason}")
 
 
 async def _due(docket: Docket, key: str) -> float:

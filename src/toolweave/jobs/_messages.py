@@ -15,6 +15,8 @@ from typing import Any, Protocol, TypeAlias
 from docket import Docket, Execution
 from docket.strikelist import StrikeList
 
+from toolweave.state._redis_connections import is_failed_over
+
 _log = logging.getLogger("toolweave.jobs")
 
 FUNCTION = "job"
@@ -69,9 +71,19 @@ class PlainDocket(Docket):
 
     @asynccontextmanager
     async def redis(self) -> AsyncGenerator[Any, None]:
-        """Yield the client, whose reads of messages go through this docket's readers."""
+        """Yield the client, whose reads of messages go through this docket's readers.
+
+        After a failover its idle connections are closed, so that the next user connects anew: the old primary keeps
+        them, and refuses whatever is written.
+        """
         async with super().redis() as client:
-            yield _Client(client, self)
+            shared: Any = client
+            try:
+                yield _Client(shared, self)
+            except Exception as exc:
+                if is_failed_over(exc):
+                    await shared.connection_pool.disconnect(inuse_connections=False)
+                raise
 
     async def checked(self, redis: Any, messages: Messages) -> Messages:
         """Return the messages that are safe for docket; any other is removed from the stream and logged."""

@@ -36,16 +36,18 @@ class RedisStore:
     It connects when it is first used and closes its connections when the last user has left it; used without being
     entered, it connects for every call. Tasks, event loops and threads may share one. A write that has begun is
     finished, also when its caller is cancelled, and is done once, also when the connection breaks before the answer.
+    When another server becomes the primary it is found as long as the address, or a Sentinel, leads there.
     Durability is the server's setting: `appendonly yes` keeps what was answered, up to a
     second's worth, and `appendfsync always` all of it. The server must not evict: `maxmemory-policy noeviction`, or a
     `volatile-` one.
 
     Args:
-        url: `redis://[user:password@]host:port/database`, `rediss://` for TLS, `unix:///path?db=0`, or `valkey://`;
-            options as the package `redis` has them.
+        url: `redis://[user:password@]host:port/database`, `rediss://` for TLS, `unix:///path?db=0`, `valkey://`, or
+            `redis+sentinel://[user:password@]host:port,host:port/service/database`, whose Sentinels are asked for the
+            primary; options as the package `redis` has them.
         prefix: The prefix of its keys; stores with other prefixes share nothing.
         clock: Returns the time in seconds, for ttl; None uses the server's, which is the same for all.
-        wait_seconds: Timeout of a call while the server is away or does not answer.
+        wait_seconds: Timeout of a call while the server is away, does not answer, or is not the primary.
 
     Raises:
         StoreError: The URL is not understood.

@@ -5,39 +5,88 @@ Connects to nothing. User, password and options of a URL are never shown.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qs, unquote, unquote_plus, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote, unquote_plus, urlencode, urlsplit
 
 from toolweave.errors import StoreError
 
-REDIS_SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss", "unix": "unix"}
-"""The schemes of URLs, each with that of the package `redis`."""
+REDIS_SCHEMES = {
+    "redis": "redis",
+    "rediss": "rediss",
+    "valkey": "redis",
+    "valkeys": "rediss",
+    "unix": "unix",
+    "redis+sentinel": "redis+sentinel",
+    "rediss+sentinel": "rediss+sentinel",
+    "valkey+sentinel": "redis+sentinel",
+    "valkeys+sentinel": "rediss+sentinel",
+}
+"""The schemes of URLs, each with that of the package `redis`, or of docket where Sentinels are asked."""
 
+_SENTINEL_PORT = 26379
 _HINT = (
-    "expected redis://[user:password@]host:port/database, rediss:// for TLS, or unix:///path?db=0; "
+    "expected redis://[user:password@]host:port/database, rediss:// for TLS, unix:///path?db=0, "
+    "or redis+sentinel://host:port,host:port/service/database; "
     "in a password write / as %2F, # as %23, ? as %3F and @ as %40"
 )
+_SENTINEL_LOGIN = ("sentinel_username", "sentinel_password")
+_NOT_OPTIONS = ("db", "username", "password")
+"""Parts of a URL with Sentinels that have a place of their own in it, so that they are not options."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentinelService:
+    """The Sentinels of a URL and the primary that they are asked for.
+
+    Attributes:
+        hosts: Host and port of each Sentinel.
+        name: The name of the primary at the Sentinels.
+        login: User and password at the Sentinels, as arguments of the package `redis`.
+    """
+
+    hosts: tuple[tuple[str, int], ...]
+    name: str
+    login: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _ParsedUrl:
+    """A URL in parts: the public one, its secrets, and the URL for the package `redis`."""
+
+    place: str
+    secrets: tuple[str, ...]
+    url: str
+    service: SentinelService | None = None
 
 
 class RedisAddress:
     """The address of a Redis or Valkey; its repr and `place` hold no secret.
 
+    Attributes:
+        place: The public part of the URL.
+        service: The Sentinels that are asked for the primary, or None.
+
     Raises:
         StoreError: The URL is invalid; the message shows nothing of it.
     """
 
-    __slots__ = ("_secrets", "_url", "place")
+    __slots__ = ("_secrets", "_url", "place", "service")
 
     def __init__(self, url: str) -> None:
         scheme, separator, rest = url.partition("://")
         known = REDIS_SCHEMES.get(scheme.lower())
-        if known is None or not separator:
+        parsed: _ParsedUrl | None = None
+        if known is not None and separator:
+            parsed = (
+                _parsed_with_sentinels(known, rest) if known.endswith("+sentinel") else _parsed(f"{known}://{rest}")
+            )
+        if parsed is None:
             raise StoreError(f"the address of a Redis is not understood: {_HINT}")
-        self._url = f"{known}://{rest}"
-        place, self._secrets = _parts(self._url)
-        if place is None:
-            raise StoreError(f"the address of a Redis is not understood: {_HINT}")
-        self.place: str = place
+        self._url = parsed.url
+        self._secrets = parsed.secrets
+        self.place = parsed.place
+        self.service = parsed.service
 
     def scrubbed(self, text: str) -> str:
         """Return a text without the secrets of this address."""
@@ -46,7 +95,7 @@ class RedisAddress:
         return text
 
     def options(self) -> dict[str, Any]:
-        """Return the arguments of a connection of the package `redis`.
+        """Return the arguments of a connection of the package `redis`; with Sentinels, without host and port.
 
         Raises:
             StoreError: The package is not installed, or does not know an option.
@@ -60,9 +109,13 @@ class RedisAddress:
         if known is None:
             raise StoreError(f"{self.place} needs the package redis: pip install 'toolweave[distributed]'")
         try:
-            return dict(known(self._url))
+            options = dict(known(self._url))
         except ValueError:
             problem = StoreError(f"{self.place}: an option of its address has a wrong value")
+        else:
+            if self.service is not None:
+                options.pop("host", None)
+            return options
         raise problem
 
     def __repr__(self) -> str:
@@ -78,27 +131,88 @@ def split_name(url: str) -> tuple[str, str | None]:
     return f"{place}?{rest}" if rest else place, name or None
 
 
-def _parts(url: str) -> tuple[str | None, tuple[str, ...]]:
-    """Return the public part of a URL, None when it is invalid, and its secrets."""
+def _parsed(url: str) -> _ParsedUrl | None:
+    """Return the parts of the URL of one server; None when it is invalid."""
     try:
         split = urlsplit(url)
         port = split.port or 6379
         query = parse_qs(split.query)
     except ValueError:  # its text holds what was taken for the port: it may be half of a password
-        return None, ()
-    found = [
-        split.password,
-        split.username if split.username != "default" else None,
-        *query.get("password", ()),
-        *query.get("ssl_password", ()),
-    ]
-    secrets = [form for one in found if one for form in (one, unquote(one))]
+        return None
+    found = [split.password, _user(split.username), *query.get("password", ()), *query.get("ssl_password", ())]
     database = (query.get("db") or [""])[0]
     if split.scheme == "unix":
         place = f"unix://{unquote(split.path)}" + (f"?db={database}" if database else "")
     else:
         database = database or split.path.strip("/") or "0"
-        host = split.hostname or "localhost"
-        place = f"{split.scheme}://{f'[{host}]' if ':' in host else unquote(host)}:{port}/{database}"
+        place = f"{split.scheme}://{_shown(split.hostname or 'localhost', port)}/{database}"
     right = not split.fragment and (database.isdecimal() or not database) and (split.scheme != "unix" or split.path)
-    return (place if right else None), tuple(secrets)
+    return _ParsedUrl(place, _secrets(found), url) if right else None
+
+
+def _parsed_with_sentinels(scheme: str, rest: str) -> _ParsedUrl | None:
+    """Return the parts of `[user:password@]host:port,host:port/service/database?options`; None when it is invalid.
+
+    The grammar is that of docket, which gets the same URL. User and password are those of the primary.
+    """
+    try:
+        # Several hosts are not a valid authority for urllib: they are cut out, and each is parsed alone.
+        split = urlsplit(f"//placeholder{_after_hosts(rest)}")
+        login, _, hosts = _hosts(rest).rpartition("@")
+        sentinels = tuple(_sentinel(one.strip()) for one in hosts.split(",") if one.strip())
+        options = parse_qsl(split.query, keep_blank_values=True)
+        userinfo = urlsplit(f"//{login}@placeholder")
+    except ValueError:
+        return None
+    segments = [part for part in split.path.split("/") if part]
+    service = segments[0] if segments else ""
+    database = segments[1] if len(segments) > 1 else "0"
+    misplaced = any(name in _NOT_OPTIONS for name, _ in options)
+    if not sentinels or not service or misplaced or split.fragment or len(segments) > 2 or not database.isdecimal():
+        return None
+    named = dict(options)
+    asked = {name.removeprefix("sentinel_"): named[name] for name in _SENTINEL_LOGIN if named.get(name)}
+    kept = urlencode([(name, value) for name, value in options if name not in _SENTINEL_LOGIN])
+    plain = f"{scheme.removesuffix('+sentinel')}://{login + '@' if login else ''}placeholder/{database}"
+    found = [userinfo.password, _user(userinfo.username), *asked.values(), named.get("ssl_password")]
+    return _ParsedUrl(
+        f"{scheme}://{','.join(_shown(*one) for one in sentinels)}/{service}/{database}",
+        _secrets(found),
+        f"{plain}?{kept}" if kept else plain,
+        SentinelService(sentinels, service, asked),
+    )
+
+
+def _hosts(rest: str) -> str:
+    return rest[: len(rest) - len(_after_hosts(rest))]
+
+
+def _after_hosts(rest: str) -> str:
+    """Return path, query and fragment of a URL without its scheme."""
+    ends = [at for at in map(rest.find, "/?#") if at >= 0]
+    return rest[min(ends) :] if ends else ""
+
+
+def _sentinel(text: str) -> tuple[str, int]:
+    """Return host and port of one Sentinel.
+
+    Raises:
+        ValueError: It has no host, or its port is not a number.
+    """
+    split = urlsplit(f"//{text}")
+    if not split.hostname:
+        raise ValueError(text)
+    return unquote(split.hostname), split.port or _SENTINEL_PORT
+
+
+def _user(name: str | None) -> str | None:
+    """Return a user name, None for the default one, which is not secret."""
+    return None if name == "default" else name
+
+
+def _secrets(found: list[str | None]) -> tuple[str, ...]:
+    return tuple(form for one in found if one for form in (one, unquote(one)))
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{unquote(host)}:{port}"

@@ -11,13 +11,14 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import anyio
 
 from toolweave.errors import StoreError
 from toolweave.state._redis_address import RedisAddress
 from toolweave.state._redis_scripts import RedisScript
+from toolweave.state._redis_sentinels import Sentinels
 from toolweave.state._signals import SignalListeners
 
 MOST_CONNECTIONS = 4
@@ -44,12 +45,23 @@ _TOLD: tuple[tuple[str, str], ...] = (
     ("BUSY ", "is busy with another client's script: try again shortly"),
     ("CLUSTERDOWN|ClusterDown|MASTERDOWN|MasterDown|TRYAGAIN|TryAgain", "is not ready: try again in a moment"),
     ("MOVED|Moved", "is a node of a cluster that does not hold this prefix: give the address of the one that does"),
+    ("MasterNotFound", "has no primary by its Sentinels: are they running, and is this the name of the service?"),
     ("max number of clients", "has as many clients as it takes: raise its maxclients"),
     ("DB index is out of range|Invalid Database", "has no database of this number: see its setting `databases`"),
 )
 """Patterns of error messages of servers and of the client, each with its explanation."""
 
-_STARTING = re.compile("LOADING|BusyLoading|BUSY |CLUSTERDOWN|ClusterDown|MASTERDOWN|MasterDown|TRYAGAIN|TryAgain")
+_FAILED_OVER = re.compile(
+    "READONLY|ReadOnly|NOREPLICAS|LOADING|BusyLoading|MASTERDOWN|MasterDown|UNBLOCKED"
+    "|previous master is now a slave|MasterNotFound"
+)
+"""Errors of a server that may not be the primary any more, or not yet: the address may lead to another one by now.
+
+What fails so was not done. After a planned failover the old primary continues as a replica and keeps its connections,
+so each of them would get these errors for as long as it is used. The last two are those of the package `redis`.
+"""
+_NOT_READY = re.compile("BUSY |CLUSTERDOWN|ClusterDown|TRYAGAIN|TryAgain")
+"""Errors of a server that is the right one, and does this a little later."""
 
 
 class RedisConnections:
@@ -74,6 +86,9 @@ class RedisConnections:
         self._free: list[Any] = []
         self._waiting: list[_PipelinedCall] = []
         self._exchanging = 0
+        self._generation = 0  # of connections: grows when all of them are dropped
+        service = address.service
+        self._sentinels = None if service is None else Sentinels(service, self._options, wait_seconds)
         self.ears = SignalListeners()
         self._listener: Any = None
         self._hearing = anyio.Lock()
@@ -81,13 +96,16 @@ class RedisConnections:
     async def call(
         self, script: RedisScript, keys: Sequence[str], args: Sequence[str | bytes], *, again: bool = True
     ) -> Any:
-        """Run a script, again on another connection when one breaks: every script may be run twice.
+        """Run a script, again on another connection when one breaks or leads to a replica.
+
+        Every script may be run twice.
 
         Args:
             script: The script.
             keys: Its KEYS.
             args: Its ARGV.
-            again: False gives up when the server cannot be reached at once; one that is starting is waited for.
+            again: False gives up when the server cannot be reached at once; one that is starting, or is not the
+                primary yet, is waited for.
 
         Raises:
             StoreError: The server was not reached in time, or refused.
@@ -109,9 +127,11 @@ class RedisConnections:
                 exc = call.error  # what was cut says less than what went wrong before
             # Over all attempts: one that may have been done is enough for the outcome to be unknown.
             unanswered |= call.unanswered
-            text, lost, starting = self._said(exc), _is_connection_error(exc), _is_starting(exc)
-            if not (starting or (again and lost)) or time.monotonic() + pause >= deadline:
-                if script.writes and unanswered and (lost or starting):
+            text = self._said(exc)
+            lost = _is_connection_error(exc)
+            later = is_failed_over(exc) or _is_not_ready(exc)
+            if not (later or (again and lost)) or time.monotonic() + pause >= deadline:
+                if script.writes and unanswered and (lost or later):
                     text += "; it is not known whether the document was written"
                 del call, exc  # what the client raised holds what it was given
                 raise StoreError(text)
@@ -140,7 +160,10 @@ class RedisConnections:
             pause = 0.0
             while True:
                 try:
+                    fresh = self._listener is None
                     listener = await self._subscribed(channel)
+                    if fresh:  # signals that were sent meanwhile are lost, so everybody looks once more
+                        self.ears.ring_all()
                     # the connection keeps a partly read signal when this is cancelled
                     # Cancelled between two signals as a rule, when the task that hears for all leaves; the next one
                     # continues on the same connection.
@@ -156,9 +179,8 @@ class RedisConnections:
 
     async def _subscribed(self, channel: str) -> Any:
         if self._listener is None:
-            connection = self._new()
+            connection = await self._connected()
             try:
-                await connection.connect()
                 await connection.send_command("SUBSCRIBE", channel)
                 await connection.read_response()
             except BaseException:
@@ -176,6 +198,8 @@ class RedisConnections:
         """Close the unused connections."""
         if not self.users:
             await self._unsubscribe()
+            if self._sentinels is not None:
+                await self._sentinels.close()
         free, self._free = self._free, []
         with anyio.move_on_after(1, shield=True):  # TLS says goodbye
             for connection in free:
@@ -236,10 +260,9 @@ class RedisConnections:
         from redis.exceptions import RedisError
 
         error: Exception = TimeoutError()  # to the others, when the sender for all gives up or is cancelled
-        connection, sent = None, False
+        connection, sent, generation = None, False, self._generation
         try:
-            connection = self._free.pop() if self._free else self._new()
-            await connection.connect()
+            connection = self._free.pop() if self._free else await self._connected()
             sent = True
             await self._answered(connection, calls)
         except BaseException as exc:
@@ -253,7 +276,15 @@ class RedisConnections:
             if not isinstance(exc, (RedisError, OSError, StoreError)):
                 raise
         else:
-            self._keep(connection)
+            if any(call.error is not None and is_failed_over(call.error) for call in calls):
+                await _drop(connection)
+                await self._disconnect_all()
+                # It still hears of signals at most as a replica does, and perhaps of none; who listens connects anew.
+                await self._unsubscribe()
+            elif generation == self._generation and connection.is_connected:
+                self._free.append(connection)
+            else:  # another task found meanwhile that such connections lead to the wrong server
+                await _drop(connection)
         finally:
             for call in calls:
                 # From the first byte on the server may do it. Before that it provably was not sent.
@@ -281,16 +312,33 @@ class RedisConnections:
             except (ResponseError, BusyLoadingError) as exc:
                 call.settle(None, exc)
 
-    def _keep(self, connection: Any) -> None:
-        if connection.is_connected:
-            self._free.append(connection)
-
     async def _disconnect_all(self) -> None:
+        """Drop all connections but the listener's: the idle ones now, those in use after their exchange."""
+        self._generation += 1
         free, self._free = self._free, []
         for connection in free:
             await _drop(connection)
 
-    def _new(self) -> Any:
+    async def _connected(self) -> Any:
+        """Return a new connection to the primary.
+
+        Raises:
+            RedisError, OSError: It cannot be reached, or the Sentinels do not know it.
+            StoreError: The address has an option that is not understood.
+        """
+        place: dict[str, Any] = {}
+        if self._sentinels is not None:
+            host, port = await self._sentinels.primary()
+            place = {"host": host, "port": port}
+        connection = self._new(place)
+        try:
+            await connection.connect()
+        except BaseException:
+            await _drop(connection)
+            raise
+        return connection
+
+    def _new(self, place: dict[str, Any]) -> Any:
         from redis.asyncio.connection import Connection
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
@@ -302,7 +350,7 @@ class RedisConnections:
         # keeps.
         ours = {"protocol": 2, "decode_responses": False, "socket_timeout": None, "retry": Retry(NoBackoff(), 0)}
         try:
-            return kind(**{"socket_connect_timeout": self._wait_seconds, **options, **ours})
+            return kind(**{"socket_connect_timeout": self._wait_seconds, **options, **ours, **place})
         except (TypeError, ValueError) as exc:
             problem = StoreError(f"{self._address.place}: its address has an option that is not understood: {exc}")
         raise problem
@@ -387,5 +435,13 @@ def _is_connection_error(exc: Exception) -> bool:
     return isinstance(exc, OSError) or type(exc).__name__ in ("ConnectionError", "TimeoutError")
 
 
-def _is_starting(exc: Exception) -> bool:
-    return _STARTING.search(f"{type(exc).__name__} {exc}") is not None
+def is_failed_over(exc: BaseException) -> bool:
+    """Whether a server is not the primary, so that its address may lead to another one by now."""
+    if isinstance(exc, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", exc)
+        return any(is_failed_over(one) for one in group.exceptions)
+    return _FAILED_OVER.search(f"{type(exc).__name__} {exc}") is not None
+
+
+def _is_not_ready(exc: Exception) -> bool:
+    return _NOT_READY.search(f"{type(exc).__name__} {exc}") is not None

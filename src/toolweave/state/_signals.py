@@ -99,6 +99,13 @@ class SignalListeners:
         for ear in ears:
             ear.ring()
 
+    def ring_all(self) -> None:
+        """Deliver a signal to the listeners of all names."""
+        with self._lock:
+            names = list(self._ears)
+        for name in names:
+            self.ring(name)
+
     @asynccontextmanager
     async def listening(
         self, name: str, *, sure: bool, hear: Callable[[], Coroutine[Any, Any, None]] | None = None

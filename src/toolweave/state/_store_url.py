@@ -17,8 +17,8 @@ def open_store(text: str) -> Store:
     """Return the store that a path or a URL names.
 
     A path, or `sqlite:///relative.db`, `sqlite:////absolute.db`, is a `SqliteStore`; `redis://`, `rediss://` (TLS),
-    `valkey://`, `valkeys://` and `unix://` are a `RedisStore`, with `?name=` in the URL that of the backend with this
-    name; `memory://` is a `MemoryStore`.
+    `valkey://`, `valkeys://`, `unix://` and, with Sentinels, `redis+sentinel://` are a `RedisStore`, with `?name=` in
+    the URL that of the backend with this name; `memory://` is a `MemoryStore`.
 
     Raises:
         StoreError: It is empty, its scheme is none of these, or the URL is not understood. No secret is in the message.
