@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -19,7 +20,8 @@ from tests.cli.command import Done, on_terminal, toolweave
 from tests.cli.conftest import Cli
 from tests.conformance.headless import location_of
 from tests.oauth.world import World, world
-from toolweave.oauth import FileTokenStore, TokenRecord
+from toolweave import AuthRequiredError, connect_mcp
+from toolweave.oauth import FileTokenStore, OAuth, TokenRecord
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -97,6 +99,38 @@ async def test_a_server_that_no_config_names_is_signed_in_to_by_its_url(folder: 
     assert '"auth": "oauth"' in login.err
     assert (tools.code, by_url.code) == (0, 0), by_url.err
     assert len(made.host.authorizations()) == 1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"name": "notes"}, {"auth": {"type": "oauth", "principal": "ann b"}}, {"auth": OAuth(scopes=["a", "b"])}],
+    ids=["url", "named", "principal", "scopes"],
+)
+async def test_the_command_that_an_error_names_signs_in(folder: Path, settings: dict[str, Any]) -> None:
+    async with hosted(folder) as (made, run):
+        target = {"url": made.server.url, "auth": "oauth", "protocol": "2026-07-28", **settings}
+        with pytest.raises(AuthRequiredError) as needed:
+            await connect_mcp(target)
+        program, *command = shlex.split(str(needed.value).split("`")[1])
+        login = await run(*command)
+        async with connect_mcp(target) as connection:
+            answer = await connection.call_tool("t")
+
+    assert (program, login.code) == ("toolweave", 0), login.err
+    assert made.server.url in command
+    assert answer.text == "done"
+
+
+async def test_the_command_of_a_hint_signs_in(folder: Path) -> None:
+    async with hosted(folder) as (made, run):
+        tools = partial(toolweave, "tools", "--url", made.server.url, cwd=folder)
+        refused = await anyio.to_thread.run_sync(tools)
+        hint = " ".join(refused.err.split()).partition("sign in: toolweave ")[2]
+        assert hint, refused.err
+        login = await run(*shlex.split(hint.partition(";")[0]))
+        listed = await anyio.to_thread.run_sync(tools)
+
+    assert (refused.code, login.code, listed.code) == (3, 0, 0), login.err + listed.err
 
 
 async def test_a_url_that_nobody_has_signed_in_to_stays_refused_and_says_what_to_do(folder: Path) -> None:

@@ -196,7 +196,7 @@ def test_a_url_may_want_headers_and_a_token_that_never_shows(cli: Cli, monkeypat
         by_header = cli("tools", "--url", url, "--header", "Authorization: Bearer hunter2-secret", "--json")
 
     assert refused.code == 3
-    assert "hint: sign in: toolweave auth login 127.0.0.1" in refused.err
+    assert f"hint: sign in: toolweave auth login {url};" in refused.err
     assert by_variable.code == by_header.code == 0
     assert "hunter2" not in by_variable.out + by_variable.err + by_header.out + by_header.err
 

@@ -128,7 +128,7 @@ async def test_a_registration_with_a_secret_and_no_method_is_a_basic_one() -> No
 async def test_a_connection_without_a_person_says_what_to_run_and_goes_on_once_somebody_has(engine: str) -> None:
     async with world() as here:
         target = {**here.target(engine, user_agent=None), "name": "github"}
-        with pytest.raises(AuthRequiredError, match="run `toolweave auth login github`"):
+        with pytest.raises(AuthRequiredError, match=r"call `toolweave\.oauth\.sign_in` with the same settings"):
             await connect_mcp(target)
         assert here.host.requests == []
         await sign_in(here.settings(), here.server.url, server="github", **here.ports())
@@ -146,7 +146,7 @@ async def test_an_open_connection_goes_on_by_itself_once_somebody_has_signed_in_
             assert (await connection.call_tool("t")).text == "done"
             here.host.tokens.clear()
             here.host.refresh_tokens.clear()
-            with pytest.raises(AuthRequiredError, match="toolweave auth login"):
+            with pytest.raises(AuthRequiredError, match=r"toolweave\.oauth\.sign_in"):
                 await connection.call_tool("t")
             await sign_in(here.settings(), here.server.url, server="s", **here.ports())
             assert (await connection.call_tool("t")).text == "done"
@@ -244,7 +244,7 @@ async def test_more_rights_without_a_person_are_asked_for_by_name() -> None:
         await sign_in(here.settings(scopes=["basic"]), here.server.url, server="s", **here.ports())
         target = {**here.target(user_agent=None, scopes=["basic"]), "name": "files"}
         async with connected(target) as connection:
-            with pytest.raises(AuthRequiredError, match="toolweave auth login files --scope write"):
+            with pytest.raises(AuthRequiredError, match=r"sign_in` with the same settings and the scopes 'write'"):
                 await connection.call_tool("t")
             settings = here.settings(scopes=["basic"])
             await sign_in(settings, here.server.url, server="files", scopes=["write"], **here.ports())

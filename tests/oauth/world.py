@@ -8,7 +8,7 @@ import itertools
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 import anyio
@@ -179,6 +179,17 @@ class AuthorizationHost:
         await exchange.respond_json(200, out)
 
 
+class TokenHost(Protocol):
+    """The part of an authorization server that the MCP server behind it uses."""
+
+    tokens: dict[str, str]
+
+    @property
+    def issuer(self) -> str:
+        """Its issuer."""
+        ...
+
+
 class ProtectedHost:
     """An MCP server with the tool `t` that wants a token.
 
@@ -190,7 +201,7 @@ class ProtectedHost:
         exchanges: Every request to it.
     """
 
-    def __init__(self, host: AuthorizationHost) -> None:
+    def __init__(self, host: TokenHost) -> None:
         self.url = ""
         self.host = host
         self.challenge: dict[str, str | None] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 from toolweave.errors import AuthRequiredError, ConfigError, ConnectError
 
@@ -10,10 +11,11 @@ _OLD_SDK = r"'(?:Fast)?(?:MCP|Server)' object has no attribute|No module named '
 _FETCHERS = ("npx", "bunx", "uvx", "uv", "pipx", "docker")
 
 
-def hint_for(error: Exception, *, program: str = "") -> str | None:
+def hint_for(error: Exception, *, program: str = "", sign_in: str = "") -> str | None:
     """Return a hint for an error of connecting, or None when its message names the remedy.
 
-    `program` is the base name of the server's command, `""` for a server that is reached over HTTP.
+    `program` is the base name of the server's command, `""` for a server that is reached over HTTP. `sign_in` is the
+    argument of `toolweave auth login` for it.
     """
     text = str(error)
     if isinstance(error, ConfigError):
@@ -22,8 +24,9 @@ def hint_for(error: Exception, *, program: str = "") -> str | None:
         if "toolweave auth login" in text:
             return None
         return (
-            f'sign in: toolweave auth login {error.server}, with "auth": "oauth" in its entry; or set a token: `auth` '
-            "or `headers` in the config, or --bearer-env VAR beside --url"
+            f"sign in: toolweave auth login {shlex.quote(sign_in or str(error.server))}; in a config with "
+            '"auth": "oauth" in its entry; or set a token: `auth` or `headers` in the config, or --bearer-env VAR '
+            "beside --url"
         )
     if re.search(_OLD_SDK, text):
         how = f"run it with {program} --with 'mcp<2'" if program in ("uvx", "uv") else "install 'mcp<2' beside it"

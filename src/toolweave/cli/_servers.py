@@ -119,9 +119,9 @@ class OpenServers:
     def show_failures(self) -> None:
         """Show the servers that failed on standard error, each with its error and a hint."""
         for name, error in self.errors.items():
-            program = program_of(self.selection.servers.get(name))
+            config = self.selection.servers.get(name)
             note(wrapped(safe_text(_brief(f"failed: {error}"), multiline=True), stream=sys.stderr))
-            hint = hint_for(error, program=program)
+            hint = hint_for(error, program=program_of(config), sign_in=login_target(config))
             if hint:
                 note(wrapped(f"hint: {hint}", stream=sys.stderr))
 
@@ -165,6 +165,13 @@ def _brief(text: str) -> str:
 def program_of(config: ServerConfig | None) -> str:
     """Return the base name of a server's command, `""` when it has none."""
     return program_name(config.command) if config is not None else ""
+
+
+def login_target(config: ServerConfig | None) -> str:
+    """Return the argument of `toolweave auth login` for a server: its name in a config file, or its URL."""
+    if config is None:
+        return ""
+    return config.name if config.source is not None else config.redact(config.url)
 
 
 @asynccontextmanager

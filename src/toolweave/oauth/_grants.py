@@ -140,6 +140,7 @@ async def _id_jag(fetch: GuardedFetch, settings: OAuth, found: Discovered, scope
         server=AuthorizationServer(issuer=settings.idp_issuer, token_endpoint=settings.idp_token_endpoint),
         registration=ClientRegistration(client_id=settings.idp_client_id, client_secret=secret, method=method),
         settings=settings,
+        other_method=None if secret is None else "client_secret_post",
     )
     form = {
         "grant_type": f"{_URN}:grant-type:token-exchange",

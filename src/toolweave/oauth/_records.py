@@ -37,6 +37,7 @@ class ClientRegistration(Value, frozen=True):
             `private_key_jwt`.
         redirect_uris: The redirect URIs it was registered with.
         secret_expires_at: When its secret expires, in seconds since the epoch; None for never.
+        scopes: The scopes that its registration named: some servers refuse it every other scope.
     """
 
     quiet: ClassVar[frozenset[str]] = frozenset({"client_secret"})
@@ -46,6 +47,7 @@ class ClientRegistration(Value, frozen=True):
     method: str = "none"
     redirect_uris: tuple[str, ...] = ()
     secret_expires_at: float | None = None
+    scopes: tuple[str, ...] = ()
 
 
 class TokenRecord(Value, frozen=True):

@@ -7,6 +7,7 @@ every other.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
 import msgspec
@@ -20,7 +21,11 @@ from toolweave.oauth._token_endpoint import RefusalBody, TokenRefused, revealed
 
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 _BASIC = "client_secret_basic"
+_POST = "client_secret_post"
 _REFRESH = "refresh_token"
+_SCOPE_REFUSALS = ("invalid_client_metadata", "invalid_scope", "insufficient_scope")
+"""The errors with which servers refuse a registration for its `scope`; the last one is Keycloak's."""
+_ENDPOINT = "the registration endpoint"
 _GRANT_TYPES = {
     "authorization_code": "authorization_code",
     "device_code": "urn:ietf:params:oauth:grant-type:device_code",
@@ -59,22 +64,42 @@ async def given_client(settings: OAuth, server: AuthorizationServer) -> ClientRe
     return None
 
 
-def usable(registration: ClientRegistration | None, *, now: float | None = None) -> bool:
-    """Whether a client that was registered before can still be used."""
-    if registration is None:
+def other_method(settings: OAuth, server: AuthorizationServer, registration: ClientRegistration) -> str | None:
+    """Return the other way to send the secret of a configured client, where the server may expect that one.
+
+    A server lists the methods that it has, and each client is registered for one of them. The settings do not name the
+    method, so a configured client may be refused for sending its secret in the wrong place.
+    """
+    if not settings.client_id or registration.client_secret is None or registration.method not in _METHODS[1:]:
+        return None
+    other = _POST if registration.method == _BASIC else _BASIC
+    offered = server.token_endpoint_auth_methods_supported
+    return other if offered is None or other in offered else None
+
+
+def usable(registration: ClientRegistration | None, scopes: Iterable[str] = (), *, now: float | None = None) -> bool:
+    """Whether a client that was registered before can still be used, to ask for these scopes."""
+    if registration is None or not set(scopes).issubset(registration.scopes):
         return False
     ends = registration.secret_expires_at
     return ends is None or ends > (time.time() if now is None else now)
 
 
 async def register(
-    fetch: GuardedFetch, settings: OAuth, server: AuthorizationServer, redirect_uri: str | None
+    fetch: GuardedFetch,
+    settings: OAuth,
+    server: AuthorizationServer,
+    redirect_uri: str | None,
+    scopes: Sequence[str] = (),
 ) -> ClientRegistration:
     """Register a client (RFC 7591): a native application, or a web application where people come back to a host.
 
+    The registration names the scopes that are asked for next: a server may refuse a client every scope that it did not
+    register. Other servers refuse the registration for them, and are asked again without.
+
     Raises:
-        TokenRefused: It is refused.
-        NotFetched: The server registers none, or there is no answer that is accepted.
+        TokenRefused: The server refuses the registration.
+        NotFetched: The server does not register clients, or its response cannot be used.
     """
     if server.registration_endpoint is None:
         text = f"its authorization server {server.issuer!r} registers no clients by itself"
@@ -91,30 +116,40 @@ async def register(
         wanted |= {"redirect_uris": [redirect_uri], "response_types": ["code"]}
     else:
         wanted["response_types"] = []  # else it is `code`, which needs a redirect URI (RFC 7591, 2)
-    what = "the registration endpoint"
-    answer = await fetch.post(server.registration_endpoint, what, msgspec.json.encode(wanted))
-    if answer.status not in (200, 201):
-        raise _refused(answer.status, answer.body, what)
-    made = answer.decoded(RegistrationAnswer)
+    try:
+        named = {**wanted, "scope": " ".join(scopes)} if scopes else wanted
+        made = await _registered(fetch, server.registration_endpoint, named)
+    except TokenRefused as exc:
+        if not scopes or exc.code not in _SCOPE_REFUSALS:
+            raise
+        made = await _registered(fetch, server.registration_endpoint, wanted)
     default = "none" if made.client_secret is None else _BASIC  # RFC 7591, 2
     method = made.token_endpoint_auth_method or default
     if method not in _METHODS or not made.client_id or (method != "none" and made.client_secret is None):
-        raise NotFetched(f"{what} makes a client that cannot be used, with {quoted(method)!r}", final=True)
+        raise NotFetched(f"{_ENDPOINT} makes a client that cannot be used, with {quoted(method)!r}", final=True)
     return ClientRegistration(
         client_id=made.client_id,
         client_secret=made.client_secret,
         method=method,
         redirect_uris=() if redirect_uri is None else (redirect_uri,),
         secret_expires_at=made.client_secret_expires_at or None,  # 0 is never
+        scopes=tuple(scopes),
     )
 
 
-def _refused(status: int, body: bytes, what: str) -> Exception:
+async def _registered(fetch: GuardedFetch, url: str, wanted: dict[str, object]) -> RegistrationAnswer:
+    answer = await fetch.post(url, _ENDPOINT, msgspec.json.encode(wanted))
+    if answer.status not in (200, 201):
+        raise _refused(answer.status, answer.body)
+    return answer.decoded(RegistrationAnswer)
+
+
+def _refused(status: int, body: bytes) -> Exception:
     if status == 429 or status >= 500:
-        return NotFetched(f"{what} answers HTTP {status}", final=False)
+        return NotFetched(f"{_ENDPOINT} answers HTTP {status}", final=False)
     try:
         refusal = msgspec.json.decode(body, type=RefusalBody)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return NotFetched(f"{what} answers HTTP {status}", final=True)
+        return NotFetched(f"{_ENDPOINT} answers HTTP {status}", final=True)
     text = f"{refusal.error}: {refusal.error_description}" if refusal.error_description else refusal.error
-    return TokenRefused(refusal.error, f"{what} refuses: {quoted(text)}")
+    return TokenRefused(refusal.error, f"{_ENDPOINT} refuses: {quoted(text)}")

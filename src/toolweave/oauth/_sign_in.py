@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Generator, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -20,8 +21,8 @@ from toolweave.oauth._fetch import GuardedFetch, NotFetched
 from toolweave.oauth._grants import device_tokens, machine_tokens
 from toolweave.oauth._metadata import AuthorizationServer, resource_of
 from toolweave.oauth._records import ClientRegistration, TokenKey, TokenRecord, TokenStore
-from toolweave.oauth._registration import given_client, register, usable
-from toolweave.oauth._token_endpoint import AnswerOfTokens, TokenEndpoint, TokenRefused, load_jose
+from toolweave.oauth._registration import given_client, other_method, register, usable
+from toolweave.oauth._token_endpoint import CLIENT_REFUSALS, AnswerOfTokens, TokenEndpoint, TokenRefused, load_jose
 from toolweave.oauth._user_agent import RedirectListener, UserAgent
 
 if TYPE_CHECKING:
@@ -31,9 +32,12 @@ PERSONAL = ("authorization_code", "device_code")
 """The grants that need a person."""
 LOCK_SECONDS = 30.0
 """The wait for another process that renews the same token."""
-_DROPPING = ("invalid_grant", "invalid_client", "unauthorized_client")
-_UNKNOWN_CLIENT = ("invalid_client", "unauthorized_client")
+_DROPPING = ("invalid_grant", *CLIENT_REFUSALS)
 _PROBE = {"accept": "application/json, text/event-stream"}
+_COMMAND_HAS = frozenset(
+    {"grant", "scopes", "principal", "timeout", "user_agent", "client_name", "redirect_port", "options"}
+)
+"""The settings of a sign-in from code that the command gives as well, or does without."""
 
 
 class SignedOut(Value, frozen=True):
@@ -59,6 +63,7 @@ class SignIn:
         settings: The settings.
         url: The URL of the MCP server.
         server: Its name, for messages.
+        configured: Whether `server` names an entry of a config file, where the command `toolweave auth login` finds it.
         nonces: The last nonces of authorization servers and of the MCP server, by origin.
 
     Raises:
@@ -75,17 +80,19 @@ class SignIn:
         store: TokenStore,
         user_agent: UserAgent | None = None,
         revision: str = "",
+        configured: bool = False,
     ) -> None:
         self.settings = settings
         self.url = url
         self.server = server
+        self.configured = configured
         self.nonces: dict[str, str] = {}
         self._store = store
         self._user_agent = user_agent
         self._revision = revision
         self._resource = resource_of(url)
-        configured = (settings.issuer, settings.metadata_url, settings.idp_token_endpoint)
-        self._fetch = GuardedFetch((url, *configured))
+        vouched = (settings.issuer, settings.metadata_url, settings.idp_token_endpoint)
+        self._fetch = GuardedFetch((url, *vouched))
 
     @property
     def can_ask(self) -> bool:
@@ -125,14 +132,15 @@ class SignIn:
         if not self.can_ask:
             raise self.missing_person()
         kept = await self._kept(found.server)
+        kept = kept if usable(kept, scopes) else None
         with self._told(found.server):
             key = await self._proof_key(found)
             if self.settings.grant == "authorization_code":
-                client, tokens = await self._by_code(found, scopes, kept, key)
+                endpoint, tokens = await self._by_code(found, scopes, kept, key)
             else:
-                client = await given_client(self.settings, found.server) or (kept if usable(kept) else None)
+                client = await given_client(self.settings, found.server) or kept
                 if client is None:
-                    client = await register(self._fetch, self.settings, found.server, None)
+                    client = await register(self._fetch, self.settings, found.server, None, scopes)
                 endpoint = self._endpoint(found.server, client, key)
                 if self.settings.grant == "device_code":
                     assert self._user_agent is not None
@@ -142,7 +150,7 @@ class SignIn:
                 else:
                     tokens = await machine_tokens(endpoint, found, scopes)
                 tokens = endpoint.bound(tokens)
-        return await self._saved(found.server.issuer, tokens, scopes, client, key)
+        return await self._saved(found.server.issuer, tokens, scopes, endpoint.registration, key)
 
     async def renew(self, found: Discovered, record: TokenRecord) -> TokenRecord | None:
         """Renew a token, once among all processes that share the store; None where a new sign-in is needed.
@@ -194,10 +202,25 @@ class SignIn:
         return parse_challenges(answer.headers.get("www-authenticate", ""))
 
     def missing_person(self, scopes: Sequence[str] = (), *, status: int | None = None) -> AuthRequiredError:
-        """Return the error of a connection that cannot sign in, with the command to run."""
-        named = "".join(f" --scope {scope}" for scope in scopes)
-        text = f"it wants a sign-in: run `toolweave auth login {self.server or self.url}{named}`, then use it again"
+        """Return the error of a connection that cannot sign in, with what to do."""
+        text = f"it wants a sign-in: {self._remedy(scopes)}, then use it again"
         return AuthRequiredError(text, server=self.server, status=status)
+
+    def _remedy(self, scopes: Sequence[str]) -> str:
+        """Return the command that signs in, or the function if the command cannot be given these settings."""
+        settings = self.settings
+        if not self.configured and not _COMMAND_HAS.issuperset(settings.without_defaults()):
+            named = f" and the scopes {' '.join(scopes)!r}" if scopes else ""
+            return f"call `toolweave.oauth.sign_in` with the same settings{named}"
+        words = ["toolweave", "auth", "login", self.server if self.configured else self.url]
+        if settings.grant == "device_code" and not self.configured:
+            words.append("--device")
+        if settings.principal:
+            words += ["--principal", settings.principal]
+        wanted = scopes if self.configured else (*settings.scopes, *scopes)
+        for scope in dict.fromkeys(wanted):
+            words += ["--scope", scope]
+        return f"run `{shlex.join(words)}`"
 
     async def proof_key(self, record: TokenRecord) -> ProofKey | None:
         """Return the key that a record's token is bound to."""
@@ -255,7 +278,7 @@ class SignIn:
 
     async def _by_code(
         self, found: Discovered, scopes: Sequence[str], kept: ClientRegistration | None, key: ProofKey | None
-    ) -> tuple[ClientRegistration, AnswerOfTokens]:
+    ) -> tuple[TokenEndpoint, AnswerOfTokens]:
         """Let a person sign in in a browser, and redeem the code."""
         check_pkce(found)
         if found.server.authorization_endpoint is not None:
@@ -265,14 +288,14 @@ class SignIn:
             listener, kept = await self._listener(stack, None if given is not None else kept)
             client = given or kept
             if client is None:
-                client = await register(self._fetch, self.settings, found.server, listener.redirect_uri)
+                client = await register(self._fetch, self.settings, found.server, listener.redirect_uri, scopes)
             thumbprint = None if key is None else key.thumbprint
             request = begin(found, client.client_id, listener.redirect_uri, scopes, thumbprint=thumbprint)
             with anyio.fail_after(self.settings.timeout):
                 response = await listener.response(request.url, state=request.state)
             form = redeemed(request, response, found.server, found.resource)
         endpoint = self._endpoint(found.server, client, key)
-        return client, endpoint.bound(await endpoint.request(form))
+        return endpoint, endpoint.bound(await endpoint.request(form))
 
     async def _listener(
         self, stack: AsyncExitStack, kept: ClientRegistration | None
@@ -280,7 +303,7 @@ class SignIn:
         """Open the listener, where a client that was registered before is redirected to; if it cannot, forget that."""
         assert self._user_agent is not None
         how: dict[str, Any] = {"server": self.server, "seconds": self.settings.timeout}
-        before = kept.redirect_uris[0] if kept is not None and usable(kept) and kept.redirect_uris else None
+        before = kept.redirect_uris[0] if kept is not None and kept.redirect_uris else None
         port = self.settings.redirect_port or (None if before is None else urlsplit(before).port)
         try:
             listener = await stack.enter_async_context(self._user_agent.listener(**how, port=port))
@@ -302,11 +325,12 @@ class SignIn:
             except TokenRefused as exc:
                 if exc.code not in _DROPPING:
                     raise NotFetched(str(exc), final=False) from None
-                known = None if exc.code in _UNKNOWN_CLIENT and not self.settings.client_id else registration
+                known = None if exc.code in CLIENT_REFUSALS and not self.settings.client_id else registration
                 await self._store.save(record.replace(refresh_token=None, registration=known, saved_at=time.time()))
                 return None
         tokens = tokens.replace(refresh_token=tokens.refresh_token or refresh_token)
-        return await self._saved(record.key.issuer, tokens, record.scopes, registration, None, record.dpop_key)
+        client = endpoint.registration
+        return await self._saved(record.key.issuer, tokens, record.scopes, client, None, record.dpop_key)
 
     def _endpoint(self, server: AuthorizationServer, client: ClientRegistration, key: ProofKey | None) -> TokenEndpoint:
         return TokenEndpoint(
@@ -314,6 +338,7 @@ class SignIn:
             server=server,
             registration=client,
             settings=self.settings,
+            other_method=other_method(self.settings, server, client),
             key=key,
             nonces=self.nonces,
         )

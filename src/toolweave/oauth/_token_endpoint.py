@@ -34,6 +34,8 @@ _SECRET_FIELDS = (
 )
 _HIDDEN_FROM = 4
 _DPOP = "DPoP"
+CLIENT_REFUSALS = ("invalid_client", "unauthorized_client")
+"""The errors of a client that is unknown, or not authenticated as the server expects."""
 
 
 class TokenRefused(Exception):
@@ -77,11 +79,13 @@ class AnswerOfTokens(Value, frozen=True):
         return seconds if 0 < seconds <= _MOST_SECONDS else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class TokenEndpoint:
     """An authorization server as one client of it sees it.
 
     Attributes:
+        registration: The client. Its method becomes `other_method` once the server refuses the first one.
+        other_method: Another method to try where the server does not accept the client as it authenticates.
         key: The key that its tokens are to be bound to, if they are.
         nonces: The last nonce of each origin, which the proofs of the next request carry (RFC 9449, 8).
     """
@@ -90,6 +94,7 @@ class TokenEndpoint:
     server: AuthorizationServer
     registration: ClientRegistration
     settings: OAuth
+    other_method: str | None = None
     key: ProofKey | None = None
     nonces: dict[str, str] = field(default_factory=dict[str, str], repr=False)
 
@@ -121,7 +126,10 @@ class TokenEndpoint:
         return tokens.replace(token_type=wanted)
 
     async def post(self, url: str, what: str, form: Mapping[str, str]) -> FetchedAnswer:
-        """Post a form as this client, again where a nonce is wanted in the proof, and return a successful answer.
+        """Post a form as this client and return a successful response.
+
+        The form is sent again where the server asks for a nonce in the proof, and once with the other method of
+        authentication.
 
         Raises:
             TokenRefused: It is refused.
@@ -138,6 +146,10 @@ class TokenEndpoint:
             if 200 <= answer.status < 300:
                 return answer
             refusal = _refusal(answer, what, sent)
+            if refusal.code in CLIENT_REFUSALS and self.other_method is not None:
+                self.registration = self.registration.replace(method=self.other_method)
+                self.other_method = None
+                continue
             tries += 1
             if not (self.key and renewed and refusal.code == "use_dpop_nonce" and tries <= _NONCES):
                 raise refusal
@@ -168,7 +180,8 @@ class TokenEndpoint:
                 return {}, {"client_id": client, **named}
             case "client_secret_basic" if secret is not None:
                 pair = f"{quote(client, safe='')}:{quote(secret, safe='')}"  # RFC 6749, 2.3.1
-                return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}, {}
+                # the id is in the form as well: the official Python SDK's servers look for it there alone
+                return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}, {"client_id": client}
             case "client_secret_post" if secret is not None:
                 return {}, {"client_id": client, "client_secret": secret}
             case _:

@@ -310,13 +310,16 @@ _sources: WeakKeyDictionary[asyncio.AbstractEventLoop, OrderedDict[tuple[object,
 )
 
 
-def token_source(settings: OAuth, url: str, *, server: str, revision: str = "") -> TokenSource:
+def token_source(
+    settings: OAuth, url: str, *, server: str, revision: str = "", configured: bool = False
+) -> TokenSource:
     """Return the source of tokens of an identity at the MCP server at a URL; connections of one event loop share it.
 
-    So a token is renewed once for all of them, and what was refused is remembered when one connects again.
+    So a token is renewed once for all of them, and what was refused is remembered when one connects again. `configured`
+    is whether `server` names an entry of a config file.
     """
     of_loop = _sources.setdefault(asyncio.get_running_loop(), OrderedDict())
-    key = (resource_of(url), server, revision, settings)
+    key = (resource_of(url), server, revision, configured, settings)
     source = of_loop.get(key)
     if source is None:
         way = SignIn(
@@ -326,6 +329,7 @@ def token_source(settings: OAuth, url: str, *, server: str, revision: str = "") 
             store=settings.store or default_token_store(),
             user_agent=settings.user_agent or default_user_agent(),
             revision=revision,
+            configured=configured,
         )
         source = of_loop[key] = TokenSource(way)
         if len(of_loop) > _MAX_SOURCES:

@@ -110,7 +110,13 @@ def hook_of(config: ServerConfig) -> AuthHook | None:
     if config.auth is not None and config.auth.oauth is not None:
         from toolweave.oauth import token_source  # only to sign in
 
-        return token_source(config.auth.oauth, config.url, server=config.name, revision=config.protocol)
+        return token_source(
+            config.auth.oauth,
+            config.url,
+            server=config.name,
+            revision=config.protocol,
+            configured=config.source is not None,
+        )
     return config.auth.provider if config.auth is not None and _is_hook(config.auth.provider) else None
 
 
