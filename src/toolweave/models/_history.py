@@ -1,11 +1,27 @@
-"""Conversations in the form that every provider requires: each tool call answered exactly once, at once. Pure."""
+"""Conversations in the form that every provider requires: each tool call answered exactly once, at once. Pure.
+
+The ids of calls are those that the provider itself gave, and legal ones for calls of other providers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from toolweave.models._messages import AssistantMessage, Message, ToolMessage, ToolOutcome, UserMessage
+from toolweave.models._messages import (
+    AssistantMessage,
+    Message,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolOutcome,
+    UserMessage,
+)
+from toolweave.tools._arguments import wire_id
 from toolweave.tools._result import ToolResult
+
+CALL_ID = "toolweave/call_id"
+"""Member of a call's `extra` with the id that its provider gave, if another one is used here."""
 
 _NO_RESULT = "no result: the run was interrupted before this call was answered"
 
@@ -27,6 +43,41 @@ def pair_tool_calls(messages: Sequence[Message]) -> list[Message]:
         out.append(message)
         waiting, outcomes = (message if isinstance(message, AssistantMessage) else None), []
     return out + _answers(waiting, outcomes)
+
+
+class WireIds:
+    """The ids of the calls of a conversation, as a provider is sent them.
+
+    An id goes back to the provider that gave it byte for byte: templates of some models require their own form of it.
+
+    Args:
+        messages: The conversation.
+        provider: Marker of the provider's own parts, or None to send legal ids alone.
+        legal: Returns a call's id in a form that the API accepts.
+    """
+
+    def __init__(
+        self, messages: Iterable[Message], provider: str | None, *, legal: Callable[[str], str] = wire_id
+    ) -> None:
+        self._legal = legal
+        self._own = {
+            call.id: given
+            for message in messages
+            if isinstance(message, AssistantMessage)
+            for call in message.tool_calls
+            if call.provider == provider and isinstance(given := call.extra.get(CALL_ID), str)
+        }
+
+    def wire(self, call_id: str) -> str:
+        """Return the id to send for a call and for its result."""
+        return self._own.get(call_id) or self._legal(call_id)
+
+
+def added_members(part: TextPart | ToolCallPart, provider: str) -> dict[str, Any]:
+    """Return the members that a provider added to a part of its own, which it is sent again."""
+    if part.provider != provider:
+        return {}
+    return {name: value for name, value in part.extra.items() if name != CALL_ID}
 
 
 def _answers(asked: AssistantMessage | None, outcomes: Iterable[ToolOutcome]) -> list[Message]:

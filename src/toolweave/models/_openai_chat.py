@@ -8,9 +8,8 @@ a finish reason may have been cut off before: its stop reason is `"other"`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from toolweave.models._base import (
     Finished,
@@ -19,21 +18,19 @@ from toolweave.models._base import (
     StopReason,
     StreamedText,
     StreamedThinking,
-    StreamedToolCall,
-    ToolCallDelta,
     Usage,
 )
-from toolweave.models._history import pair_tool_calls
+from toolweave.models._chat_calls import StreamedCalls
+from toolweave.models._history import WireIds, added_members, pair_tool_calls
 from toolweave.models._messages import (
     AssistantMessage,
     AssistantPart,
     TextPart,
     ThinkingPart,
-    ToolCallPart,
     UserMessage,
 )
 from toolweave.models._provider_errors import MALFORMED, short
-from toolweave.tools._arguments import alphanumeric_id, fresh_id, json_text, read_arguments, wire_id
+from toolweave.tools._arguments import alphanumeric_id, json_text
 from toolweave.tools._openai_content import chat_images, chat_parts, chat_text
 from toolweave.tools._wire_tools import WireTools
 
@@ -65,13 +62,12 @@ _DETAILS = "reasoning_details"
 _CHUNKS = "thinking"
 _ADDED = "extra_content"
 """Member in which Gemini sends the signature of a thought."""
-_CALL_MEMBERS = frozenset({"index", "id", "type", "function"})
+_FRAGMENTS = ("text", "summary", "data")
+"""Members of `reasoning_details` that are joined; the others come whole."""
 _MISTRAL = re.compile(r"(?:mi|min|magi|dev|code)stral|mixtral|pixtral|voxtral", re.IGNORECASE)
 _MISTRAL_ID = 9
 
 _NOTHING: Mapping[str, Any] = {}
-
-_Id: TypeAlias = Callable[[str], str]
 
 
 def is_mistral(*names: str) -> bool:
@@ -92,7 +88,10 @@ def chat_messages(
         mistral: Whether it is Mistral's API, whose call ids are 9 letters and digits, and which refuses a user's
             message straight after a tool's ("Unexpected role 'user' after role 'tool'").
     """
-    name: _Id = (lambda given: alphanumeric_id(given, _MISTRAL_ID)) if mistral else wire_id
+    if mistral:
+        ids = WireIds((), None, legal=lambda given: alphanumeric_id(given, _MISTRAL_ID))
+    else:
+        ids = WireIds(request.messages, provider)
     out: list[dict[str, Any]] = []
     if request.system:
         out.append({"role": "system", "content": request.system})
@@ -106,11 +105,11 @@ def chat_messages(
             waiting = []
         elif isinstance(message, AssistantMessage):
             out += [{"role": "user", "content": waiting}] if waiting else []
-            out.append(_assistant(message, wire, provider, name, thoughts=at > asked))
+            out.append(_assistant(message, wire, provider, ids, thoughts=at > asked))
             waiting = []
         else:
             out += [
-                {"role": "tool", "tool_call_id": name(one.call_id), "content": chat_text(one.result)}
+                {"role": "tool", "tool_call_id": ids.wire(one.call_id), "content": chat_text(one.result)}
                 for one in message.outcomes
             ]
             waiting = chat_images((one.name, one.result) for one in message.outcomes) if images else []
@@ -154,13 +153,13 @@ def _content(message: UserMessage, before: Sequence[dict[str, Any]]) -> str | li
 
 
 def _assistant(
-    message: AssistantMessage, wire: WireTools, provider: str, name: _Id, *, thoughts: bool
+    message: AssistantMessage, wire: WireTools, provider: str, ids: WireIds, *, thoughts: bool
 ) -> dict[str, Any]:
     out: dict[str, Any] = {"role": "assistant", "content": message.text or None}
     calls = [
         {
-            **(call.extra if call.provider == provider else {}),
-            "id": name(call.id),
+            **added_members(call, provider),
+            "id": ids.wire(call.id),
             "type": "function",
             "function": {"name": wire.names.wire(call.name), "arguments": json_text(call.arguments)},
         }
@@ -180,31 +179,6 @@ def _assistant(
     return out
 
 
-@dataclass(slots=True)
-class _PartialToolCall:
-    id: str
-    given: str | None
-    index: int | None
-    name: str = ""
-    pieces: list[str] = field(default_factory=list[str])
-    extra: dict[str, Any] = field(default_factory=dict[str, Any])
-    told: bool = False
-
-    def goes_on(self, given: str | None, index: int | None, name: str, text: str) -> bool:
-        """Return whether a delta belongs to this call although it repeats the name, as some servers always do."""
-        same = self.given == given and (given is not None or index is not None)
-        return (
-            same
-            and self.name == name
-            and (not text or not self.is_whole() or (given is not None and self.is_whole(text)))
-        )
-
-    def is_whole(self, text: str | None = None) -> bool:
-        """Return whether the arguments are complete JSON and, with a text, equal to that text."""
-        joined = "".join(self.pieces)
-        return bool(joined) and text in (None, joined) and read_arguments(joined)[1] is None
-
-
 class ChatTurn:
     """The parser of one turn from its chunks.
 
@@ -218,14 +192,13 @@ class ChatTurn:
         self.failure: Any = None
         self._wire = wire
         self._provider = provider
-        self._ids = set(taken)
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._thoughts_member = ""
-        self._details: list[Any] = []
+        self._details: list[dict[str, Any]] = []
         self._chunks: list[Any] = []
         self._added: Any = None
-        self._calls: list[_PartialToolCall] = []
+        self._calls = StreamedCalls(wire, provider, taken)
         self._refused = False
         self._stop = ""
         self._usage = Usage()
@@ -241,7 +214,8 @@ class ChatTurn:
         for usage in (_members(chunk.get("x_groq")).get("usage"), chunk.get("usage"), choice.get("usage")):
             if usage:
                 self._usage = chat_usage(usage)
-        yield from self._take_delta(_members(choice.get("delta") or choice.get("message")))
+        delta = _members(choice.get("delta"))
+        yield from self._take_delta(delta or _members(choice.get("message")), streamed=bool(delta))
         if choice.get("finish_reason"):
             self._stop, self.complete = str(choice["finish_reason"]), True
         if choice.get("error"):
@@ -251,15 +225,14 @@ class ChatTurn:
 
     def finish(self) -> Iterator[ModelEvent]:
         """Yield the remaining events of the turn, `Finished` last."""
-        for call in self._calls:  # a call whose name never came is the agent's to answer
-            yield from self._tell(call)
+        yield from self._calls.announce()
         reason = self._reason()
         parts: list[AssistantPart] = []
         if (thought := self._thought()) is not None:
             parts.append(thought)
         if self._text:
             parts.append(TextPart(text="".join(self._text)))
-        parts += [self._part(call, cut=self._is_cut(call, reason)) for call in self._calls]
+        parts += self._calls.parts(reason)
         yield Finished(
             message=AssistantMessage(parts=tuple(parts)),
             usage=self._usage,
@@ -277,16 +250,6 @@ class ChatTurn:
             return "tool_calls"  # local servers say "stop" of a turn that calls tools
         return "end" if reason == "tool_calls" and not self._calls else reason
 
-    def _is_cut(self, call: _PartialToolCall, reason: StopReason) -> bool:
-        """Return whether a call may be incomplete, which this API does not say: only the last one can be.
-
-        At the token limit not even complete JSON proves it: some servers close the brackets of a cut text. Without a
-        finish reason only complete JSON proves that it is whole.
-        """
-        if call is not self._calls[-1]:
-            return False
-        return reason == "max_tokens" or (reason in ("other", "malformed_call") and not call.is_whole())
-
     def _thought(self) -> ThinkingPart | None:
         raw: dict[str, Any] = {}
         thoughts = "".join(self._thoughts)
@@ -300,24 +263,41 @@ class ChatTurn:
             raw[_ADDED] = self._added
         return ThinkingPart(text=thoughts, raw=raw, provider=self._provider) if raw else None
 
-    def _take_delta(self, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
+    def _take_delta(self, delta: Mapping[str, Any], *, streamed: bool) -> Iterator[ModelEvent]:
         thought = next((name for name in _THOUGHTS if isinstance(delta.get(name), str) and delta[name]), None)
         if thought is not None:
             self._thoughts_member = thought
             self._thoughts.append(delta[thought])
             yield StreamedThinking(text=delta[thought])
-        if isinstance(details := delta.get(_DETAILS), list):
-            self._details += cast("list[Any]", details)
+        self._take_details(_list(delta.get(_DETAILS)), streamed=streamed)
         if delta.get(_ADDED):
             self._added = delta[_ADDED]
         refused = delta.get("refusal")
         self._refused = self._refused or bool(refused)
         for said in (delta.get("content"), refused):
             yield from self._take_content(said)
-        for piece in _list(delta.get("tool_calls")):
-            yield from self._take_call(_members(piece))
+        for number, piece in enumerate(_list(delta.get("tool_calls"))):
+            # in a whole message each entry is a call, whatever its index and id
+            yield from self._calls.take(_members(piece) if streamed else {**_members(piece), "index": number})
         if isinstance(legacy := delta.get("function_call"), dict):  # what calls were before there could be several
-            yield from self._take_call({"index": 0, "function": legacy})
+            yield from self._calls.take({"index": 0, "function": legacy})
+
+    def _take_details(self, details: Iterable[Any], *, streamed: bool) -> None:
+        """Collect thoughts in the form of OpenRouter, in which they have to be sent back.
+
+        In a stream each block comes in fragments of one type and index, its signature alone in the last: the
+        upstream verifies the signature of the whole block.
+        """
+        for detail in map(_members, details):
+            begun = next((one for one in reversed(self._details) if _is_same_block(one, detail)), None)
+            if begun is None or not streamed:
+                self._details.append(dict(detail))
+                continue
+            for name, value in detail.items():
+                if name in _FRAGMENTS and isinstance(value, str) and isinstance(begun.get(name), str):
+                    begun[name] += value
+                elif value is not None:
+                    begun[name] = value
 
     def _take_content(self, content: Any) -> Iterator[ModelEvent]:
         """Process a text delta, or the parts that Mistral sends instead."""
@@ -340,67 +320,14 @@ class ChatTurn:
         else:
             self._chunks.append({**part, "thinking": [{"type": "text", "text": text}]})
 
-    def _take_call(self, piece: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        function = piece.get("function")
-        said = cast("dict[str, Any]", function) if isinstance(function, dict) else {}
-        name, arguments = said.get("name"), said.get("arguments")
-        text = arguments if isinstance(arguments, str) else "" if arguments is None else json_text(arguments)
-        call = self._call(piece, name if isinstance(name, str) else "", text)
-        call.extra |= {key: value for key, value in piece.items() if key not in _CALL_MEMBERS}
-        if not call.name and isinstance(name, str):
-            call.name = name
-        if call.name:
-            yield from self._tell(call)
-        if not text or (name and call.is_whole(text)):  # some servers tell the whole call once more at its end
-            return
-        call.pieces.append(text)
-        if call.told:
-            yield ToolCallDelta(id=call.id, arguments=text)
 
-    def _call(self, piece: Mapping[str, Any], name: str, text: str) -> _PartialToolCall:
-        """Return the call that a delta belongs to."""
-        given = piece.get("id")
-        given = given if isinstance(given, str) and given else None
-        index = piece.get("index") if isinstance(piece.get("index"), int) else None
-        known = self._of(given, index)
-        if known is None or (name and known.name and not known.goes_on(given, index, name, text)):
-            known = _PartialToolCall(id=self._free_id(given), given=given, index=index)
-            self._calls.append(known)
-        return known
-
-    def _of(self, given: str | None, index: int | None) -> _PartialToolCall | None:
-        """Return the last call of this id and index, of this index, of this id, or the last one."""
-        last = self._calls[::-1]
-        of_index = [call for call in last if index is None or call.index == index]
-        of_id = [call for call in of_index if given is not None and call.given == given]
-        return next(iter(of_id or of_index), None)
-
-    def _free_id(self, given: str | None) -> str:
-        if given is None or given in self._ids:  # some servers count from zero in every turn
-            given = fresh_id()
-        self._ids.add(given)
-        return given
-
-    def _tell(self, call: _PartialToolCall) -> Iterator[ModelEvent]:
-        if call.told:
-            return
-        call.told = True
-        yield StreamedToolCall(id=call.id, name=self._wire.call_name(call.name))
-        if call.pieces:
-            yield ToolCallDelta(id=call.id, arguments="".join(call.pieces))
-
-    def _part(self, call: _PartialToolCall, *, cut: bool) -> ToolCallPart:
-        arguments, malformed = read_arguments("".join(call.pieces))
-        name = self._wire.call_name(call.name)
-        return ToolCallPart(
-            id=call.id,
-            name=name,
-            arguments=self._wire.arguments(name, arguments),
-            malformed=malformed,
-            cut=cut,
-            extra=call.extra,
-            provider=self._provider if call.extra else None,
-        )
+def _is_same_block(begun: Mapping[str, Any], detail: Mapping[str, Any]) -> bool:
+    """Return whether two fragments of `reasoning_details` are of one block."""
+    if begun.get("type") != detail.get("type") or begun.get("index") != detail.get("index"):
+        return False
+    ids = {one["id"] for one in (begun, detail) if one.get("id")}
+    numbered = detail.get("index") is not None
+    return len(ids) < 2 and (numbered or not begun.get("signature"))
 
 
 def _first_choice(choices: Any) -> Mapping[str, Any]:

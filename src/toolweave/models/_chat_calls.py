@@ -1,0 +1,236 @@
+"""The tool calls of one streamed turn of Chat Completions, put together from their pieces. Pure.
+
+The API gives each call an index and names id and tool in the first piece only. Servers deviate: one index for all
+calls, no index, no id, another id or the name in every piece, a name in fragments, the whole call once more at its end,
+all arguments so far in every piece, or `{}` before the arguments. Two mistakes are possible, and one is worse: a piece
+that is read as a call makes a call that the model never made. So a piece begins a call only if nothing connects it with
+the one before: neither an id, nor arguments that are still open.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, cast
+
+from toolweave.models._base import ModelEvent, StopReason, StreamedToolCall, ToolCallDelta
+from toolweave.models._history import CALL_ID
+from toolweave.models._messages import ToolCallPart
+from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
+from toolweave.tools._wire_tools import WireTools
+
+_CALL_MEMBERS = frozenset({"index", "id", "type", "function"})
+_EMPTY = "{}"
+
+
+@dataclass(slots=True)
+class _PartialCall:
+    id: str
+    given: str | None
+    index: int | None
+    name: str = ""
+    pieces: list[str] = field(default_factory=list[str])
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+    announced: bool = False
+
+    @property
+    def text(self) -> str:
+        """The arguments so far: the pieces joined, or the last one if each repeats the one before."""
+        joined = "".join(self.pieces)
+        if len(self.pieces) > 1 and _is_whole(self.pieces[-1]) and not _is_whole(joined):
+            repeated = all(later.startswith(earlier) for earlier, later in pairwise(self.pieces))
+            return self.pieces[-1] if repeated else joined
+        return joined
+
+    def is_whole(self) -> bool:
+        """Return whether the arguments so far are complete JSON."""
+        return _is_whole(self.text)
+
+    def is_open(self) -> bool:
+        """Return whether the arguments have begun and are not complete."""
+        return bool(self.pieces) and not self.is_whole()
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    given: str | None
+    index: int | None
+    name: str
+    text: str
+
+
+class StreamedCalls:
+    """Puts the calls of one turn together.
+
+    Args:
+        wire: The tools of the request.
+        provider: Marker of the members that only this provider understands.
+        taken: The ids of the conversation so far.
+    """
+
+    def __init__(self, wire: WireTools, provider: str, taken: Collection[str]) -> None:
+        self._wire = wire
+        self._provider = provider
+        self._ids = set(taken)
+        self._calls: list[_PartialCall] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def take(self, members: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        """Yield the events of one entry of `tool_calls`."""
+        piece = _read(members)
+        before = len(self._calls)
+        call = self._call_of(piece)
+        for earlier in self._calls[:before] if len(self._calls) > before else ():
+            if earlier.name:
+                yield from self._announce(earlier)
+        call.extra |= {key: value for key, value in members.items() if key not in _CALL_MEMBERS}
+        if call.given is None and piece.given is not None:
+            call.given = piece.given
+            if not call.announced:
+                call.id = self._free_id(piece.given)
+        if piece.name and piece.name != call.name:
+            call.name += piece.name
+        text = _new_text(call, piece)
+        if call.name and (text or not self._is_beginning(call.name)):
+            yield from self._announce(call)
+        if text:
+            call.pieces.append(text)
+            if call.announced:
+                yield ToolCallDelta(id=call.id, arguments=text)
+
+    def announce(self) -> Iterator[ModelEvent]:
+        """Yield the events of calls that were not announced; one whose name never came is the agent's to answer."""
+        for call in self._calls:
+            yield from self._announce(call)
+
+    def parts(self, reason: StopReason) -> Iterator[ToolCallPart]:
+        """Yield the calls of the finished turn."""
+        times = Counter(call.given for call in self._calls)
+        for call in self._calls:
+            arguments, malformed = read_arguments(call.text)
+            name = self._wire.call_name(call.name)
+            extra = call.extra
+            # The id by which this provider knows the call. One that it gave to two calls of a turn cannot pair their
+            # results.
+            if call.given not in (None, wire_id(call.id)) and times[call.given] == 1:
+                extra = {**extra, CALL_ID: call.given}
+            yield ToolCallPart(
+                id=call.id,
+                name=name,
+                arguments=self._wire.arguments(name, arguments),
+                malformed=malformed,
+                cut=self._is_cut(call, reason),
+                extra=extra,
+                provider=self._provider if extra else None,
+            )
+
+    def _is_cut(self, call: _PartialCall, reason: StopReason) -> bool:
+        """Return whether a call may be incomplete, which this API does not say: only the last one can be.
+
+        At the token limit not even complete JSON proves it: some servers close the brackets of a cut text. Without a
+        finish reason only complete JSON proves that it is whole.
+        """
+        if call is not self._calls[-1]:
+            return False
+        return reason == "max_tokens" or (reason in ("other", "malformed_call") and not call.is_whole())
+
+    def _call_of(self, piece: _Piece) -> _PartialCall:
+        """Return the call that a piece belongs to, or a new one."""
+        known = self._last(piece)
+        if known is None or (piece.name and known.name and not self._belongs(piece, known)):
+            known = _PartialCall(id=self._free_id(piece.given), given=piece.given, index=piece.index)
+            self._calls.append(known)
+        return known
+
+    def _last(self, piece: _Piece) -> _PartialCall | None:
+        """Return the last call of this id and index, of this index, of this id, or the last one."""
+        last = self._calls[::-1]
+        of_id = [call for call in last if piece.given is not None and call.given == piece.given]
+        of_index = [call for call in last if piece.index is None or call.index == piece.index]
+        both = [call for call in of_id if call in of_index]
+        # the index of one call may differ from piece to piece; a piece with a name may begin another call
+        return next(iter(both or of_index or (of_id if not piece.name else [])), None)
+
+    def _belongs(self, piece: _Piece, call: _PartialCall) -> bool:
+        """Return whether a piece with a name belongs to a call that has a name already."""
+        if None not in (piece.given, call.given) and piece.given != call.given:
+            return call.is_open() and not _is_whole(piece.text)
+        if piece.name != call.name:
+            return not call.pieces and self._is_rest_of_name(call.name, piece.name)
+        if not call.is_whole() or not piece.text.strip():
+            return True
+        if piece.given is None and call.given is None:
+            return not piece.text.lstrip().startswith("{") or (call.text == _EMPTY and not _is_whole(piece.text))
+        if call.text in (piece.text, _EMPTY):
+            return True
+        return piece.given is None and not _begins_call(piece.text)
+
+    def _is_rest_of_name(self, begun: str, rest: str) -> bool:
+        """Return whether a name goes on with `rest`, instead of being followed by another one."""
+        offered = self._wire.names.exposed
+        if offered(begun + rest) is not None:
+            return True
+        return offered(begun) is None and offered(rest) is None
+
+    def _is_beginning(self, name: str) -> bool:
+        """Return whether a name may go on in the next piece."""
+        if self._wire.names.exposed(name) is None:
+            return True
+        return any(one != name and one.startswith(name) for one in self._wire.names.wire_names.values())
+
+    def _free_id(self, given: str | None) -> str:
+        if given is None or given in self._ids:
+            given = fresh_id()
+        self._ids.add(given)
+        return given
+
+    def _announce(self, call: _PartialCall) -> Iterator[ModelEvent]:
+        if call.announced:
+            return
+        call.announced = True
+        yield StreamedToolCall(id=call.id, name=self._wire.call_name(call.name))
+        if call.pieces:
+            yield ToolCallDelta(id=call.id, arguments=call.text)
+
+
+def _read(members: Mapping[str, Any]) -> _Piece:
+    function = members.get("function")
+    inner = cast("dict[str, Any]", function) if isinstance(function, dict) else {}
+    given, index = members.get("id"), members.get("index")
+    name, arguments = inner.get("name"), inner.get("arguments")
+    if arguments is None:
+        arguments = ""
+    return _Piece(
+        given=given if isinstance(given, str) and given else None,
+        index=index if isinstance(index, int) else None,
+        name=name if isinstance(name, str) else "",
+        text=arguments if isinstance(arguments, str) else json_text(arguments),
+    )
+
+
+def _new_text(call: _PartialCall, piece: _Piece) -> str:
+    """Return what a piece adds to the arguments of its call; a placeholder before them is dropped."""
+    text = piece.text
+    # Only a text that begins like an object can repeat the arguments or replace them, so the others are not compared:
+    # long arguments come in thousands of pieces.
+    if not call.pieces or not text.lstrip().startswith(("{", "null")):
+        return text
+    known = call.text
+    if known.strip() == _EMPTY:
+        call.pieces.clear()
+        return text
+    repeated = text == known or not _begins_call(text)
+    return "" if repeated and _is_whole(known) else text
+
+
+def _begins_call(text: str) -> bool:
+    """Return whether a text begins the arguments of a call, and is more than a placeholder for none."""
+    return text.lstrip().startswith("{") and text.strip() != _EMPTY
+
+
+def _is_whole(text: str) -> bool:
+    return bool(text.strip()) and read_arguments(text)[1] is None
