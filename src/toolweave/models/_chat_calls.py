@@ -170,14 +170,14 @@ class StreamedCalls:
         return piece.given is None and not _begins_call(piece.text)
 
     def _is_rest_of_name(self, begun: str, rest: str) -> bool:
-        """Return whether a name goes on with `rest`, instead of being followed by another one."""
+        """Return whether `rest` is the end of the name begun, and not the name of another tool."""
         offered = self._wire.names.exposed
         if offered(begun + rest) is not None:
             return True
         return offered(begun) is None and offered(rest) is None
 
     def _is_beginning(self, name: str) -> bool:
-        """Return whether a name may go on in the next piece."""
+        """Return whether a name may be the beginning of a longer one."""
         if self._wire.names.exposed(name) is None:
             return True
         return any(one != name and one.startswith(name) for one in self._wire.names.wire_names.values())
@@ -213,7 +213,7 @@ def _read(members: Mapping[str, Any]) -> _Piece:
 
 
 def _new_text(call: _PartialCall, piece: _Piece) -> str:
-    """Return what a piece adds to the arguments of its call; a placeholder before them is dropped."""
+    """Return the new part of the arguments in a piece of a call; drop a placeholder before them."""
     text = piece.text
     # Only a text that begins like an object can repeat the arguments or replace them, so the others are not compared:
     # long arguments come in thousands of pieces.

@@ -21,7 +21,7 @@ from toolweave.tools._arguments import wire_id
 from toolweave.tools._result import ToolResult
 
 CALL_ID = "toolweave/call_id"
-"""Member of a call's `extra` with the id that its provider gave, if another one is used here."""
+"""Member of a call's `extra`: the id from its provider, if that is not the call's `id`."""
 
 _NO_RESULT = "no result: the run was interrupted before this call was answered"
 
