@@ -391,10 +391,10 @@ class Gateway(ServerRunners):
 
     async def is_of_caller(self, uri: str, inner: InnerGateway) -> bool:
         """Whether the gateway of a caller has a resource that this one has not."""
-        if offer_names(self.hub).given("resource").holder(uri) is not None:
+        if offer_names(self.hub).holder_of_uri(uri) is not None:
             return False
         await inner.routes.resources(uri)  # learns the names
-        return offer_names(inner.hub).given("resource").holder(uri) is not None
+        return offer_names(inner.hub).holder_of_uri(uri) is not None
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return the methods of an era without middleware, for the gateway in front of this one."""

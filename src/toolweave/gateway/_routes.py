@@ -73,6 +73,9 @@ class Routes:
         for server, own in self._holders(offer.kind, offer.name):
             found.append(offer._replace(server=server))
             if offer.kind == "resources":
+                listed = self._offers.exposed_uri(server, own)
+                if listed != offer.name:  # rules about the resource hold for every spelling of its URI
+                    found.append(Offered("resources", listed, (), server))
                 templates = self._names.given("resource template").names_of(server)
                 fitting = [name for name, inner in templates.items() if name != offer.name and may_expand(inner, own)]
                 found += [Offered("resources", name, (), server) for name in fitting]
@@ -107,7 +110,7 @@ class Routes:
 
     async def resources(self, uri: str) -> Sequence[Route]:
         """Return the upstreams that may have a resource, the owner alone where it is known, in the order to ask."""
-        if self._names.given("resource").holder(uri) is None:
+        if self._names.holder_of_uri(uri) is None:
             await self._offers.resources()  # as above
         return [Route(connection.name, own) for connection, own in self._offers.owners(uri)]
 
@@ -117,11 +120,13 @@ class Routes:
 
     async def template(self, uri: str) -> Route | None:
         """Return the route of a resource template, or of a resource, by its exposed form, or None."""
-        for kind, listing in (("resource template", self._offers.templates), ("resource", self._offers.resources)):
-            given = self._names.given(kind)
-            if given.holder(uri) is None:
+        for find, listing in (
+            (self._names.given("resource template").holder, self._offers.templates),
+            (self._names.holder_of_uri, self._offers.resources),
+        ):
+            if find(uri) is None:
                 await listing()
-            holder = given.holder(uri)
+            holder = find(uri)
             if holder is not None and holder[0] in self._hub.clients:
                 return Route(str(holder[0]), holder[1])
         return None

@@ -6,7 +6,7 @@ A server that fails costs only its entries that were not known. Knows nothing of
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
@@ -24,6 +24,7 @@ from toolweave.protocol.content import EmbeddedResource
 from toolweave.protocol.json_types import Json
 from toolweave.protocol.server_features import PromptResult
 from toolweave.protocol.skills import Skill, skill_settings
+from toolweave.protocol.uris import normal_uri
 from toolweave.tools._names import AssignedNames
 from toolweave.tools._toolset import Unsubscribe
 
@@ -37,6 +38,8 @@ _FOLLOW_SECONDS = 5.0
 _LIST_SECONDS = 5.0
 """Seconds that the lists of all others wait for one server; a reading of its own continues in the background."""
 
+_MAX_SPELLINGS = 100_000
+"""Resources that are found by another spelling of their URI than the one in the list."""
 _MOST_SKILLS = 20_000
 """Skills whose folders are remembered."""
 
@@ -121,6 +124,7 @@ class OfferNames:
         self._given: dict[str, AssignedNames] = {}
         self._conflicts: dict[tuple[str, str], Sequence[NameConflict]] = {}
         self._on_conflicts = on_conflicts
+        self._spellings: dict[str, str] = {}  # normal forms of resources that are listed in another -> as listed
 
     @property
     def conflicts(self) -> Iterator[NameConflict]:
@@ -136,7 +140,27 @@ class OfferNames:
         exposed, conflicts = name_others(kind, config, names, self.given(kind))
         self._conflicts[kind, config.name] = conflicts
         self._on_conflicts(kind, config.name, conflicts)
+        if kind == "resource":
+            self._note_spellings(exposed)
         return exposed
+
+    def _note_spellings(self, uris: Iterable[str]) -> None:
+        for uri in uris:
+            normal = normal_uri(uri)
+            if normal != uri:
+                self._spellings.setdefault(normal, uri)
+        while len(self._spellings) > _MAX_SPELLINGS:
+            del self._spellings[next(iter(self._spellings))]
+
+    def holder_of_uri(self, uri: str) -> tuple[Hashable, str] | None:
+        """Return the server of a resource by its exposed URI in any spelling, with its own URI there, or None."""
+        given = self.given("resource")
+        normal = normal_uri(uri)
+        for spelling in (uri, normal, self._spellings.get(normal)):
+            holder = None if spelling is None else given.holder(spelling)
+            if holder is not None:
+                return holder
+        return None
 
 
 class HubOffers:
@@ -304,7 +328,7 @@ class HubOffers:
 
     def owners(self, uri: str) -> list[tuple[McpConnection, str]]:
         """Return the connections to ask for a resource, with its URI there: only the owner if known, else all."""
-        holder = self._names.given("resource").holder(uri) or self._owner_of_skill(uri)
+        holder = self._names.holder_of_uri(uri) or self._owner_of_skill(uri)
         clients = self._clients
         if holder is not None:
             owner = clients.get(str(holder[0]))
@@ -320,7 +344,7 @@ class HubOffers:
 
     def knows_resource(self, uri: str) -> bool:
         """Return whether a resource is already assigned to a server."""
-        return self._names.given("resource").holder(uri) is not None
+        return self._names.holder_of_uri(uri) is not None
 
     def keep_resource(self, uri: str, server: str, own: str) -> None:
         """Note that a resource was read from a server, where it stays."""

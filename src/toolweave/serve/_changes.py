@@ -19,6 +19,7 @@ import anyio
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.uris import normal_uri
 from toolweave.serve._request import Push
 from toolweave.tools import Toolset, Unsubscribe
 
@@ -36,6 +37,11 @@ TOOLS = Topic(methods.NOTIFICATIONS_TOOLS_LIST_CHANGED)
 PROMPTS = Topic(methods.NOTIFICATIONS_PROMPTS_LIST_CHANGED)
 RESOURCES = Topic(methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED)
 UPDATED = methods.NOTIFICATIONS_RESOURCES_UPDATED
+
+
+def updated_topic(uri: str) -> Topic:
+    """Return the topic of the updates of a resource, the same for every spelling of its URI."""
+    return Topic(UPDATED, normal_uri(uri))
 
 
 class PendingChange(NamedTuple):
@@ -113,7 +119,7 @@ class LegacySubscriber(_Subscriber):
         super().__init__((TOOLS, PROMPTS, RESOURCES))
         self._push = push
         self._debounce = debounce
-        self._ends: dict[str, Unsubscribe] = {}
+        self._ends: dict[Topic, Unsubscribe] = {}
         self._views: dict[str, tuple[Callable[[], object], object]] = {}
         self._left = False
 
@@ -123,20 +129,22 @@ class LegacySubscriber(_Subscriber):
 
     def follow(self, uri: str, end: Unsubscribe) -> None:
         """Subscribe to a resource whose updates `end` stops, when it is unfollowed or the conversation is over."""
-        if self._left or uri in self._ends:  # meanwhile
+        topic = updated_topic(uri)
+        if self._left or topic in self._ends:  # meanwhile
             end()
             return
-        self._ends[uri] = end
-        self.topics.add(Topic(UPDATED, uri))
+        self._ends[topic] = end
+        self.topics.add(topic)
 
     def follows(self, uri: str) -> bool:
         """Whether it is subscribed to a resource by `follow`."""
-        return uri in self._ends
+        return updated_topic(uri) in self._ends
 
     def unfollow(self, uri: str) -> None:
         """Unsubscribe from a resource."""
-        self.topics.discard(Topic(UPDATED, uri))
-        self._ends.pop(uri, _nothing)()
+        topic = updated_topic(uri)
+        self.topics.discard(topic)
+        self._ends.pop(topic, _nothing)()
 
     def restrict(self, method: str, view: Callable[[], object] | None) -> None:
         """Notify of changes with this method only if the result of `view` differs from the last one; None: of each."""
@@ -221,7 +229,7 @@ class Changes:
 
     def resource_updated(self, uri: str) -> None:
         """Notify the subscribers of a resource that its content changed."""
-        self.tell(Topic(UPDATED, uri), {"uri": uri})
+        self.tell(updated_topic(uri), {"uri": uri})
 
     def tell(self, topic: Topic, params: Mapping[str, Any] | None = None) -> None:
         """Publish a change; newer params replace those that are still pending."""

@@ -18,6 +18,7 @@ from toolweave.protocol.server_features import (
     definition,
     prompt_result_json,
 )
+from toolweave.protocol.uris import normal_uri
 from toolweave.serve._namespaces import Namespace
 from toolweave.serve._offers.mounted import UriMember, taken_by
 from toolweave.serve._offers.prompts import PromptsChanged
@@ -125,6 +126,7 @@ class ToolsetResources:
         self._earlier = earlier
         self._known: Mapping[str, str] = {}  # exposed URIs -> own
         self._templates: Mapping[str, str] = {}  # likewise
+        self._spellings: Mapping[str, str] = {}  # normal forms of exposed URIs -> as listed
         self._learned: set[UriMember] = set()  # the lists that were read
 
     async def resources(self) -> Sequence[Json]:
@@ -147,6 +149,7 @@ class ToolsetResources:
         definitions, names = self._under(member, listed, taken)
         if member == "uri":
             self._known = names
+            self._spellings = {normal_uri(exposed): exposed for exposed in names}
         else:
             self._templates = names
         self._learned.add(member)
@@ -169,6 +172,10 @@ class ToolsetResources:
             names[exposed] = own
         return made, names
 
+    def _as_listed(self, uri: str) -> str:
+        """Return the exposed URI of a resource as it is listed; the same for one that is not."""
+        return uri if uri in self._known else self._spellings.get(normal_uri(uri), uri)
+
     def _own(self, uri: str) -> str | None:
         """Return the own URI of an exposed one; None for one of another source, whose exposed URI differs."""
         inner = self._names.own_uri(uri)
@@ -188,7 +195,8 @@ class ToolsetResources:
         """
         if len(self._learned) < len(get_args(UriMember)):
             await self.learn()
-        own = self._own(uri) if len(self._learned) == len(get_args(UriMember)) else None
+        listed = self._as_listed(uri)
+        own = self._own(listed) if len(self._learned) == len(get_args(UriMember)) else None
         if own is None:
             return None
         try:
@@ -198,7 +206,7 @@ class ToolsetResources:
                 return None
             raise RequestError(exc.message, code=exc.code, data=exc.data) from None
         except ServerError as exc:
-            if uri in self._known:
+            if listed in self._known:
                 raise as_tool_error(exc) from None
             _log.info("%s; it was not asked for %r", exc, uri)
             return None  # another source may have it
@@ -206,7 +214,10 @@ class ToolsetResources:
 
     def offered(self, uri: str, version: str | None) -> Sequence[Offered]:
         """Return its offers that a request for a URI may be about, so that rules about them hold for it."""
-        fitting = (one for one in self._templates if one != uri and may_expand(one, uri))
+        fitting = [one for one in self._templates if one != uri and may_expand(one, uri)]
+        listed = self._as_listed(uri)
+        if listed != uri:
+            fitting.append(listed)
         return [Offered("resources", one, ()) for one in fitting]
 
     def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Unsubscribe:

@@ -21,11 +21,11 @@ from toolweave.serve._changes import (
     PROMPTS,
     RESOURCES,
     TOOLS,
-    UPDATED,
     Changes,
     LegacySubscriber,
     ListenStream,
     Topic,
+    updated_topic,
 )
 from toolweave.serve._request import Json, Method, Request
 from toolweave.tools import Unsubscribe
@@ -174,7 +174,7 @@ class Listen:
                 try:
                     ends.append(await follower.follow(request, uri, partial(_updated, stream, uri)))
                 except RequestError:
-                    stream.topics.discard(Topic(UPDATED, uri))
+                    stream.topics.discard(updated_topic(uri))
                 else:
                     accepted.add(uri)
 
@@ -214,7 +214,7 @@ class Listen:
         uris = _names(wanted, RESOURCE_SUBSCRIPTIONS)
         if uris and _offers(declared, "resources", "subscribe"):
             honoured[RESOURCE_SUBSCRIPTIONS] = uris
-            topics += [Topic(UPDATED, uri) for uri in uris]
+            topics += [updated_topic(uri) for uri in uris]
         return honoured, topics
 
     async def _admit(
@@ -260,7 +260,7 @@ class Listen:
 
     async def _subscribe(self, request: Request) -> Json:
         conversation, uri = self._subscription(request)
-        topic = Topic(UPDATED, uri)
+        topic = updated_topic(uri)
         if len(conversation.topics) >= MOST_NAMES and topic not in conversation.topics:
             raise RequestError(f"no more than {MOST_NAMES} resources can be subscribed to", code=INVALID_REQUEST)
         conversation.topics.add(topic)  # before it is asked for elsewhere: nothing falls between
@@ -292,7 +292,7 @@ class Listen:
 
 
 def _updated(subscriber: ListenStream | LegacySubscriber, uri: str, part: str) -> None:
-    subscriber.put(Topic(UPDATED, uri), {"uri": part})
+    subscriber.put(updated_topic(uri), {"uri": part})
 
 
 def _heard(stream: ListenStream, method: str, name: str, params: Json) -> None:

@@ -18,6 +18,7 @@ from toolweave.connect._session import Session
 from toolweave.errors import AuthRequiredError, RequestTimeoutError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.tasks import TASK_ID
+from toolweave.protocol.uris import normal_uri
 
 _log = logging.getLogger("toolweave.connect")
 _MAX_PARENTS = 32
@@ -194,14 +195,24 @@ class ResourceSubscriptions:
         tell(tuple(one.listeners.values()), update, server=self._server, what=one.uri)
 
     def _find(self, uri: str) -> _Subscription | None:
-        """Return the subscription to a resource, else to the nearest parent of it."""
-        part = uri
-        for _ in range(_MAX_PARENTS):
-            one = self._by_uri.get(part) or self._by_uri.get(f"{part}/")
-            if one is not None or "/" not in part:
-                return one
-            part = part.rpartition("/")[0]
-        return None
+        """Return the subscription to a resource, else to the nearest parent of it.
+
+        A server may spell the URI otherwise than the subscriber.
+        """
+        one = _nearest(self._by_uri, uri)
+        if one is not None:
+            return one
+        return _nearest({normal_uri(own): one for own, one in self._by_uri.items()}, normal_uri(uri))
+
+
+def _nearest(by_uri: Mapping[str, _Subscription], uri: str) -> _Subscription | None:
+    part = uri
+    for _ in range(_MAX_PARENTS):
+        one = by_uri.get(part) or by_uri.get(f"{part}/")
+        if one is not None or "/" not in part:
+            return one
+        part = part.rpartition("/")[0]
+    return None
 
 
 class TaskListeners:

@@ -19,6 +19,7 @@ from toolweave.protocol.apps import (
     tool_meta,
 )
 from toolweave.protocol.server_features import Resource, definition
+from toolweave.protocol.uris import normal_uri
 from toolweave.serve._offers.folder import in_thread
 from toolweave.serve._offers.resources import Resources, ResourcesChanged
 from toolweave.serve._request import Json, Method
@@ -97,7 +98,7 @@ class AppPage:
 
     async def read(self, uri: str, ctx: CallContext) -> Json | None:
         """Return the page, if that is its URI."""
-        if uri != self.uri:
+        if normal_uri(uri) != normal_uri(self.uri):
             return None
         text = self._html if isinstance(self._html, str) else await in_thread(self._read)
         meta = {"_meta": self._meta} if self._meta else {}

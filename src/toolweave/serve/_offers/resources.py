@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeAlias, TypeV
 from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError
 from toolweave.protocol import methods, server_features
 from toolweave.protocol.component_meta import VERSION
+from toolweave.protocol.uris import normal_uri
 from toolweave.serve._offers.conversion import resource_contents
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE
 from toolweave.serve._offers.registry import (
@@ -112,7 +113,7 @@ class FunctionResource(Generic[P, R]):
     def match(self, uri: str) -> Mapping[str, str] | None:
         """Return the variables of a URI if it names this resource, else None."""
         if self.template is None:
-            return {} if uri == self.uri else None
+            return {} if normal_uri(uri) == normal_uri(self.uri) else None
         return self.template.match(uri)
 
     async def read(self, uri: str, variables: Mapping[str, str], ctx: CallContext) -> Json | None:
@@ -211,7 +212,7 @@ class ResourceRegistry:
             ValueError: Its URI or template is taken, and not to be replaced.
         """
         offers = self._fixed if item.template is None else self._templates
-        before = offers.add(item.uri, item, replace=replace)
+        before = offers.add(_key(item.uri), item, replace=replace)
         if before is not None:
             self.updated(item.uri)
         if before is None or before.definition != item.definition:
@@ -224,7 +225,7 @@ class ResourceRegistry:
         Raises:
             KeyError: There is none.
         """
-        (self._templates if is_template(uri) else self._fixed).remove(uri)
+        (self._templates if is_template(uri) else self._fixed).remove(_key(uri))
         self._listeners.emit(ResourcesChanged())
 
     def updated(self, uri: str) -> None:
@@ -246,9 +247,10 @@ class ResourceRegistry:
             uri: The URI.
             version: The version to find; None for the newest.
         """
-        fixed = self._fixed.get(uri)
+        key = normal_uri(uri)
+        fixed = self._fixed.get(key)
         if fixed is not None:
-            fixed = self._fixed.get(uri, version)
+            fixed = self._fixed.get(key, version)
             return None if fixed is None else (fixed, {})
         for candidate in self._templates.listed:
             variables = candidate.match(uri)
@@ -259,7 +261,7 @@ class ResourceRegistry:
 
     def scopes(self, uri: str, version: str | None = None) -> tuple[str, ...]:
         """Return the scopes that the resource or template listed as this needs; none where it is unknown."""
-        found = (self._templates if is_template(uri) else self._fixed).get(uri, version)
+        found = (self._templates if is_template(uri) else self._fixed).get(_key(uri), version)
         return () if found is None else found.scopes
 
     def definition(self, uri: str, version: str | None = None) -> Json | None:
@@ -285,6 +287,11 @@ class ResourceRegistry:
 
     def __len__(self) -> int:
         return len(self._fixed) + len(self._templates)
+
+
+def _key(uri: str) -> str:
+    """Return the key of a resource or a template: the spellings of one URI have the same."""
+    return uri if is_template(uri) else normal_uri(uri)
 
 
 ResourceLike: TypeAlias = ResourceSource | Iterable[FunctionResource[..., Any] | ResourceSource]

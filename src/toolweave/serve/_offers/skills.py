@@ -28,6 +28,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.protocol.server_features import Resource, definition
 from toolweave.protocol.skills import MARKDOWN_TYPE, SKILL_MANIFEST, Skill, name_problem, skills_capability
+from toolweave.protocol.uris import normal_uri
 from toolweave.serve._offers.conversion import resource_contents
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, list_page, only_for_caller
 from toolweave.serve._offers.registry import checked_definition, listing
@@ -99,7 +100,7 @@ class FunctionSkill(Generic[P, R]):
 
     async def skill(self, uri: str) -> Json | None:
         """Return its entry, if that is its URI."""
-        return self.entry.json() if uri == self.entry.uri else None
+        return self.entry.json() if normal_uri(uri) == normal_uri(self.entry.uri) else None
 
     async def children(self, uri: str) -> Sequence[Json] | None:
         """Return its only file, if that is the URI of its folder."""
@@ -119,7 +120,7 @@ class FunctionSkill(Generic[P, R]):
 
     async def read(self, uri: str, ctx: CallContext) -> Json | None:
         """Return its frontmatter and the text that the function writes."""
-        if uri != self.entry.uri:
+        if normal_uri(uri) != normal_uri(self.entry.uri):
             return None
         as_yaml = partial(json.dumps, ensure_ascii=False)  # JSON is YAML
         fields = (f"{as_yaml(name)}: {as_yaml(value)}\n" for name, value in self.entry.frontmatter.items())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from toolweave.errors import SchemaError
+from toolweave.protocol.uris import normal_literal, normal_uri
 
 _EXPRESSION = re.compile(r"\{([^{}]*)\}")
 _VARIABLE = re.compile(r"(\+?)([A-Za-z_][A-Za-z0-9_]{0,99})")
@@ -71,13 +72,13 @@ class Template:
         """
         self.text = text
         parts = _EXPRESSION.split(text)
-        self._literals = tuple(parts[::2])
+        self._literals = tuple(normal_literal(part, first=at == 0) for at, part in enumerate(parts[::2]))
         self._variables = tuple(_variable(text, part) for part in parts[1::2])
         self.variables = tuple(variable.name for variable in self._variables)
         self._check()
 
     def _check(self) -> None:
-        if any("{" in literal or "}" in literal for literal in self._literals):
+        if any("{" in literal or "}" in literal for literal in _EXPRESSION.split(self.text)[::2]):
             raise SchemaError(f"URI template {self.text!r} has a brace without its partner")
         if not self.variables:
             raise SchemaError(f"URI template {self.text!r} has no variable")
@@ -97,7 +98,7 @@ class Template:
         """
         if len(uri) > _LONGEST:
             return None
-        raw = self._split(uri)
+        raw = self._split(normal_uri(uri))
         if raw is None:
             return None
         values: dict[str, str] = {}

@@ -1,0 +1,97 @@
+"""URIs in their normal form, in which two spellings of one resource are equal (RFC 3986, 6.2.2 and 6.2.3). Pure.
+
+Clients do not send a URI as they received it: pydantic's `AnyUrl` in the official SDK and every WHATWG `URL` encode
+spaces and other characters, write the scheme in lower case, and give `http://host` the path `/`. The normal form is for
+comparison only: a list shows a URI as its server wrote it. Dot segments stay, as rules and folders refuse them.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from urllib.parse import quote, unquote
+
+__all__ = ["normal_literal", "normal_uri"]
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
+_TRIPLET = re.compile(r"%([0-9A-Fa-f]{2})")
+_AUTHORITY = re.compile(r"//([^/?#]*)")
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_RESERVED = ":/?#[]@!$&'()*+,;="
+_DEFAULT_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
+"""The schemes whose hosts are names of the network, with their default ports (WHATWG URL, special schemes)."""
+_MAX_KEPT_CHARACTERS = 1024
+"""Characters of a URI whose normal form is kept: the cache must not fill the memory."""
+
+
+def normal_uri(uri: str) -> str:
+    """Return the normal form of a URI; a text that is not a URI has one, too."""
+    return _kept(uri) if len(uri) <= _MAX_KEPT_CHARACTERS else _normal(uri)
+
+
+def normal_literal(text: str, *, first: bool) -> str:
+    """Return the normal form of the text between two variables of a URI template.
+
+    Args:
+        text: The text.
+        first: It is the beginning of the URI. Its host is complete if a slash follows.
+    """
+    if not first:
+        return _encoded(text)
+    scheme = _SCHEME.match(text)
+    rest = text[scheme.end() :] if scheme else ""
+    authority = _AUTHORITY.match(rest)
+    if authority is not None and authority.end() < len(rest):
+        return normal_uri(text)
+    return _encoded(text) if scheme is None else scheme[0].lower() + _encoded(rest)
+
+
+def _normal(uri: str) -> str:
+    scheme = _SCHEME.match(uri)
+    if scheme is None:
+        return _encoded(uri)
+    name = scheme[0][:-1].lower()
+    rest = uri[scheme.end() :]
+    authority = _AUTHORITY.match(rest)
+    if authority is None:
+        return f"{name}:{_encoded(rest)}"
+    path = _encoded(rest[authority.end() :])
+    if name == "file":
+        host = "" if authority[1].lower() == "localhost" else _encoded(authority[1])
+        return f"{name}://{host}{path}"
+    if name not in _DEFAULT_PORTS:
+        return f"{name}://{_encoded(authority[1])}{path}"
+    if not path.startswith("/"):
+        path = "/" + path
+    return f"{name}://{_normal_authority(authority[1], _DEFAULT_PORTS[name])}{path}"
+
+
+_kept = lru_cache(maxsize=4096)(_normal)
+
+
+def _normal_authority(authority: str, default_port: str) -> str:
+    user, at, address = authority.rpartition("@")
+    host, colon, port = address.rpartition(":")
+    if not colon or not ((port.isascii() and port.isdigit()) or not port):  # no port: the colons of an IPv6 address
+        host, port = address, ""
+    shown_port = f":{port}" if port and port != default_port else ""
+    return f"{_encoded(user)}{at}{_normal_host(host)}{shown_port}"
+
+
+def _normal_host(host: str) -> str:
+    name = unquote(host).lower()
+    try:
+        return name.encode("idna").decode("ascii")
+    except UnicodeError:  # an empty label, or one that is too long
+        return _encoded(name)
+
+
+def _encoded(text: str) -> str:
+    """Return a text with each character encoded that a URI cannot contain, and none encoded that never needs it."""
+    plain = _TRIPLET.sub(_normal_triplet, text) if "%" in text else text
+    return quote(plain, safe=_RESERVED + "%", errors="surrogatepass")
+
+
+def _normal_triplet(found: re.Match[str]) -> str:
+    character = chr(int(found[1], 16))
+    return character if character in _UNRESERVED else found[0].upper()
