@@ -88,3 +88,14 @@ def test_only_owner_tasks_are_created_outside_of_the_task_groups_of_anyio() -> N
     }
 
     assert makers == OWNERS
+
+
+def test_json_is_decoded_in_one_module_only() -> None:
+    strays = [
+        module.name
+        for module in modules()
+        if module.name != "toolweave._json"
+        and any(call in module.text for call in ("msgspec.json.decode", "msgspec.json.Decoder"))
+    ]
+
+    assert not strays, "use `decode_json` or `JsonDecoder` of `toolweave._json`"

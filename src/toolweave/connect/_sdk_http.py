@@ -18,6 +18,7 @@ import anyio
 import httpx2
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.connect._http_errors import (
     HttpFault,
     HttpSettings,
@@ -394,7 +395,7 @@ def _is_stream(response: httpx2.Response) -> bool:
 
 def _expects_answer(request: httpx2.Request) -> bool:
     try:
-        message = as_object(msgspec.json.decode(request.content))
+        message = as_object(decode_json(request.content))
     except (msgspec.DecodeError, RecursionError, httpx2.RequestNotRead):
         return False
     return message is not None and "id" in message and "method" in message

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.errors import ConfigError, ServerError, printable
 from toolweave.serve._http.asgi import Receive, Scope, Send, path_of, read_body, respond
 from toolweave.serve._http.response import respond_json
@@ -129,7 +130,7 @@ class AdminApi:
         if bound.cancelled_caught or body is None:
             raise _AdminRefusal(413, "too_large", "the body is too large, or did not come in time")
         try:
-            wanted = msgspec.json.decode(body, type=_NewServer)
+            wanted = decode_json(body, _NewServer)
         except (ValueError, RecursionError):
             raise _AdminRefusal(
                 400, "invalid_request", 'expected {"name": NAME, "config": an entry, a URL or a command}'

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlsplit
 import anyio
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.config import is_loopback
 from toolweave.errors import AuthRequiredError, ConfigError, ConnectError, ServerError, printable
 from toolweave.gateway._admin_token import kept_token
@@ -166,13 +167,13 @@ class GatewayAdmin:
 
     def _decoded(self, data: bytes, kind: type[AnswerT]) -> AnswerT:
         try:
-            return msgspec.json.decode(data, type=kind)
+            return decode_json(data, kind)
         except (ValueError, RecursionError):
             raise self._unreachable("its answer is not that of a gateway's admin API") from None
 
     def _refused(self, status: int, data: bytes, server: str | None) -> Exception:
         try:
-            found = msgspec.json.decode(data, type=_ErrorDocument).error
+            found = decode_json(data, _ErrorDocument).error
         except (ValueError, RecursionError):
             return self._unreachable(f"it answered with status {status}")
         text = printable(found.message)

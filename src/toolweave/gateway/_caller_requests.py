@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary, ref
 
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.connect import ConnectionState
 from toolweave.errors import AuthRequiredError, RequestError, ToolError, as_tool_error
 from toolweave.gateway._caller_gateways import CallerGateways, InnerGateway
@@ -386,7 +387,7 @@ def _definition(tool: ToolSpec) -> Json:
 def _entries(result: Mapping[str, Any], kind: str) -> list[Any]:
     """Return the entries of a list, which may be kept as one JSON text."""
     entries = result.get(kind, [])
-    return msgspec.json.decode(entries) if isinstance(entries, msgspec.Raw) else cast("list[Any]", entries)
+    return decode_json(entries) if isinstance(entries, msgspec.Raw) else cast("list[Any]", entries)
 
 
 def _with_statuses(result: Json, meta: Mapping[str, Any]) -> Json:

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from toolweave._json import JsonDecoder
 from toolweave.connect import McpConnection
 from toolweave.connect._direct import DirectCall, DirectCalls
 from toolweave.connect._session import Declared, Session
@@ -412,7 +413,7 @@ class SentToolCall(msgspec.Struct, eq=False):
             note(answered)
 
 
-_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_object = JsonDecoder(dict[str, Any])
 
 
 def _is_plain(spec: ToolSpec) -> bool:

@@ -25,6 +25,7 @@ import anyio
 import anyio.abc
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.errors import RequestError, StoreError
 from toolweave.gateway._sealing import SealingKeys
 from toolweave.protocol.codes import INTERNAL_ERROR
@@ -200,7 +201,7 @@ class Replicas:
     def opened(self, text: object, bound: str) -> Any:
         """Decrypt a message; None if it does not authenticate."""
         payload = self._sealing.open(text, bound.encode())
-        return None if payload is None else msgspec.json.decode(payload)
+        return None if payload is None else decode_json(payload)
 
     # the own life
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.errors import RequestError
 from toolweave.gateway._sealing import SealingKeys
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
@@ -104,7 +105,7 @@ class StateCipher:
                 "this gateway does not have (replicas share their state_keys); repeat the request",
                 code=INVALID_PARAMS,
             )
-        opened = msgspec.json.decode(payload, type=SealedRound)
+        opened = decode_json(payload, SealedRound)
         if opened.until < self._clock():
             raise RequestError(f"{REQUEST_STATE} has expired; repeat the request", code=INVALID_PARAMS)
         return opened

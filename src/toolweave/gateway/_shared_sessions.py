@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.errors import RequestError, StoreError
 from toolweave.gateway._replicas import Replicas
 from toolweave.gateway._sealing import SealingKeys
@@ -119,7 +120,7 @@ class SealedSessions:
         payload = self._sealing.open(session_id, _bound(principal, path))
         if payload is None or session_id in self._ended:
             return None
-        declared = msgspec.json.decode(payload, type=_Declared)
+        declared = decode_json(payload, _Declared)
         if declared.since + _SESSION_SECONDS < self._clock():
             return None
         client = Client(

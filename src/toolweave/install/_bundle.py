@@ -16,6 +16,7 @@ from typing import Literal
 
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave._value import Value
 from toolweave.errors import RegistryError
 from toolweave.install._archive import BundleArchive
@@ -197,7 +198,7 @@ class ServerBundle:
 
 def _manifest(data: bytes) -> BundleManifest:
     try:
-        manifest = msgspec.json.decode(data, type=BundleManifest)
+        manifest = decode_json(data, BundleManifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise RegistryError(f"the bundle's manifest.json is not taken: {shown(str(exc))}") from None
     version = manifest.manifest_version or manifest.dxt_version or ""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave._value import Value
 from toolweave.middleware._options import as_tuples, least
 from toolweave.middleware._outcome import is_failed
@@ -152,7 +153,7 @@ class ResponseCache(Value, frozen=True, kw_only=True):
         return ttl / 1000 if isinstance(ttl, int | float) and not isinstance(ttl, bool) else 0.0
 
     def _opened(self, kept: _CachedResult) -> Json:
-        result = cast("Json", msgspec.json.decode(kept.text))
+        result = cast("Json", decode_json(kept.text))
         if kept.timed:
             result["ttlMs"] = max(0, int((kept.until - self.clock()) * 1000))
         return result

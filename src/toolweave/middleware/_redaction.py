@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeAlias, cast
 
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.middleware._options import as_tuples
@@ -138,7 +139,7 @@ class Redaction(Value, frozen=True, kw_only=True):
         if kind is str or isinstance(value, str):
             return self._text(value)
         if kind is msgspec.Raw:
-            return self._value(msgspec.json.decode(value))
+            return self._value(decode_json(value))
         if kind is dict or isinstance(value, Mapping):  # to ask for the kind is much faster
             members = cast("Mapping[str, Any]", value)
             kept = _PLUMBING | _ENCODED if "mimeType" in members else _PLUMBING

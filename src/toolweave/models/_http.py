@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, quote_plus, urlsplit, urlunsplit
 
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.errors import ModelError
 from toolweave.models._provider_errors import refusal, short
 from toolweave.models._retry import retry_after
@@ -141,7 +142,7 @@ class ProviderApi:
             ModelError: It is none.
         """
         try:
-            value = msgspec.json.decode(data)
+            value = decode_json(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
             raise self.protocol(f"an event is no JSON: {self._beginning(data)}") from exc
         if not isinstance(value, dict):
@@ -213,7 +214,7 @@ class ProviderApi:
             return self.protocol(f"{self.url} redirects (HTTP {response.status_code}); use the URL it points at")
         raw = await self._body(response, _MAX_ERROR_BYTES, cut=True)
         try:
-            body: Any = msgspec.json.decode(raw)
+            body: Any = decode_json(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             body = raw.decode("utf-8", "replace")
         return self.refusal(body, status=response.status_code, wait=retry_after(response.headers))

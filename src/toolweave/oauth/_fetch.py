@@ -14,6 +14,7 @@ from urllib.parse import urlencode, urljoin, urlsplit, urlunsplit
 import anyio
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave._text import one_line
 from toolweave._value import Value
 from toolweave.config import is_loopback
@@ -79,7 +80,7 @@ class FetchedAnswer(Value, frozen=True):
             NotFetched: It is none.
         """
         try:
-            return msgspec.json.decode(self.body, type=kind)
+            return decode_json(self.body, kind)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:  # too deep is a RecursionError
             why = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)[:200]
             raise NotFetched(f"the answer of {shown_url(self.url)} is not taken: {why}", final=True) from None

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave._value import Value
 from toolweave.config import OAuth, is_loopback
 from toolweave.oauth._fetch import GuardedFetch, NotFetched, quoted
@@ -148,7 +149,7 @@ def _refused(status: int, body: bytes) -> Exception:
     if status == 429 or status >= 500:
         return NotFetched(f"{_ENDPOINT} answers HTTP {status}", final=False)
     try:
-        refusal = msgspec.json.decode(body, type=RefusalBody)
+        refusal = decode_json(body, RefusalBody)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return NotFetched(f"{_ENDPOINT} answers HTTP {status}", final=True)
     text = f"{refusal.error}: {refusal.error_description}" if refusal.error_description else refusal.error

@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.config import OAuth
 from toolweave.errors import AuthRequiredError, ConnectError, ServerError, StoreError
 from toolweave.http import origin_of
@@ -286,7 +287,7 @@ def _nonce_in(headers: Mapping[str, str]) -> object:
     proof = next((value for name, value in headers.items() if name.lower() == "dpop"), "")
     payload = proof.split(".")[1] if proof.count(".") == 2 else ""
     try:
-        claims = as_object(msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))))
+        claims = as_object(decode_json(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))))
     except (ValueError, msgspec.DecodeError):
         return None
     return None if claims is None else claims.get("nonce")

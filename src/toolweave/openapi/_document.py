@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.errors import ConfigError, shortened
 from toolweave.schema._limits import local_target
 
@@ -111,7 +112,7 @@ def read_text(text: bytes, shown: str) -> Any:
         raise ConfigError(f"{shown} is larger than {MAX_BYTES // 1024 // 1024} MB")
     text = text.removeprefix(BOM_UTF8)
     try:
-        return msgspec.json.decode(text)
+        return decode_json(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         beginning = text[:100].lstrip()
         if beginning[:1] == b"{":  # YAML would take it too, a hundred times slower

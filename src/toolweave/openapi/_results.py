@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 import anyio
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.errors import ErrorKind, ToolError, shortened
 from toolweave.http import Inflater, NoAnswer, Unreadable
 from toolweave.openapi._body_schemas import is_json
@@ -131,7 +132,7 @@ class AnswerReader:
 def _content(answer: ApiAnswer, body: bytes, kind: str, url: str) -> ToolResult:
     if is_json(kind):
         try:
-            return ToolResult.of_json(msgspec.json.decode(body))
+            return ToolResult.of_json(decode_json(body))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
             raise ToolError(f"the answer says it is JSON and is none: {exc}", kind=ErrorKind.INVALID_OUTPUT) from None
     if kind.startswith(_TEXTUAL) or kind.endswith(("+xml", "+yaml", "json", "jsonl")):
@@ -233,6 +234,6 @@ def _decoded(body: bytes, answer: ApiAnswer) -> str:
 
 def _json(data: bytes, otherwise: Any) -> Any:
     try:
-        return msgspec.json.decode(data)
+        return decode_json(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return otherwise

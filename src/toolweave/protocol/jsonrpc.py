@@ -19,9 +19,12 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
+from toolweave._json import JsonDecoder
+from toolweave.protocol.brackets import is_deeper, opened, outside_of_strings
 from toolweave.protocol.codes import INVALID_REQUEST, PARSE_ERROR
 
 __all__ = [
+    "MAX_BATCH",
     "MAX_CONTAINERS",
     "MAX_DEPTH",
     "MAX_DIGITS",
@@ -41,7 +44,6 @@ __all__ = [
     "decode_raw_result",
     "decode_strict",
     "decoded",
-    "depth_change",
     "encode_batch",
     "encode_error",
     "encode_notification",
@@ -63,6 +65,8 @@ REQUEST_HEAD = b'{"jsonrpc":"2.0","id":'
 """The beginning of an encoded request, up to its id."""
 VERSION_MEMBER = b'"jsonrpc"'
 """The name of a member that every message has, by which it is found in other text."""
+MAX_BATCH = 1_000
+"""The limit of messages in a batch: each costs as much as a short message of its own."""
 MAX_CONTAINERS = 2_000_000
 """Arrays and objects in one message to a client: reading them is one step of the event loop, however many there are."""
 
@@ -84,7 +88,6 @@ MAX_DIGITS = 19
 _SHOWN_DIGITS = 40
 _ENTRY_DEPTH = 4  # of `{"result": {"tools": [{`
 _LARGE = 2 * MAX_CONTAINERS  # bytes; an array or an object has two brackets, so a smaller message holds fewer of them
-_SLICE = 1_000_000  # bytes of which the strings are told apart at a time
 _SPARSE = 10_000  # brackets of one kind that are looked for one by one, which is quick where there are few
 _LONG = 1_000  # bytes of an answer; what is known of a shorter one saves nothing
 _MOST_TOKENS = 1_000_000  # brackets and quotes of a list that is searched for deep entries; about half a second
@@ -104,9 +107,13 @@ class LenientMessage(msgspec.Struct, gc=False):
 
     `result` is read in the same pass as the envelope, so that a large answer is gone over once; it is left raw where
     it cannot be read. Parameters and errors are left raw until they are used.
+
+    Attributes:
+        id: Of any type, since typed fractions are read slowly and a text can repeat a member; `_checked` refuses all
+            that is not a `ForeignId`, null or missing.
     """
 
-    id: ForeignId | msgspec.UnsetType | None = msgspec.UNSET
+    id: Any = msgspec.UNSET
     method: str | msgspec.UnsetType = msgspec.UNSET
     params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     result: Any = msgspec.UNSET
@@ -116,7 +123,7 @@ class LenientMessage(msgspec.Struct, gc=False):
 class _Envelope(msgspec.Struct, gc=False):
     """A message whose result cannot be read."""
 
-    id: ForeignId | msgspec.UnsetType | None = msgspec.UNSET
+    id: Any = msgspec.UNSET
     method: str | msgspec.UnsetType = msgspec.UNSET
     params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -167,13 +174,14 @@ class MalformedMessage(ValueError):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode_lenient = msgspec.json.Decoder(LenientMessage).decode
-_decode_raw_result = msgspec.json.Decoder(RawResult).decode
-_decode_envelope = msgspec.json.Decoder(_Envelope).decode
-_decode_strict = msgspec.json.Decoder(StrictMessage).decode
-_decode_members = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_decode_any = msgspec.json.Decoder().decode
-_skip = msgspec.json.Decoder(msgspec.Raw).decode
+_decode_lenient = JsonDecoder(LenientMessage)
+_decode_raw_result = JsonDecoder(RawResult)
+_decode_envelope = JsonDecoder(_Envelope)
+_decode_strict = JsonDecoder(StrictMessage)
+_decode_members = JsonDecoder(list[msgspec.Raw])
+_decode_any: JsonDecoder[Any] = JsonDecoder()
+_skip = JsonDecoder(msgspec.Raw)
+_ID_TYPES = frozenset({int, str, float, type(None), msgspec.UnsetType})
 
 
 # Reading leniently
@@ -189,6 +197,8 @@ def decode_plain(text: bytes) -> LenientMessage | None:
     try:
         message = _decode_lenient(text)
     except (ValueError, RecursionError):  # text that is no UTF-8 is no `DecodeError`
+        return None
+    if type(message.id) not in _ID_TYPES:
         return None
     # One search here saves the scan of results one for each control character.
     if len(text) >= _LONG and b"\\" not in text and type(result := cast("object", message.result)) is dict:
@@ -217,7 +227,8 @@ def decode_lenient(text: bytes) -> list[LenientMessage]:
     """Return the messages of one JSON text: one, or those of a batch (revision 2025-03-26).
 
     Raises:
-        ValueError: It is no JSON-RPC message; in a batch only if none is. Or it holds more than `MAX_CONTAINERS`.
+        ValueError: It is no JSON-RPC message; in a batch only if none is. Or it holds more than `MAX_CONTAINERS`, or
+            a batch more than `MAX_BATCH`.
         RecursionError: It is nested more deeply than can be read; see `without_deep_entries`.
     """
     if len(text) > _LARGE and _holds_too_many_containers(text):
@@ -225,7 +236,10 @@ def decode_lenient(text: bytes) -> list[LenientMessage]:
     if text[:1] != b"[":
         return [_lenient(text)]
     messages: list[LenientMessage] = []
-    for item in _decode_members(text):
+    items = _decode_members(text)
+    if len(items) > MAX_BATCH:
+        raise ValueError(f"it is a batch of more than {MAX_BATCH:,} messages")
+    for item in items:
         try:
             messages.append(_lenient(item))
         except msgspec.DecodeError:
@@ -238,16 +252,11 @@ def decode_lenient(text: bytes) -> list[LenientMessage]:
 def _holds_too_many_containers(text: bytes) -> bool:
     if _count(text, b"[") + _count(text, b"{") <= MAX_CONTAINERS:
         return False
-    # above the bound the brackets inside of strings are told apart: quotes without escaped ones alternate
-    unescaped = text.replace(rb"\\", b"").replace(rb"\"", b"")
-    found = inside = 0
-    for at in range(0, len(unescaped), _SLICE):
-        parts = unescaped[at : at + _SLICE].split(b'"')
-        outside = b"".join(parts[inside::2])
-        found += outside.count(b"[") + outside.count(b"{")
+    found = 0
+    for part in outside_of_strings(text):
+        found += opened(part)
         if found > MAX_CONTAINERS:
             return True
-        inside = (inside + len(parts) - 1) % 2
     return False
 
 
@@ -263,12 +272,22 @@ def _count(text: bytes, bracket: bytes) -> int:
 
 def _lenient(text: bytes | msgspec.Raw) -> LenientMessage:
     try:
-        return _decode_lenient(text)
+        message = _decode_lenient(text)
     except (msgspec.DecodeError, RecursionError):  # if only the result is broken, its call can still be answered for
         envelope = _decode_envelope(text)
-    return LenientMessage(
-        id=envelope.id, method=envelope.method, params=envelope.params, result=envelope.result, error=envelope.error
+    else:
+        return _checked(message)
+    return _checked(
+        LenientMessage(
+            id=envelope.id, method=envelope.method, params=envelope.params, result=envelope.result, error=envelope.error
+        )
     )
+
+
+def _checked(message: LenientMessage) -> LenientMessage:
+    if type(message.id) in _ID_TYPES:
+        return message
+    raise msgspec.ValidationError("'id' is not a number, a string or null")
 
 
 def value_of(raw: msgspec.Raw) -> Any:
@@ -365,11 +384,6 @@ def _holds_too_many_tokens(text: bytes) -> bool:
     return sum(map(text.count, (b"{", b"}", b"[", b"]", b'"'))) > _MOST_TOKENS
 
 
-def depth_change(text: bytes) -> int:
-    """Return the change of nesting depth over a part of a JSON text."""
-    return sum((token in b"{[") - (token in b"}]") for token in re.findall(_BRACKETS, text))
-
-
 def answer_behind(text: bytes) -> LenientMessage | None:
     """Return the answer at the end of a line that begins with other text, such as the head of a log record, or None.
 
@@ -419,7 +433,7 @@ def decode_strict(text: bytes, *, levels: int = MAX_DEPTH) -> StrictMessage | li
         if text.lstrip()[:1] == b"[":
             return _strict_batch(text, levels)
         raise _defect(text) from None
-    if _is_deeper(text, levels):
+    if is_deeper(text, levels):
         key = None if message.id is msgspec.UNSET else message.id
         raise _too_deep(levels, key, answerable=key is not None and not message.is_answer)
     return message
@@ -430,10 +444,12 @@ def _strict_batch(text: bytes, levels: int) -> list[StrictMessage | MalformedMes
         items = _decode_members(text)
     except (ValueError, RecursionError):
         raise MalformedMessage(PARSE_ERROR, _NO_JSON) from None
-    if _is_deeper(text, levels):
-        raise _too_deep(levels)
     if not items:
         raise MalformedMessage(INVALID_REQUEST, "Invalid request: the batch is empty")
+    if len(items) > MAX_BATCH:
+        raise MalformedMessage(INVALID_REQUEST, f"Invalid request: a batch has at most {MAX_BATCH:,} messages")
+    if is_deeper(text, levels):
+        raise _too_deep(levels)
     return [_strict_member(item) for item in items]
 
 
@@ -471,22 +487,6 @@ def _defect(text: bytes) -> MalformedMessage:
     silent = "method" not in members and ("result" in members or "error" in members)
     silent = silent or (isinstance(members.get("method"), str) and "id" not in members)
     return MalformedMessage(INVALID_REQUEST, f"Invalid request: {why}", id=known, answerable=not silent)
-
-
-def _is_deeper(text: bytes, levels: int) -> bool:
-    """Whether a JSON text is nested more deeply than allowed; brackets in strings do not count."""
-    if text.count(b"{") + text.count(b"[") <= levels:
-        return False
-    depth = 0
-    for found in re.finditer(_BRACKETS, text):
-        token = found.group()
-        if token in b"{[":
-            depth += 1
-            if depth > levels:
-                return True
-        elif token in b"}]":
-            depth -= 1
-    return False
 
 
 # Writing

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
@@ -173,7 +174,7 @@ class Endpoint:
             return result
         for name, value in result.items():
             if isinstance(value, msgspec.Raw):
-                result[name] = msgspec.json.decode(value)
+                result[name] = decode_json(value)
         return result
 
     def _whole(self, request: Request, result: Json) -> Json:

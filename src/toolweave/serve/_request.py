@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 import msgspec
 
+from toolweave._json import JsonDecoder
 from toolweave.config import Secret
 from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
@@ -57,7 +58,7 @@ def principal_of(client_id: str, issuer: str | None, subject: str | None) -> str
     return msgspec.json.encode((client_id, issuer or None, subject or None)).decode()
 
 
-_read_principal = msgspec.json.Decoder(tuple[str, str | None, str | None]).decode
+_read_principal = JsonDecoder(tuple[str, str | None, str | None])
 
 
 @lru_cache(maxsize=1024)

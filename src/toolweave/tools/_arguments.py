@@ -11,6 +11,8 @@ from typing import Any, cast
 
 import msgspec
 
+from toolweave._json import decode_json
+
 _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
@@ -23,7 +25,7 @@ def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
     if not text.strip():
         return {}, None
     try:
-        value = msgspec.json.decode(text)
+        value = decode_json(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}, text
     if value is None:

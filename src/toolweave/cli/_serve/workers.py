@@ -24,6 +24,7 @@ import anyio
 import anyio.abc
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._screen import note
 
@@ -73,7 +74,7 @@ def take_settings() -> WorkerSettings:
         data += chunk
         if not chunk or len(data) > _MOST_SETTINGS:
             raise CommandError("--as-worker is for processes that --workers starts")
-    settings = msgspec.json.decode(data, type=WorkerSettings)
+    settings = decode_json(data, WorkerSettings)
     threading.Thread(target=_end_with_parent, args=(settings.folder,), name="toolweave-parent", daemon=True).start()
     return settings
 
@@ -231,7 +232,7 @@ class WorkerPool:
         first = number not in self._ready
         self._ready.add(number)
         if first and len(self._ready) == self._count:
-            self._on_ready(msgspec.json.decode(said))
+            self._on_ready(decode_json(said))
 
     async def _kill_in_time(self) -> None:
         await self._stopping.wait()

@@ -29,7 +29,8 @@ from toolweave.connect._stdio.process_tree import (
 )
 from toolweave.connect._stdio.reaper import reaper
 from toolweave.connect._stdio.subprocess_transport import start_process
-from toolweave.protocol.jsonrpc import VERSION_MEMBER, depth_change
+from toolweave.protocol.brackets import depth_change
+from toolweave.protocol.jsonrpc import VERSION_MEMBER
 
 _STDERR_BYTES = 16 * 1024
 _HIGH_WATER = 8 * 1024 * 1024

@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.config import Auth, Secret, ServerConfig
 from toolweave.errors import AuthRequiredError
 from toolweave.oauth import AuthChallenge
@@ -128,7 +129,7 @@ def resends_of(hook: AuthHook) -> int:
 def operation_of(body: bytes) -> str:
     """Return the method of a message with the name that it addresses; empty for text that is no message."""
     try:
-        message = as_object(msgspec.json.decode(body)) or {}
+        message = as_object(decode_json(body)) or {}
     except (msgspec.DecodeError, RecursionError):
         return ""
     method, params = message.get("method"), as_object(message.get("params")) or {}

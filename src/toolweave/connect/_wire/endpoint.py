@@ -14,8 +14,6 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import urljoin, urlsplit
 
-import msgspec
-
 from toolweave.connect._http_errors import (
     HttpFault,
     HttpSettings,
@@ -48,7 +46,7 @@ from toolweave.http import (
     refused_by_proxy,
     target_of,
 )
-from toolweave.protocol.jsonrpc import LenientMessage
+from toolweave.protocol.jsonrpc import decode_lenient
 
 _MAX_COOKIES = 50
 _MAX_BYTES = 4096
@@ -466,9 +464,10 @@ def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
 
 def _rpc_error(body: bytes, server: str) -> ServerError:
     try:
-        result_of(msgspec.json.decode(body, type=LenientMessage), server)
+        [message] = decode_lenient(body)
+        result_of(message, server)
     except ProtocolError as exc:
         return exc
-    except msgspec.DecodeError as exc:
+    except (ValueError, RecursionError) as exc:
         return invalid(server, str(exc))
     return invalid(server, "an HTTP error with a result")

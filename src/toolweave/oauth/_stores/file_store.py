@@ -13,6 +13,7 @@ from typing import TypeVar
 import anyio.to_thread
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.config import Secret
 from toolweave.config._trust import write_privately
 from toolweave.errors import StoreError
@@ -138,7 +139,7 @@ class FileTokenStore:
         if data is None:
             return {}
         try:
-            contents = msgspec.json.decode(data, type=_Contents)
+            contents = decode_json(data, _Contents)
             if contents.sealed is not None:
                 contents = self._opened(contents.sealed)
         except (ValueError, RecursionError):  # whose message may quote the file
@@ -154,7 +155,7 @@ class FileTokenStore:
             data = self._cipher.open(sealed, name=self._path.name)
         except StoreError as exc:
             raise self._error(str(exc)) from None
-        return msgspec.json.decode(data, type=_Contents)
+        return decode_json(data, _Contents)
 
     def _write(self, records: dict[str, TokenRecord]) -> None:
         contents = msgspec.json.encode(_Contents(version=_VERSION, records=records))

@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.errors import StoreError, ToolweaveError
 from toolweave.oauth._records import TokenKey, TokenRecord
 from toolweave.oauth._stores.file_store import default_folder
@@ -176,7 +177,7 @@ class KeyringTokenStore:
         """Return the keys of all records: a keyring lists nothing."""
         text = self._get(_INDEX)
         try:
-            return [] if text is None else msgspec.json.decode(text, type=list[TokenKey])
+            return [] if text is None else decode_json(text, list[TokenKey])
         except ValueError:
             raise StoreError(f"the list of tokens in the keyring {_name(self._keyring)} is damaged") from None
 

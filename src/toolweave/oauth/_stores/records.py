@@ -7,6 +7,7 @@ from hashlib import sha256
 
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.errors import StoreError
 from toolweave.oauth._records import TokenKey, TokenRecord
 
@@ -33,7 +34,7 @@ def read_record(data: bytes | str) -> TokenRecord:
         StoreError: It is none; no part of it is in the message.
     """
     try:
-        return msgspec.json.decode(data, type=TokenRecord)
+        return decode_json(data, TokenRecord)
     except (ValueError, RecursionError):  # whose message quotes the text
         raise StoreError("a record is damaged: it is no token") from None
 

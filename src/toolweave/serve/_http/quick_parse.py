@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from toolweave._json import JsonDecoder, decode_json
 from toolweave.protocol import methods
 from toolweave.protocol.headers import decode_value
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
@@ -66,9 +67,9 @@ class _SessionCall(msgspec.Struct, forbid_unknown_fields=True):
     params: _SessionParams
 
 
-_decode_plain = msgspec.json.Decoder(_PlainCall).decode
-_decode_session_call = msgspec.json.Decoder(_SessionCall).decode
-_decode = msgspec.json.Decoder(ParsedRequest).decode
+_decode_plain = JsonDecoder(_PlainCall)
+_decode_session_call = JsonDecoder(_SessionCall)
+_decode = JsonDecoder(ParsedRequest)
 
 
 def recognised(headers: Headers, body: bytes) -> ParsedRequest | None:
@@ -142,7 +143,7 @@ def _names(header: bytes | None, name: str) -> bool:
 def _sender(text: bytes) -> tuple[Json, Client] | None:
     """Return a `_meta` that has nothing but the envelope, and its client, else None."""
     try:
-        meta = msgspec.json.decode(text)
+        meta = decode_json(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
     if not isinstance(meta, dict) or not is_whole(cast("Json", meta)) or not ENVELOPE.issuperset(cast("Json", meta)):

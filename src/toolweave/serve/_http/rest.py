@@ -17,6 +17,7 @@ from urllib.parse import quote
 import anyio
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.errors import RequestError, SchemaError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import (
@@ -155,7 +156,7 @@ class RestView:
         if not body.strip():
             return {}
         try:
-            value: Any = msgspec.json.decode(body)
+            value: Any = decode_json(body)
         except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
@@ -226,7 +227,7 @@ class _ListResponse(_CallResponse):
     async def result(self, result: Json) -> None:
         """Keep a page."""
         tools: Any = result.get("tools")
-        listed: Any = msgspec.json.decode(tools) if isinstance(tools, msgspec.Raw) else tools
+        listed: Any = decode_json(tools) if isinstance(tools, msgspec.Raw) else tools
         self.tools = [cast("Json", one) for one in cast("list[Any]", listed or []) if isinstance(one, dict)]
         following = result.get("nextCursor")
         self.following = following if isinstance(following, str) else None

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 import anyio
 import msgspec
 
+from toolweave._json import decode_json
 from toolweave.serve._http.asgi import Receive, Scope, Send, read_body, respond
 from toolweave.serve._oauth_server.clients import OAuthRefusal
 
@@ -69,7 +70,7 @@ class OAuthExchange:
         """
         body = await self._body()
         try:
-            value = msgspec.json.decode(body)
+            value = decode_json(body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             value = None
         if not isinstance(value, dict):
