@@ -130,9 +130,9 @@ def test_any_fate_is_a_chain_of_legal_changes_that_ends_closed(acts: list[str], 
         assert (change.retry_in is not None) == (change.state is ConnectionState.BACKOFF)
 
 
-def test_every_state_leads_to_closed_and_closed_leads_nowhere() -> None:
+def test_every_state_leads_to_closed_and_closed_only_to_another_start() -> None:
     assert set(TRANSITIONS) == set(ConnectionState)
-    assert TRANSITIONS[ConnectionState.CLOSED] == frozenset()
+    assert TRANSITIONS[ConnectionState.CLOSED] == {ConnectionState.IDLE}
     for state in set(ConnectionState) - {ConnectionState.CLOSED}:
         assert ConnectionState.CLOSED in TRANSITIONS[state]
         assert state not in TRANSITIONS[state]

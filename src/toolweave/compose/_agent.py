@@ -25,6 +25,7 @@ from toolweave.config import LoadedConfig, load_config
 from toolweave.errors import printable
 from toolweave.models._base import Finished, Model
 from toolweave.models._messages import ToolCallPart
+from toolweave.tools._sources import UnopenedTools
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Toolset
 
@@ -210,16 +211,15 @@ class Agent(BaseAgent):
     def mcp_toolset(self, server: Any, *, name: str | None = None) -> Toolset | Opener:
         """Return a server as a toolset, or a factory that opens one; a config becomes a component.
 
-        What `connect_mcp` and `connect_mcp_servers` return is such a factory as long as nobody awaits it:
-        the agent opens connections of its own, and closes them.
+        Of what `connect_mcp`, `connect_mcp_servers` and `discover_mcp_tools` return, not awaited, it makes a connection
+        of the agent's own, which it opens and closes.
 
         Raises:
             ConfigError: The config cannot be right.
             TypeError: It is no server.
         """
-        again = getattr(server, "again", None)
-        if callable(again):
-            return cast("Opener", again)
+        if isinstance(server, UnopenedTools) and not isinstance(server, Toolset):
+            return server.unopened()
         if hasattr(server, "__await__"):
             who = "a server" if name is None else f"server {name!r}"
             raise TypeError(f"{who}: give its config, or the connection that awaiting it returns")

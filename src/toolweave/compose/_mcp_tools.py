@@ -104,7 +104,7 @@ class McpTools(BaseToolset):
         include: The only tools to return, by original name; wins over `exclude` and over what the config says.
         exclude: Tools to leave out, by original name.
         tool_prefix: Literal prefix of each name; by default that of the config, or none.
-        client: A `McpPool`, a hub or a connection to use, which is never closed here.
+        client: A `McpPool`, a hub or a connection to use. If it is open, it stays open.
         runtime_config: Overrides of the config, such as `{"auth": token}` of the user at hand.
         **hooks: See `McpHooks`.
 
@@ -304,7 +304,9 @@ class McpTools(BaseToolset):
             if isinstance(client, McpPool):
                 assert config is not None
                 client = await held.enter_async_context(client.lease(config))
-            elif isinstance(client, Hub):
+            elif client is not None:
+                await held.enter_async_context(client)  # it stays open if it was open
+            if isinstance(client, Hub):
                 client = await self._of_hub(client)
             include, exclude = self._include, self._exclude
             if config is not None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
+
+import anyio
+
+from toolweave.tools._owner_loop import running_loop
 
 
 class Openable(ABC):
@@ -14,30 +20,56 @@ class Openable(ABC):
     Opened by `open()`, as by awaiting, it stays open until `close()`, and entering it meanwhile only borrows it. Opened
     by entering, it is closed when the last block is left. So an agent, a server or a wrapper may enter all that it is
     given: a resource that was open stays open, any other is closed afterwards.
+
+    When the last block is left, or opening fails, it is not open, as before it was first opened: it can be opened
+    again, on any event loop. Only `close()` is final.
     """
 
+    # Why no user loses it to another: a user is counted before it opens, and the count is read without yielding before
+    # it is closed. A user that comes while it is being closed waits for the end of that, and opens it anew. The end is
+    # a future of threads, because the two users may be on different event loops.
     _entered = 0
     _kept = False
+    _final = False
+    _closing: Future[None] | None = None
 
     @abstractmethod
     async def _open(self) -> None:
-        """Open it, or do nothing where it is open; on any failure or cancellation it is closed again."""
+        """Open it, or do nothing if it is open.
+
+        Raises:
+            ConnectionClosedError: `close()` was called.
+        """
 
     @abstractmethod
-    async def close(self) -> None:
+    async def _close(self) -> None:
         """Close it for all users; idempotent, from any task, bounded."""
 
     async def open(self) -> None:
         """Open it until `close()`; see the class for its errors and waits."""
+        running_loop()
+        before = self._kept
         self._kept = True
-        await self._open()
+        try:
+            await self._acquire()
+        except BaseException:
+            self._kept = before
+            await self._release()
+            raise
+
+    async def close(self) -> None:
+        """Close it for all users, finally; idempotent, from any task, bounded."""
+        self._final = True
+        await self._close()
 
     async def __aenter__(self) -> Self:
+        running_loop()
         self._entered += 1
         try:
-            await self._open()
+            await self._acquire()
         except BaseException:
             self._entered -= 1
+            await self._release()
             raise
         return self
 
@@ -45,8 +77,26 @@ class Openable(ABC):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._entered -= 1
-        if self._entered == 0 and not self._kept:
-            await self.close()
+        await self._release()
+
+    async def _acquire(self) -> None:
+        while self._closing is not None:
+            # Shielded: a waiter that is cancelled must not cancel the future of the others.
+            await asyncio.shield(asyncio.wrap_future(self._closing))
+        await self._open()
+
+    async def _release(self) -> None:
+        """Close it if nobody uses it any more."""
+        used = self._entered > 0 or self._kept
+        if used or self._closing is not None:
+            return
+        closed = self._closing = Future()
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._close()
+        finally:
+            self._closing = None
+            closed.set_result(None)
 
 
 OpenableT = TypeVar("OpenableT", bound=Openable)
@@ -64,9 +114,9 @@ class Connecting(Generic[OpenableT]):
         self._target = make()
         self._used = False
 
-    def again(self) -> Connecting[OpenableT]:
-        """Return another attempt with the same arguments, which opens a connection of its own."""
-        return Connecting(self._make)
+    def unopened(self) -> OpenableT:
+        """Return a connection of its own with the same arguments, which the code that uses it opens and closes."""
+        return self._make()
 
     def _taken(self) -> OpenableT:
         if self._used:

@@ -36,7 +36,6 @@ from toolweave.errors import (
     ErrorKind,
     ServerError,
     ToolError,
-    WrongLoopError,
     as_tool_error,
 )
 from toolweave.protocol.component_meta import asking_for
@@ -219,21 +218,20 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
         await super().open()
 
     async def _open(self) -> None:
+        if not self._final:
+            self._supervisor.reset()
         if self._lazy and self.state is not ConnectionState.CLOSED:
             return
-        try:
-            await self._requester.line()
-        except WrongLoopError:
-            raise  # it is open, elsewhere
-        except BaseException:
-            await self.close()
-            raise
+        await self._requester.line()
 
     async def close(self) -> None:
-        """Close the connection and end the server process; idempotent, from any task, bounded.
+        """Close the connection, finally, and end the server process; idempotent, from any task, bounded.
 
         A callback of the connection that calls it is cancelled with the rest of the connection.
         """
+        await super().close()
+
+    async def _close(self) -> None:
         await self._supervisor.stop()
 
     def on(self, event: EventName, listener: Callable[[Any], Any] | None = None) -> Any:

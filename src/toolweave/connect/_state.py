@@ -26,7 +26,7 @@ class ConnectionState(StrEnum):
     FAILED = "failed"
     """Given up; the reason says why. A use after a cool-down tries again, unless `restart` is `"never"`."""
     CLOSED = "closed"
-    """Closed by `close()`; final."""
+    """Closed: by `close()`, which is final, or because its last user left it; entering it again opens it again."""
 
 
 _S = ConnectionState
@@ -41,7 +41,7 @@ TRANSITIONS: Mapping[ConnectionState, frozenset[ConnectionState]] = {
     # its conversation may still be open: it can be lost like any other
     _S.AUTH_REQUIRED: frozenset({_S.CONNECTING, _S.BACKOFF, _S.FAILED, _S.CLOSED}),
     _S.FAILED: frozenset({_S.CONNECTING, _S.CLOSED}),
-    _S.CLOSED: frozenset(),
+    _S.CLOSED: frozenset({_S.IDLE}),
 }
 """State -> the states that may follow it; an owner refuses every other change."""
 

@@ -12,7 +12,7 @@ from toolweave.export._blocking import Bridge
 from toolweave.export._tool_calls import run_call
 from toolweave.tools._call import ToolCall
 from toolweave.tools._names import NameMap
-from toolweave.tools._sources import ToolSource, as_toolset
+from toolweave.tools._sources import ToolSource, borrowed_toolset
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Toolset
 from toolweave.tools._visible import shown_spec
@@ -46,7 +46,7 @@ def plain_functions(source: ToolSource, *, blocking: bool = False) -> list[Calla
         ToolExecutionError: By the functions, when the tool answers with an error; it has the whole result.
         TypeError: By the functions, for arguments that the signature does not have.
     """
-    toolset = as_toolset(source)
+    toolset = borrowed_toolset(source)
     snapshot = toolset.snapshot()
     names = NameMap(snapshot)
     bridge = Bridge() if blocking else None

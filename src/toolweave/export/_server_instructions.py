@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolweave.tools._instructions import instructions_of, joined_instructions
-from toolweave.tools._sources import ToolSource, as_toolset
+from toolweave.tools._sources import ToolSource, borrowed_toolset
 
 
 def server_instructions(source: ToolSource) -> str:
@@ -15,6 +15,6 @@ def server_instructions(source: ToolSource) -> str:
     Args:
         source: A toolset, tools or functions, as for `as_toolset`: a connection, a hub, or a toolset around them.
     """
-    toolset = as_toolset(source)
+    toolset = borrowed_toolset(source)
     servers = {spec.server for spec in toolset.snapshot()}
     return joined_instructions((name, text) for name, text in instructions_of(toolset) if name in servers) or ""

@@ -14,7 +14,7 @@ from toolweave.schema._profiles import SchemaProfile
 from toolweave.tools._arguments import read_arguments
 from toolweave.tools._call import ToolCall
 from toolweave.tools._result import ToolResult, invalid_input
-from toolweave.tools._sources import ToolSource, as_toolset
+from toolweave.tools._sources import ToolSource, borrowed_toolset
 from toolweave.tools._toolset import Toolset
 from toolweave.tools._wire_tools import Form, ToolWriter, WireTools
 from toolweave.tools._wrappers import filtered
@@ -42,7 +42,7 @@ class ToolExport:
         strict: SchemaProfile | None = None,
         max_description: int | None = None,
     ) -> None:
-        self.toolset: Toolset = filtered(as_toolset(source), predicate=lambda spec: spec.for_models)
+        self.toolset: Toolset = filtered(borrowed_toolset(source), predicate=lambda spec: spec.for_models)
         self._writer = ToolWriter(profile, form, strict=strict, max_description=max_description)
         self._listed: WireTools | None = None
 

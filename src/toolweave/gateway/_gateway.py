@@ -66,6 +66,7 @@ from toolweave.serve._task_spawner import ServingGroups
 from toolweave.serve._tools import Tools
 from toolweave.state import Store
 from toolweave.tools import Toolset, ToolSpec
+from toolweave.tools._sources import UnopenedTools
 from toolweave.version import VERSION
 
 if TYPE_CHECKING:
@@ -139,6 +140,8 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
     if page_size is not None and page_size < 1:
         raise ValueError(f"page_size must be 1 or more, or None for one page, not {page_size!r}")
     info: Json = {"name": name, "version": version} | ({} if title is None else {"title": title})
+    if isinstance(source, UnopenedTools) and not isinstance(source, Toolset):
+        source = source.unopened()  # of `connect_mcp_servers`, not awaited
     hub = source if isinstance(source, Hub) else Hub(source)
     check_section_applied(gateway_sections(config_source(hub)))
     secrets = GatewaySecrets(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterable
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -53,6 +54,23 @@ class _Discovering:
         self._filters = filters
         self._callbacks = callbacks
         self._found: DiscoveredTools | None = None
+        self._held = AsyncExitStack()
+
+    def unopened(self) -> Toolset:
+        """Return the tools over a connection that is not open, or over the `client`.
+
+        Raises:
+            ConfigError: The config cannot be right, or the hub has no connection to this server.
+        """
+        client = self._client
+        if isinstance(client, McpConnection):
+            return _view(client, **self._filters)
+        config = server_config(self._config)
+        if client is None:
+            return _view(McpConnection(config, callbacks=self._callbacks), **self._filters)
+        if config.name not in client.clients:
+            raise config.error("the hub is not connected to this server; await discover_mcp_tools, or give the hub")
+        return _view(client.clients[config.name], **self._filters)
 
     async def _run(self) -> DiscoveredTools:
         connection = await self._connection()
@@ -85,13 +103,20 @@ class _Discovering:
         return self._run().__await__()
 
     async def __aenter__(self) -> DiscoveredTools:
-        return await self._run()
+        if self._client is None:
+            return await self._run()
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(self._client)
+            found = await self._run()
+            self._held = held.pop_all()
+        return found
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._found is not None:
             await self._found.close()
+        await self._held.aclose()
 
 
 def discover_mcp_tools(
@@ -111,7 +136,7 @@ def discover_mcp_tools(
             the server does not have is warned of, and there as soon as it has it.
         exclude: Tools to leave out, by original name.
         tool_prefix: Put literally before each name; None keeps the server's names.
-        client: A hub or a connection to use; it is never closed by the result.
+        client: A hub or a connection to use. If it is open, it stays open; `async with` opens any other for the block.
         questions: Leave the server's questions in a call to its caller (`CallContext.questions`); for a connection of
             its own, not for a `client`.
 

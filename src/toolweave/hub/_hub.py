@@ -22,37 +22,30 @@ from toolweave.hub._events import HubEventName, HubEvents, Listener
 from toolweave.hub._fan_out import for_each
 from toolweave.hub._naming import NameConflict
 from toolweave.hub._offers import HubOffers, OfferNames
+from toolweave.hub._server_features import HubFeatures
 from toolweave.hub._starting import FAILED, OVER, STARTING, ServerStarts, Wait, check_wait
 from toolweave.hub._tools import HubTools, missing_tool
 from toolweave.hub._warnings import HubWarnings
-from toolweave.protocol.content import EmbeddedResource
-from toolweave.protocol.server_features import (
-    Prompt,
-    PromptResult,
-    Resource,
-    ResourceTemplate,
-    read_prompt,
-    read_resource,
-    read_template,
-)
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._names import aliases, expose
 from toolweave.tools._owner_loop import OwnerLoop
 from toolweave.tools._result import ToolResult
 from toolweave.tools._toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe
-from toolweave.tools._wrappers import BaseToolset
 from toolweave.trust._scan import Finding
 
 _log = logging.getLogger("toolweave.hub")
 
 
-class Hub(Openable, BaseToolset):
+class Hub(Openable, HubFeatures):
     """Many connections as one `Toolset`.
 
     Made by `connect_mcp_servers`. Iterating `snapshot()` gives the definitions of all servers' tools.
 
     An exposed name stays reserved for its tool as long as the hub lives, also while the tool or its server is gone:
     a later tool of the same name is renamed, and `warnings` says so.
+
+    A hub that is opened again starts the servers of its source, which is read again, and those that were added by
+    `connect` and `replace`.
 
     Prompts are named as tools are. Resources and templates keep their URIs; where two servers have one, that of the
     later is `server+uri`. A server that fails costs the lists only its entries that were not known.
@@ -82,7 +75,9 @@ class Hub(Openable, BaseToolset):
         self._errors: dict[str, Exception] = {}
         self._caller_servers = CallerServers(self._prefixes, self._errors)
         self._config_warnings: tuple[str, ...] = ()
+        self._patience = patience
         self._starts = ServerStarts(self._clients, patience)
+        self._added: dict[str, ServerConfig] = {}
         self._awaited: dict[McpConnection, int] = {}
         self._tools = HubTools(self._clients, self._prefixes)
         self._listeners = Listeners()
@@ -157,49 +152,6 @@ class Hub(Openable, BaseToolset):
         server, name = self._tools.route(spec.name)
         return await self._clients[server].call(call.replace(name=name), ctx)
 
-    # the other offers of the servers
-
-    async def list_prompts(self) -> tuple[Prompt, ...]:
-        """Return the prompts of all servers."""
-        return tuple(map(read_prompt, await self._offers.prompts()))
-
-    async def list_resources(self) -> tuple[Resource, ...]:
-        """Return the resources of all servers."""
-        return tuple(map(read_resource, await self._offers.resources()))
-
-    async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
-        """Return the resource templates of all servers."""
-        return tuple(map(read_template, await self._offers.templates()))
-
-    async def get_prompt(
-        self,
-        name: str,
-        arguments: Mapping[str, str] | None = None,
-        *,
-        version: str | None = None,
-        timeout: float | None = None,
-    ) -> PromptResult:
-        """Return a prompt filled in with string arguments, by its exposed name; see `McpConnection.get_prompt`.
-
-        Raises:
-            ProtocolError: No server has it (code -32602), or its server refuses the arguments.
-            ServerError: Its server does not answer.
-        """
-        return await self._offers.get_prompt(name, arguments, version=version, timeout=timeout)
-
-    async def read_resource(
-        self, uri: str, *, version: str | None = None, timeout: float | None = None
-    ) -> tuple[EmbeddedResource, ...]:
-        """Return the contents of a resource by its exposed URI; see `McpConnection.read_resource`.
-
-        One that is not listed is requested from every server; the one that has it is asked alone from then on.
-
-        Raises:
-            ProtocolError: No server knows it (code -32602), or its server refuses it.
-            ServerError: Its server does not answer.
-        """
-        return await self._offers.read_resource(uri, version=version, timeout=timeout)
-
     # events
 
     def on(self, event: HubEventName, listener: Listener) -> Unsubscribe:
@@ -225,15 +177,15 @@ class Hub(Openable, BaseToolset):
         await super().open()
 
     async def _open(self) -> None:
-        if self._opened and not self._settled.is_set():
+        while self._opened and not self._settled.is_set():
             # Two tasks that enter a hub at once: the second waits for the first one's opening and does not begin its
-            # own.
+            # own, unless that failed.
             await self._home.run(self._settled.wait())  # another task is about to open it
-        self._check_open()
+        if self._final:
+            self._check_open()
         if self._opened:
             return
-        self._home.settle()
-        self._opened = True
+        self._begin_life()
         try:
             loaded = await anyio.to_thread.run_sync(load_config, self._source)
             self._check_open()
@@ -245,10 +197,20 @@ class Hub(Openable, BaseToolset):
                 raise ExceptionGroup("some MCP servers could not be used", list(self._errors.values()))
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await self.close()
+                await self._close()
             raise
         finally:
             self._settled.set()
+
+    def _begin_life(self) -> None:
+        """Be open on the running event loop, with nothing of a previous life but names and added servers."""
+        self._home.settle()
+        self._opened = True
+        self._closed = False
+        self._settled = anyio.Event()
+        if not self._clients:  # else a server was connected before the hub was opened
+            self._starts = ServerStarts(self._clients, self._patience)
+            self._errors.clear()
 
     async def settled(self, wait: Wait = "all") -> None:
         """Wait until the starting servers are ready or have failed, as `wait` defines it."""
@@ -256,17 +218,21 @@ class Hub(Openable, BaseToolset):
         await self._starts.until_settled(wait)
 
     async def close(self) -> None:
-        """Close all connections concurrently; idempotent, from any task or thread, bounded."""
-        await (self._close() if self._home.ended else self._home.run(self._close()))
+        """Close all connections concurrently, finally; idempotent, from any task or thread, bounded."""
+        await super().close()
 
     async def _close(self) -> None:
+        await (self._close_all() if self._home.ended else self._home.run(self._close_all()))
+
+    async def _close_all(self) -> None:
         self._closed = True
         # they stay listed until they are closed, so that a second caller waits for them too
         # All at once: a server that takes its whole bound to end must not delay the others by it.
         await for_each(list(self._clients.values()), McpConnection.close)
         self._clients.clear()
-        self._starting = False
+        self._starting = self._opened = False
         self._rename(*self._tools.servers)
+        self._home.leave()
 
     # changes at run time
 
@@ -288,7 +254,8 @@ class Hub(Openable, BaseToolset):
         self._check_open()
         self._home.settle()
         client = self._clients.get(name)
-        if client is None or client.state in OVER:
+        added = client is None or client.state in OVER
+        if client is None or added:
             self._caller_servers.forget(name)
             client = self._begin(server_config(config, name=name))
             self._awaited[client] = 0
@@ -299,6 +266,8 @@ class Hub(Openable, BaseToolset):
         if client.state in OVER and client.error is not None:  # another waiter may have closed it meanwhile
             raise again(client.error, name)
         await client.open()  # at once: it is usable
+        if added:
+            self._added[name] = client.config
         self._end_start()
         refused = self._errors.get(name)
         if isinstance(refused, DuplicateToolError):
@@ -331,6 +300,7 @@ class Hub(Openable, BaseToolset):
     async def _detach(self, name: str) -> McpConnection | None:
         client = self._clients.pop(name, None)
         error = self._errors.pop(name, None)
+        self._added.pop(name, None)
         self._caller_servers.forget(name)
         if client is None and error is None:
             raise self._no_server(name)
@@ -363,6 +333,7 @@ class Hub(Openable, BaseToolset):
         # would be lost.
         old = self._clients.get(name)
         self._join(client)
+        self._added[name] = client.config
         self._note(name, None)
         return old
 
@@ -378,11 +349,8 @@ class Hub(Openable, BaseToolset):
         return await self._home.run(self._refresh(name))
 
     async def _refresh(self, name: str | None) -> ToolsChanged:
-        self._check_open()
+        chosen = self._chosen(name)
         before = self.snapshot()
-        if name is not None and name not in self._clients:
-            raise self._errors.get(name) or self._no_server(name)
-        chosen = list(self._clients.values()) if name is None else [self._clients[name]]
         failures = await for_each(chosen, McpConnection.refresh)
         failed = {client.name: exc for client, exc in failures}
         for client in chosen:
@@ -404,8 +372,11 @@ class Hub(Openable, BaseToolset):
             loaded = loaded.select(self._names)
         for name, error in loaded.errors.items():
             self._fail(name, error)
-        for config in loaded.servers.values():
-            if not config.disabled and not self._caller_servers.takes(config):
+        for name, config in {**loaded.servers, **self._added}.items():
+            there = self._clients.get(name)
+            if config.disabled or (there is not None and there.state not in OVER):
+                continue
+            if not self._caller_servers.takes(config):
                 self._starts.begin(self._begin(config))
 
     def _begin(self, config: ServerConfig) -> McpConnection:
@@ -532,6 +503,14 @@ class Hub(Openable, BaseToolset):
             errors=self._errors,
             prefixes=self._prefixes,
         )
+
+    def _chosen(self, server: str | None) -> list[McpConnection]:
+        self._check_open()
+        if server is None:
+            return list(self._clients.values())
+        if server not in self._clients:
+            raise self._errors.get(server) or self._no_server(server)
+        return [self._clients[server]]
 
     def _no_server(self, name: str) -> KeyError:
         return KeyError(f"no server {name!r}; there are {', '.join(sorted(self._clients)) or 'none'}")

@@ -363,6 +363,30 @@ class HubOffers:
         connection, own = found
         return await connection.get_prompt(own, arguments, version=version, timeout=timeout)
 
+    async def owner_of_reference(self, ref: Mapping[str, str]) -> tuple[McpConnection, dict[str, str]]:
+        """Return the connection that completes arguments of a prompt or template, with the reference in its words.
+
+        Raises:
+            ProtocolError: No server has it.
+        """
+        if "name" in ref:
+            found = self.owner_of_prompt(ref["name"])
+            if found is None:
+                await self.prompts()  # learns the names
+                found = self.owner_of_prompt(ref["name"])
+            if found is None:
+                raise ProtocolError(f"no server has a prompt {ref['name']!r}", server="hub", code=INVALID_PARAMS)
+            return found[0], {**ref, "name": found[1]}
+        uri = ref.get("uri", "")
+        for kind, learn in (("resource template", self.templates), ("resource", self.resources)):
+            if self._names.given(kind).holder(uri) is None:
+                await learn()
+            holder = self._names.given(kind).holder(uri)
+            owner = None if holder is None else self._clients.get(str(holder[0]))
+            if holder is not None and owner is not None:
+                return owner, {**ref, "uri": holder[1]}
+        raise ProtocolError(f"no server has a resource template {uri!r}", server="hub", code=INVALID_PARAMS)
+
     async def read_resource(
         self, uri: str, *, version: str | None, timeout: float | None
     ) -> tuple[EmbeddedResource, ...]:

@@ -261,6 +261,13 @@ class SyncHub(_OpenSyncToolset[Hub]):
         """Connect one more server; see `Hub.connect`."""
         return SyncConnection(PORTAL.run(lambda: self.wrapped.connect(name, config)))
 
+    def list_tools(self, server: str | None = None, *, timeout: float | None = None) -> SyncToolList:
+        """Return the tools of all servers, or of one; see `Hub.list_tools`."""
+        return SyncToolList(PORTAL.run(lambda: self.wrapped.list_tools(server, timeout=timeout)))
+
+    call_tool = blocking(Hub.call_tool)
+    complete = blocking(Hub.complete)
+    ping = blocking(Hub.ping)
     list_resources = blocking(Hub.list_resources)
     list_resource_templates = blocking(Hub.list_resource_templates)
     read_resource = blocking(Hub.read_resource)

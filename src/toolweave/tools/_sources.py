@@ -3,35 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from toolweave.tools._registry import ToolRegistry, no_tools
 from toolweave.tools._toolset import Tool, Toolset
 from toolweave.tools._wrappers import combined
 
-ToolSource: TypeAlias = Toolset | Tool | Callable[..., Any] | Iterable[Toolset | Tool | Callable[..., Any]]
+
+@runtime_checkable
+class UnopenedTools(Protocol):
+    """The return value of `connect_mcp` and its like until it is awaited: a toolset can be made of it."""
+
+    def unopened(self) -> Toolset:
+        """Return a toolset that is not open: the code that uses it enters and leaves it."""
+        ...
+
+
+ToolItem: TypeAlias = Toolset | UnopenedTools | Tool | Callable[..., Any]
+"""One of the values that `as_toolset` accepts."""
+
+ToolSource: TypeAlias = ToolItem | Iterable[ToolItem]
 """The values that `as_toolset` accepts."""
 
 
 def as_toolset(source: ToolSource) -> Toolset:
     """Return a toolset for a toolset, a tool, a function, or a sequence of any of them.
 
-    In a sequence, tools and functions come before whole toolsets. A server's tool whose name is
-    taken is renamed; nothing that a server sends can raise here.
+    What `connect_mcp`, `connect_mcp_servers` and `discover_mcp_tools` return need not be awaited: entering the toolset
+    connects, and leaving it disconnects. In a sequence, tools and functions come before whole toolsets. A server's tool
+    whose name is taken is renamed; nothing that a server sends can raise here.
 
     Raises:
         DuplicateToolError: Two local tools have one name.
         SchemaError: A function's signature cannot be described.
         TypeError: The source offers no tools.
     """
-    if isinstance(source, Toolset):
-        return source
-    if isinstance(source, Tool) or callable(source):
-        return ToolRegistry([source])
-    registry, toolsets = _sorted(source)
-    if len(registry) or not toolsets:
-        toolsets.insert(0, registry)
-    return toolsets[0] if len(toolsets) == 1 else combined(*toolsets)
+    return _toolset(source, _make)
+
+
+def borrowed_toolset(source: ToolSource) -> Toolset:
+    """Return a toolset as `as_toolset`, for code that neither opens nor closes it.
+
+    Raises:
+        DuplicateToolError, SchemaError: As `as_toolset`.
+        TypeError: The source offers no tools, or none before it is awaited.
+    """
+    return _toolset(source, _refuse)
 
 
 def with_registry(source: ToolSource) -> tuple[ToolRegistry, Toolset]:
@@ -42,13 +59,34 @@ def with_registry(source: ToolSource) -> tuple[ToolRegistry, Toolset]:
     Raises:
         DuplicateToolError, SchemaError, TypeError: As `as_toolset`.
     """
-    if isinstance(source, (Toolset, Tool)) or callable(source):
+    if isinstance(source, (Toolset, UnopenedTools, Tool)) or callable(source):
         source = (source,)
-    registry, toolsets = _sorted(source)
+    registry, toolsets = _sorted(source, _make)
     return registry, combined(registry, *toolsets) if toolsets else registry
 
 
-def _sorted(source: Iterable[Toolset | Tool | Callable[..., Any]]) -> tuple[ToolRegistry, list[Toolset]]:
+def _toolset(source: ToolSource, make: Callable[[UnopenedTools], Toolset]) -> Toolset:
+    if isinstance(source, Toolset):
+        return source
+    if isinstance(source, UnopenedTools):
+        return make(source)
+    if isinstance(source, Tool) or callable(source):
+        return ToolRegistry([source])
+    registry, toolsets = _sorted(source, make)
+    if len(registry) or not toolsets:
+        toolsets.insert(0, registry)
+    return toolsets[0] if len(toolsets) == 1 else combined(*toolsets)
+
+
+def _make(source: UnopenedTools) -> Toolset:
+    return source.unopened()
+
+
+def _refuse(source: UnopenedTools) -> Toolset:
+    raise no_tools(source, "a Toolset, a Tool or a function")
+
+
+def _sorted(source: Iterable[ToolItem], make: Callable[[UnopenedTools], Toolset]) -> tuple[ToolRegistry, list[Toolset]]:
     if isinstance(source, (str, bytes)) or not isinstance(source, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise no_tools(source, "a Toolset, a Tool, a function or a sequence of them")
     registry = ToolRegistry()
@@ -56,6 +94,8 @@ def _sorted(source: Iterable[Toolset | Tool | Callable[..., Any]]) -> tuple[Tool
     for item in source:
         if isinstance(item, Toolset):
             toolsets.append(item)
+        elif isinstance(item, UnopenedTools):
+            toolsets.append(make(item))
         elif isinstance(item, Tool) or callable(item):
             local = not isinstance(item, Tool) or item.server is None
             registry.add(item, on_conflict="error" if local else "rename")

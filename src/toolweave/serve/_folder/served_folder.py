@@ -16,7 +16,7 @@ from toolweave.serve._offers.prompts import FunctionPrompt, PromptLike, PromptSo
 from toolweave.serve._offers.resources import FunctionResource, ResourceLike, ResourceSource
 from toolweave.serve._offers.skill_folder import SkillFolder
 from toolweave.tools._function import FunctionTool
-from toolweave.tools._sources import ToolSource
+from toolweave.tools._sources import ToolSource, UnopenedTools
 from toolweave.tools._toolset import Tool, Toolset
 
 _log = logging.getLogger("toolweave.serve")
@@ -143,7 +143,7 @@ def joined_tools(given: ToolSource, parts: ServedFolder | None) -> ToolSource:
     """Return the tools that a server is given with those of a folder."""
     if parts is None or not parts.tools:
         return given
-    if isinstance(given, (Toolset, Tool)) or callable(given):
+    if isinstance(given, (Toolset, UnopenedTools, Tool)) or callable(given):
         return [given, *parts.tools]
     return [*given, *parts.tools]
 
