@@ -446,7 +446,7 @@ async def as_a_toolset(unopened: Any) -> None:
 
 
 async def in_wrappers(unopened: Any) -> None:
-    wrapped = as_toolset(unopened).prefixed("p")
+    wrapped = prefixed(as_toolset(unopened), "p")
     await in_one_agent(wrapped)
     await in_a_server(wrapped)
     wraps: tuple[Callable[[Toolset], Toolset], ...] = (
