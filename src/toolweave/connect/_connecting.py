@@ -86,7 +86,7 @@ class Openable(ABC):
         await self._open()
 
     async def _release(self) -> None:
-        """Close it if nobody uses it any more."""
+        """Close it after its last user."""
         used = self._entered > 0 or self._kept
         if used or self._closing is not None:
             return
