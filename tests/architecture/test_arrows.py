@@ -19,6 +19,7 @@ ARROWS: dict[str, set[str]] = {
     "_value": set(),
     "_backoff": set(),
     "_json": set(),
+    "_files": set(),
     "errors": set(),
     "version": set(),
     "_lazy": set(),
@@ -92,11 +93,24 @@ def rooms_imported(module: Module) -> list[tuple[str, int]]:
     return [(".".join(imported.target.split(".")[1:2]), imported.line) for imported in names]
 
 
+FOR_ALL = {"errors", "version", "_lazy", "_text", "_value", "_backoff", "_json", "_files"}
+
+
 def violations(module: Module) -> list[str]:
     """Return one line per import that breaks the table."""
     if module.room in TOP:
         return []
-    allowed = ARROWS[module.room] | {module.room, "errors", "version", "_lazy", "_text", "_value", "_backoff", "_json"}
+    allowed = ARROWS[module.room] | {
+        module.room,
+        "errors",
+        "version",
+        "_lazy",
+        "_text",
+        "_value",
+        "_backoff",
+        "_json",
+        "_files",
+    }
     return [
         f"{module.name}:{line} imports {room or 'the root'!r}; {module.room} may import {sorted(allowed)}"
         for room, line in rooms_imported(module)

@@ -482,7 +482,7 @@ def test_a_very_long_line_is_shown_around_its_fault(tmp_path: Path) -> None:
     [
         (b'{"a": 1,\n "b\xff": 2}', 2, "not valid UTF-8"),
         (b"\xff\xfe\x00", 1, "not valid UTF-16"),
-        (b" " * 10_000_001, None, "larger than 10 MB"),
+        (b" " * 10_000_001, None, "larger than 10,000,000 bytes"),
     ],
 )
 def test_bytes_that_are_no_config_are_refused(data: bytes, line: int | None, part: str, tmp_path: Path) -> None:
@@ -526,7 +526,11 @@ def test_a_missing_file_a_folder_and_an_impossible_path_are_config_errors(tmp_pa
 
 @pytest.mark.parametrize("name, text", [("a.json", "{}"), ("a.json", ""), ("a.yaml", ""), ("a.toml", ""), ("a", "# x")])
 def test_an_empty_file_holds_no_servers(name: str, text: str, tmp_path: Path) -> None:
-    assert load_config(write(tmp_path, name, text)).servers == {}
+    loaded = load_config(write(tmp_path, name, text))
+
+    assert loaded.servers == {}
+    [warning] = loaded.warnings
+    assert "the file is empty" in warning
 
 
 @pytest.mark.parametrize(

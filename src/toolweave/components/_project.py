@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from toolweave._files import read_file
 from toolweave.components._apply import FileChange, apply_changes
 from toolweave.components._json_files import dump, members, read
 from toolweave.components._lockfile import LOCK, CopiedComponent, LockFile
@@ -22,6 +23,7 @@ from toolweave.errors import ConfigError
 from toolweave.version import VERSION
 
 _ABOUT = "component.toml"
+_MAX_BYTES = 10_000_000  # of a lock file or a manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,7 +364,10 @@ class Project:
 
     def _bytes(self, name: str) -> bytes | None:
         file = inside(self.root, name, what="the file")
-        return file.read_bytes() if file.exists() else None
+        try:
+            return read_file(file, max_bytes=_MAX_BYTES) if file.exists() else None
+        except OSError as error:
+            raise ConfigError(f"the file cannot be read: {error.strerror or error}", path=str(file)) from None
 
 
 def _shown(data: bytes) -> str:

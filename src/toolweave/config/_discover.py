@@ -9,7 +9,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from toolweave._files import read_file
 from toolweave._value import Value
+from toolweave.config._documents import MAX_BYTES
 from toolweave.config._expand import Scope, home_directory
 from toolweave.config._load import load_file
 from toolweave.config._loaded import PROJECT, LoadedConfig, merge_loaded
@@ -143,7 +145,7 @@ def _project_files(folder: Path) -> Iterator[Path]:
         yield folder / name
     project = folder / "pyproject.toml"
     try:
-        text = project.read_text(encoding="utf-8")
+        text = read_file(project, max_bytes=MAX_BYTES).decode()
     except (OSError, ValueError):  # no project of Python's, or one that other tools will complain about
         return
     if "tool.toolweave" in text:

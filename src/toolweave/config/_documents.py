@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from toolweave._files import read_file
 from toolweave._value import Value
 from toolweave.config._jsonc import KeyPath, key_offsets, parse_json
 from toolweave.config._secret import MASK, looks_secret
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 10_000_000
 MAX_YAML_BYTES = 1_000_000  # its parser is a hundred times slower
+MAX_TOML_BYTES = 1_000_000  # so is its parser
+MAX_KEY_PARTS = 50  # of a dotted key in TOML, which is read in time and memory proportional to their square
+MAX_DEPTH = 100  # of arrays and objects; code that walks through a value calls itself for each level
 MAX_YAML_NODES = 200_000  # counted with every alias spelled out
 _MAX_SCAN = 2_000_000  # beyond, errors go without lines
 _EXCERPT_REACH = 10_000  # further than any value to be masked reaches into what is shown
@@ -59,14 +63,12 @@ def read_document(path: Path) -> ConfigDocument:
     """
     shown = str(path)
     try:
-        data = path.read_bytes() if path.stat().st_size <= MAX_BYTES else None
+        data = read_file(path, max_bytes=MAX_BYTES)
     except FileNotFoundError:
         raise ConfigError("there is no such file", path=shown) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"the file cannot be read: {reason}", path=shown) from None
-    if data is None:
-        raise ConfigError(f"the file is larger than {MAX_BYTES // 1_000_000} MB", path=shown)
     return parse_document(_decoded(data, shown), path=shown)
 
 
@@ -92,14 +94,46 @@ def parse_document(text: str, *, path: str) -> ConfigDocument:
 
 def _parse(text: str, path: str, kind: str, parse: Callable[[str, str], ConfigDocument]) -> ConfigDocument:
     try:
-        return parse(text, path)
+        document = parse(text, path)
+        check_depth(document.value, path)
+        return document
     except _Malformed as error:
         where = f" at column {error.column}" if error.column else ""
         shown = _excerpt(text, error.line, error.column)
         message = f"this is no valid {kind}: {error.reason}{where}{shown}"
         raise ConfigError(message, path=path, line=error.line) from None
     except RecursionError:
-        raise ConfigError(f"this {kind} is nested too deeply", path=path) from None
+        raise _too_deep(path) from None
+
+
+def check_depth(value: object, path: str = "") -> None:
+    """Check that a value is not nested too deeply for code that walks through it.
+
+    Raises:
+        ConfigError: It has more than `MAX_DEPTH` levels of arrays and objects, or contains itself.
+    """
+    level: list[object] = [value]
+    for _ in range(MAX_DEPTH + 1):
+        # Each container once, however many paths lead to it: aliases can make billions of few.
+        containers = {id(one): one for one in level if _is_container(one)}
+        if not containers:
+            return
+        level = [inner for one in containers.values() for inner in _members(one)]
+    raise _too_deep(path)
+
+
+def _is_container(value: object) -> bool:
+    return isinstance(value, (Mapping, list, tuple))
+
+
+def _members(container: object) -> Iterable[object]:
+    if isinstance(container, Mapping):
+        return cast("Mapping[object, object]", container).values()
+    return cast("Iterable[object]", container)
+
+
+def _too_deep(path: str) -> ConfigError:
+    return ConfigError(f"it is nested more than {MAX_DEPTH} levels deep", path=path or None)
 
 
 class _Malformed(Exception):
@@ -138,6 +172,9 @@ def _json(text: str, path: str) -> ConfigDocument:
 def _toml(text: str, path: str) -> ConfigDocument:
     import tomllib  # most configs are JSON
 
+    if len(text) > MAX_TOML_BYTES:
+        raise ConfigError(f"the TOML is larger than {MAX_TOML_BYTES // 1_000_000} MB", path=path)
+    _check_keys(text)
     try:
         value = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -150,6 +187,22 @@ def _toml(text: str, path: str) -> ConfigDocument:
     return ConfigDocument(value=value, path=path, lines=_toml_lines(text))
 
 
+def _check_keys(text: str) -> None:
+    """Check that no dotted key has too many parts.
+
+    Each match takes all parts that follow each other and no match begins within another, so the search is linear.
+    """
+    if text.count(".") < MAX_KEY_PARTS:
+        return
+    for found in re.finditer(_DOTTED_KEY, text):
+        if found[0].count(".") >= MAX_KEY_PARTS and len(re.findall(_KEY_PART, found[0])) > MAX_KEY_PARTS:
+            raise _Malformed(
+                f"a key has more than {MAX_KEY_PARTS} dotted parts", text.count("\n", 0, found.start()) + 1
+            )
+
+
+_KEY_PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?)"""
+_DOTTED_KEY = rf"{_KEY_PART}(?:[ \t]*+\.[ \t]*+{_KEY_PART})*+"
 _LIKE_TOML = r"""\s*(?:\#[^\n]*\n\s*)*(\[\[?[A-Za-z"'][^\]\n,{:]*\]\]?\s*(\#.*)?(\n|$)|[\w."'-]+\s*=)"""
 
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 from toolweave._value import Value
 from toolweave.config._coerce import named, server_config
 from toolweave.config._dialect_rules import Dialect, dialect_of, no_server
-from toolweave.config._documents import ConfigDocument, read_document
+from toolweave.config._documents import ConfigDocument, check_depth, read_document
 from toolweave.config._entries import is_disabled, read_entry
 from toolweave.config._expand import Scope, home_directory
 from toolweave.config._loaded import ConfigEntry, EntryStatus, LoadedConfig, LoadedFile
@@ -65,6 +65,8 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
+MAX_ENTRIES = 10_000
+"""Servers of one file, whose entries are checked before their owner is asked whether to trust it."""
 _LOG = logging.getLogger(__name__)
 _DOT_FOLDERS = (
     *(".vscode", ".cursor", ".gemini", ".codex", ".zed", ".roo", ".kiro", ".amazonq", ".mcp", ".config"),
@@ -140,6 +142,7 @@ class _ConfigLoader:
         self.warnings: list[str] = []
         self.disabled: dict[str, None] = {}
         self.entries: list[ConfigEntry] = []
+        self._places: dict[str, int] = {}
 
     def add(self, item: FoundEntry, refused: str | None = None) -> None:
         """Read one entry; it replaces an earlier one of its name.
@@ -149,7 +152,7 @@ class _ConfigLoader:
             refused: The reason why a list of its editor excludes it, or None.
         """
         self._notes = []
-        if item.name in {*self.servers, *self.errors, *self.disabled}:
+        if self._is_taken(item.name):
             self._warn(item, "is defined twice; the last entry counts")
             self._forget(item.name)
         elif lines := self._document.repeated(item.path):
@@ -172,15 +175,20 @@ class _ConfigLoader:
         self.servers[read.name] = read
         self._enter(item, read.name, "ready", config=read)
 
+    def _is_taken(self, name: str) -> bool:
+        return name in self.servers or name in self.errors or name in self.disabled
+
+    def warn_of_empty_file(self) -> None:
+        """Warn that a file has nothing in it: an editor that writes in place empties it first."""
+        self._log(f"{self._document.path}: the file is empty, so there are no servers")
+
     def _forget(self, name: str) -> None:
         for place in (self.servers, self.errors, self.disabled):
             place.pop(name, None)
-        self.entries = [
-            entry.replace(status="shadowed", reason="a later entry of the file has this name")
-            if entry.name == name
-            else entry
-            for entry in self.entries
-        ]
+        place = self._places.get(name)
+        if place is not None:
+            reason = "a later entry of the file has this name"
+            self.entries[place] = self.entries[place].replace(status="shadowed", reason=reason)
 
     def _enter(
         self, item: FoundEntry, name: str, status: EntryStatus, reason: str = "", *, config: ServerConfig | None = None
@@ -196,12 +204,12 @@ class _ConfigLoader:
             raw=item.value,
             config=config,
         )
+        self._places[name] = len(self.entries)
         self.entries.append(entry)
 
     def _free(self, name: str) -> str:
         """Return the derived name, numbered when it is taken."""
-        taken = {*self.servers, *self.errors, *self.disabled}
-        return next(free for n in count(1) if (free := name if n == 1 else f"{name}-{n}") not in taken)
+        return next(free for n in count(1) if not self._is_taken(free := name if n == 1 else f"{name}-{n}"))
 
     def _read(self, item: FoundEntry) -> ServerConfig | _InactiveEntry:
         value = item.value
@@ -236,7 +244,9 @@ class _ConfigLoader:
         self._notes.append(message)
         source = self._source(item)
         text = f"{source}: " if source else ""
-        text += f"server {item.name!r}: {message}"
+        self._log(f"{text}server {item.name!r}: {message}")
+
+    def _log(self, text: str) -> None:
         self.warnings.append(text)
         _LOG.warning("%s", text)
 
@@ -251,6 +261,8 @@ def load_document(
     switched_off: Mapping[str, str] | None = None,
 ) -> LoadedConfig:
     path = document.path or None
+    if from_code:
+        check_depth(document.value)
     try:
         found = find_servers(document.value, dialect=dialect, project=scope.workspace, from_code=from_code)
     except ConfigError as error:
@@ -261,7 +273,11 @@ def load_document(
             "this config has no place for servers; expected 'mcpServers' or 'servers' with an entry per server",
             path=path,
         )
+    if len(found.items) > MAX_ENTRIES:
+        raise ConfigError(f"it has {len(found.items):,} servers; at most {MAX_ENTRIES:,} are read", path=path)
     loading = _ConfigLoader(document, scope.replace(definitions=found.inputs), from_code=from_code)
+    if path and not optional and not document.value:
+        loading.warn_of_empty_file()
     elsewhere = switched_off or {}
     for item in found.items:
         loading.add(item, found.excluded(item.name) or elsewhere.get(item.name))

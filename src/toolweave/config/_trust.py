@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
+from toolweave._files import read_file
 from toolweave.config._loaded import PROJECT, LoadedConfig, LoadedFile
 
 _ANYWHERE = "*"
@@ -86,9 +87,7 @@ class TrustedFiles:
     def _read(self) -> dict[str, list[str]]:
         """Return the recorded digests by path; none if the file cannot be read, so that the user is asked again."""
         try:
-            if self.path.stat().st_size > _MAX_BYTES:
-                return {}
-            value: Any = json.loads(self.path.read_bytes())
+            value: Any = json.loads(read_file(self.path, max_bytes=_MAX_BYTES))
         except (OSError, ValueError, RecursionError):
             return {}
         files = cast("dict[str, Any]", value).get("files") if isinstance(value, dict) else None

@@ -16,6 +16,7 @@ from typing import Literal
 
 import msgspec
 
+from toolweave._files import read_file
 from toolweave._json import decode_json
 from toolweave._value import Value
 from toolweave.errors import RegistryError
@@ -123,12 +124,10 @@ class ServerBundle:
         """
         try:
             path = path.expanduser()
-            data = path.read_bytes() if path.stat().st_size <= max_bytes else None
+            data = read_file(path, max_bytes=max_bytes)
         except (OSError, ValueError, RuntimeError) as exc:  # the last for a ~ without a home
             reason = getattr(exc, "strerror", None) or exc
             raise RegistryError(f"the bundle {str(path)!r} cannot be read: {reason}") from None
-        if data is None:
-            raise RegistryError(f"the bundle {str(path)!r} is larger than {max_bytes:,} bytes")
         return cls(data)
 
     def folder(self, base: Path | None = None) -> Path:

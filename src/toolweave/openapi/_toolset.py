@@ -14,6 +14,7 @@ from urllib.parse import urljoin, urlsplit
 import anyio
 import anyio.to_thread
 
+from toolweave._files import read_file
 from toolweave.config import Secret, looks_secret, reveal
 from toolweave.config._secret import mask_values
 from toolweave.config._validation import check_headers, check_url
@@ -422,13 +423,11 @@ class OpenApiToolset(BaseToolset):
 
 def _from_file(path: Path) -> ApiDocument:
     try:
-        text = path.read_bytes() if path.stat().st_size <= MAX_BYTES else None
+        text = read_file(path, max_bytes=MAX_BYTES)
     except (OSError, ValueError) as exc:
         raise ConfigError(
             f"the document cannot be read: {getattr(exc, 'strerror', None) or exc}", path=str(path)
         ) from None
-    if text is None:
-        raise ConfigError(f"the document is larger than {MAX_BYTES // 1024 // 1024} MB", path=str(path))
     return ApiDocument(read_text(text, str(path)), shown=str(path))
 
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
+from toolweave._files import read_file
 from toolweave._value import Value
 from toolweave.config import ServerConfig, program_name
 from toolweave.config._naming import package_of
@@ -105,9 +106,7 @@ class Pins(Value, frozen=True, kw_only=True):
             ConfigError: It cannot be read, it is no lock, or a definition does not have its hash.
         """
         try:
-            if path.stat().st_size > _MAX_BYTES:
-                raise ConfigError(f"it has more than {_MAX_BYTES} bytes; {_RESTORE}", path=str(path))
-            data = path.read_bytes()
+            data = read_file(path, max_bytes=_MAX_BYTES)
         except FileNotFoundError:
             return cls()
         except OSError as error:

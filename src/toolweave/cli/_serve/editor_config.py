@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from toolweave._files import read_file
 from toolweave.cli._exit_codes import CommandError
+from toolweave.config._documents import MAX_BYTES
 from toolweave.config._jsonc import key_offsets, parse_json, strip_comments
 
 _WHITESPACE = re.compile(r"\s*")
@@ -164,7 +166,7 @@ def read_text(path: Path) -> tuple[str, str]:
         CommandError: It cannot be read, or is not UTF-8.
     """
     try:
-        data = path.read_bytes()
+        data = read_file(path, max_bytes=MAX_BYTES)
         encoding = "utf-8-sig" if data.startswith(b"\xef\xbb\xbf") else "utf-8"
         return data.decode(encoding), encoding
     except FileNotFoundError:

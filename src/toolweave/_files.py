@@ -1,0 +1,33 @@
+"""Files that others may have put there, read without waiting and within a bound."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+_GIVEN_STREAMS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+"""Places of pipes that a shell opens for this process: such a pipe has a writer, and the user asked for it."""
+
+
+def read_file(path: Path, *, max_bytes: int) -> bytes:
+    """Return the content of a regular file.
+
+    A named pipe without a writer would block its reader for ever, a device may have no end. Both are refused after they
+    were opened, so that the file cannot be exchanged in between.
+
+    Raises:
+        OSError: The file cannot be read, is not a regular file, or has more than `max_bytes`.
+        ValueError: The path holds a null character.
+    """
+    is_given = str(path).startswith(_GIVEN_STREAMS)
+    waiting = 0 if is_given else getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | waiting)
+    with os.fdopen(descriptor, "rb") as file:
+        if not is_given and not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is a pipe or a device, not a regular file", str(path))
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {max_bytes:,} bytes", str(path))
+    return data
