@@ -18,9 +18,11 @@ import anyio
 
 from toolweave.compose._pool import McpPool, same_server
 from toolweave.config import ServerConfig, merge_config, server_config
+from toolweave.config._tool_filters import ANY_TOOL, without
 from toolweave.errors import ConfigError, ErrorKind, ToolError
 from toolweave.hub import DiscoveredTools, Hub, McpClient, discover_mcp_tools
 from toolweave.tools._call import CallContext, ToolCall
+from toolweave.tools._names import given_names
 from toolweave.tools._result import ToolResult
 from toolweave.tools._toolset import Listeners, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import BaseToolset, traced
@@ -102,7 +104,7 @@ class McpTools(BaseToolset):
         server: The server's name.
         config: A config of any type that `connect_mcp` takes; not needed when `client` is connected already.
         include: The only tools to return, by original name; wins over `exclude` and over what the config says.
-        exclude: Tools to leave out, by original name.
+        exclude: Tools to leave out, by original name, of those that the config includes; `*` is all.
         tool_prefix: Literal prefix of each name; by default that of the config, or none.
         client: A `McpPool`, a hub or a connection to use. If it is open, it stays open.
         runtime_config: Overrides of the config, such as `{"auth": token}` of the user at hand.
@@ -132,8 +134,8 @@ class McpTools(BaseToolset):
         **hooks: Unpack[McpHooks],
     ) -> None:
         self.hooks = _Hooks(hooks)
-        self._include = (include,) if isinstance(include, str) else tuple(include)
-        self._exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
+        self._include = given_names(include)
+        self._exclude = given_names(exclude)
         self._prefix = tool_prefix
         self._client = client
         self.takes_questions = False
@@ -301,6 +303,10 @@ class McpTools(BaseToolset):
         """Connect, or borrow a connection, and list the tools; a connection of its own is closed on exit."""
         async with AsyncExitStack() as held:
             config, client = self._config, self._client
+            include, exclude = self._include, self._exclude
+            if config is not None:  # components with different filters share a connection
+                include, exclude = _chosen(include, exclude, config)
+                config = config.replace(include=(), exclude=())
             if isinstance(client, McpPool):
                 assert config is not None
                 client = await held.enter_async_context(client.lease(config))
@@ -308,10 +314,6 @@ class McpTools(BaseToolset):
                 await held.enter_async_context(client)  # it stays open if it was open
             if isinstance(client, Hub):
                 client = await self._of_hub(client)
-            include, exclude = self._include, self._exclude
-            if config is not None:
-                include, exclude = include or config.include, exclude or config.exclude
-                config = config.replace(include=(), exclude=())
             found = discover_mcp_tools(
                 config,
                 include=include,
@@ -338,3 +340,20 @@ class McpTools(BaseToolset):
 
     def _check(self, found: DiscoveredTools) -> None:
         """Raise if the listed tools are not sufficient; a missing tool was already warned about."""
+
+
+def _chosen(
+    include: tuple[str, ...], exclude: tuple[str, ...], config: ServerConfig
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the filters of a component: its own, else those of the config.
+
+    A component that only excludes does not offer more than the `include` of the config does, nor anything of a config
+    that denies all tools.
+    """
+    if include:
+        return include, exclude
+    if not exclude:
+        return tuple(config.include), tuple(config.exclude)
+    left = tuple(without(config.include, exclude))
+    denies_all = ANY_TOOL in config.exclude or bool(config.include and not left)
+    return left, (*exclude, ANY_TOOL) if denies_all else exclude

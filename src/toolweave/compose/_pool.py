@@ -94,8 +94,8 @@ class McpPool:
             RequestTimeoutError: All connections are in use for longer than the settings' bound for connecting.
             ServerError: The server cannot be reached.
         """
-        # which tools are shown, and under what names, is no matter of the connection
-        settings = _on_behalf_of(config, principal, scopes).replace(include=(), exclude=(), tool_prefix=None)
+        # A prefix is no matter of the connection. Filters are: what its config denies, nobody gets by leasing it.
+        settings = _on_behalf_of(config, principal, scopes).replace(tool_prefix=None)
         identity: _Identity = (principal or "", tuple(scopes), settings)
         shared = await self._place(identity)
         try:

@@ -24,6 +24,7 @@ from toolweave.config._oauth import OAuth
 from toolweave.config._secret import Secret
 from toolweave.config._shaping import read_shape, with_secrets
 from toolweave.config._timeouts import Timeouts
+from toolweave.config._tool_filters import FILTER_WORDS, read_filters
 from toolweave.config._validation import check_object, check_text, check_texts, kind_of
 from toolweave.errors import ConfigError
 
@@ -93,19 +94,11 @@ _SYNONYMS = {
     "environment": "env",
     "http_headers": "headers",
     "working_directory": "cwd",
-    "enabled_tools": "include",
-    "include_tools": "include",
-    "allowed_tools": "include",
-    "tools": "include",
-    "disabled_tools": "exclude",
-    "exclude_tools": "exclude",
-    "excluded_tools": "exclude",
     "is_active": "enabled",
     "cmd": "command",
     "envs": "env",
     "uri": "url",
     "env_keys": "env_vars",
-    "available_tools": "include",
 }
 _TIMEOUT_KEYS = {  # the bound they set, and their unit in seconds
     "startup_timeout_ms": ("connect", 0.001),
@@ -158,6 +151,7 @@ class _FlatEntry(msgspec.Struct):
     """A partly parsed entry: the known keys by field, the other keys, and remarks."""
 
     known: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    filters: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     options: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     notes: list[str] = msgspec.field(default_factory=list[str])
 
@@ -248,6 +242,7 @@ def merge_layers(entry: Mapping[str, Any]) -> _FlatEntry:
     """Merge the layers of an entry: `connection`, a `transport` object, the entry itself."""
     flat = _FlatEntry()
     _layer(flat, entry)
+    flat.known.update(read_filters(flat.filters, flat.notes))
     return flat
 
 
@@ -263,6 +258,8 @@ def _layer(flat: _FlatEntry, layer: Mapping[Any, Any], *, within: str = "") -> N
             continue
         elif word in _SIGN_IN or _is_sign_in(word, value):
             _keep_sign_in(flat, word, str(key), value)
+        elif word in FILTER_WORDS:
+            flat.filters[word] = value
         elif word in _FIELDS or word in _SPECIAL:
             _put(flat, word, value, str(key))
         else:
@@ -303,7 +300,7 @@ def _is_of_editor(word: str, value: Any) -> bool:
     """Return whether a setting means something else to an editor: Codex's approval per tool, VS Code's sandbox."""
     if word == "sandbox":
         return not (isinstance(value, str) or (isinstance(value, Mapping) and "type" in value))
-    return word == "include" and isinstance(value, Mapping)
+    return word == "tools" and isinstance(value, Mapping)
 
 
 def _keep_sign_in(flat: _FlatEntry, word: str, key: str, value: Any) -> None:
@@ -333,7 +330,7 @@ def _put(flat: _FlatEntry, word: str, value: Any, key: str) -> None:
 def _did_you_mean(word: str) -> str:
     import difflib  # only a slip needs it
 
-    close = difflib.get_close_matches(word, [*_FIELDS, *_SYNONYMS, *_SPECIAL], n=1, cutoff=0.8)
+    close = difflib.get_close_matches(word, [*_FIELDS, *_SYNONYMS, *_SPECIAL, *FILTER_WORDS], n=1, cutoff=0.8)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
@@ -549,8 +546,7 @@ def _texts(value: Any, key: str) -> Any:
 
 
 def _names(value: Any, key: str) -> Any:
-    names = [value] if isinstance(value, str) else _texts(value, key)
-    return [] if names == ["*"] else names
+    return [value] if isinstance(value, str) else _texts(value, key)
 
 
 def _pairs(value: Any, key: str) -> Any:

@@ -33,6 +33,7 @@ from toolweave.config._secret import (
 )
 from toolweave.config._shaping import ShapeRule, read_shape
 from toolweave.config._timeouts import Timeouts
+from toolweave.config._tool_filters import ANY_TOOL
 from toolweave.config._validation import (
     check_choice,
     check_env,
@@ -101,8 +102,8 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         auth: The authorization of HTTP requests.
         disabled: Keep the entry but do not connect.
         timeout: Bounds in seconds; see `Timeouts`.
-        include: The only tools to offer, by original name; empty is all. Wins over `exclude`.
-        exclude: Tools not to offer, by original name.
+        include: The only tools to offer, by original name; empty or `*` is all. Wins over `exclude`.
+        exclude: Tools not to offer, by original name; `*` is all.
         tool_prefix: The literal prefix of each tool's name; None is the server's name and `_`,
             `""` is no prefix.
         restart: Reconnect after a failure, or keep the exact cause as the answer of each call.
@@ -469,6 +470,11 @@ def _choice(*choices: str) -> Callable[[Any, str], str]:
     return lambda value, field: check_choice(value, field, choices)
 
 
+def _allowed(value: Any, field: str) -> tuple[str, ...]:
+    names = check_texts(value, field)
+    return () if ANY_TOOL in names else names
+
+
 def _prefix(value: Any, field: str) -> str | None:
     return None if value is None else check_text(value, field, controls=False)
 
@@ -507,7 +513,7 @@ _RULES: dict[str, Callable[[Any, str], Any]] = {
     "auth": lambda value, field: Auth.of(value),
     "disabled": check_flag,
     "timeout": lambda value, field: Timeouts.of(value),
-    "include": check_texts,
+    "include": _allowed,
     "exclude": check_texts,
     "tool_prefix": _prefix,
     "restart": _choice("on_failure", "never"),

@@ -22,7 +22,7 @@ from toolweave.schema._pydantic_models import loader_for_schema
 from toolweave.schema._type_loader import TypeLoader
 from toolweave.schema._validate import Validator
 from toolweave.tools._call import CallContext
-from toolweave.tools._names import selected
+from toolweave.tools._names import selected, unmatched
 from toolweave.tools._result import ToolResult, invalid_input
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import ToolsChanged, ToolSnapshot
@@ -82,6 +82,7 @@ class Catalog:
         live: The list behind it.
         guard: Checks the listed tools against the pins and the scan.
         left_out: The reasons why the config leaves tools out, by the server's names.
+        filter_problems: The names in `include` and `exclude` that are of no tool, each with the nearest one.
     """
 
     def __init__(self, config: ServerConfig, tell: Callable[[ToolsChanged], None]) -> None:
@@ -93,6 +94,7 @@ class Catalog:
         self._config = config
         self._tell = tell
         self.left_out: dict[str, str] = {}
+        self.filter_problems: tuple[str, ...] = ()
         self._read: dict[str, ToolSpec] = {}
         self._shaper: Shaper | None = None
         self._shaped_calls: ShapedCalls | None = None
@@ -258,26 +260,37 @@ class Catalog:
         )
         self._read = {spec.original_name: spec for spec in read.items}
         self._was_listed.set()
-        kept = read.items
-        if config.include or config.exclude:
-            kept = tuple(
-                spec
-                for spec in kept
-                if selected(spec.original_name, include=config.include, exclude=config.exclude, server=config.name)
-            )
+        kept = self._kept(read.items)
         wanted = {spec.original_name for spec in kept}
         why = "'include' does not name it" if config.include else "'exclude' names it"
         self.left_out = {name: why for name in self._read if name not in wanted}
         if self._shaper is None:
             offered, problems = self.guard.judge(kept)
-            return ParsedList(items=offered, problems=(*read.problems, *problems))
+            return ParsedList(items=offered, problems=(*read.problems, *self.filter_problems, *problems))
         shaped = self._shaper.shape(kept)
         own = {spec.name: spec.original_name for spec in kept}
         self.left_out |= {own[name]: reason for name, reason in shaped.hidden.items()}
         offered, problems = self.guard.judge(tuple(spec for spec, _ in shaped.offered))  # of the server's own words
         allowed = {id(spec) for spec in offered}
         items = tuple(made for spec, made in shaped.offered if id(spec) in allowed)
-        return ParsedList(items=items, problems=(*read.problems, *shaped.problems, *shaped.unused, *problems))
+        of_rules = (*self.filter_problems, *shaped.problems, *shaped.unused)
+        return ParsedList(items=items, problems=(*read.problems, *of_rules, *problems))
+
+    def _kept(self, specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+        """Return the tools that `include` and `exclude` leave, and note the names in these that are of no tool."""
+        config, problems = self._config, list[str]()
+        for field, filters in (("include", config.include), ("exclude", config.exclude)):
+            if filters and specs:  # a server without tools may offer some later
+                missing = unmatched(filters, self._read, server=config.name)
+                problems += [f"{field!r} filters nothing by one of its names: {text}" for text in missing]
+        self.filter_problems = tuple(problems)
+        if not config.include and not config.exclude:
+            return specs
+        return tuple(
+            spec
+            for spec in specs
+            if selected(spec.original_name, include=config.include, exclude=config.exclude, server=config.name)
+        )
 
     def note_result(self, spec: ToolSpec | None, name: str, result: ToolResult) -> None:
         """Look for hidden characters in a result; quick for one without."""
@@ -290,7 +303,7 @@ class Catalog:
 
     def _check_unlisted(self, name: str) -> None:
         reason = self.guard.refusal(name)
-        if reason is None and self._shaper is not None:
+        if reason is None and self.left_out:
             own = name.removeprefix(self._config.tool_prefix or "")
             hidden = next((self.left_out[one] for one in (name, own) if one in self.left_out), None)
             reason = hidden and f"tool {name!r} of server {self._config.name!r} is not offered: {hidden}"

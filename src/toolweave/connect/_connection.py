@@ -185,6 +185,11 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
         return tuple(self._catalog.guard.verdict.problems)
 
     @property
+    def filter_problems(self) -> tuple[str, ...]:
+        """The names in `include` and `exclude` of its config that are of no tool; all of these are in `problems`."""
+        return self._catalog.filter_problems
+
+    @property
     def withheld(self) -> Mapping[str, str]:
         """The tools that may not be used until they are allowed, by the server's names, each with the reason."""
         return self._catalog.guard.verdict.withheld

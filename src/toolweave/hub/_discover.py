@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator, Iterable
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -12,11 +11,9 @@ from toolweave.config import server_config
 from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks, ask_caller
 from toolweave.connect._connection import McpConnection
 from toolweave.hub._hub import Hub
-from toolweave.tools._names import expose, unknown_tool
+from toolweave.tools._names import expose, given_names
 from toolweave.tools._toolset import ToolList, Toolset, tools_of
 from toolweave.tools._wrappers import filtered, renamed
-
-_log = logging.getLogger("toolweave.hub")
 
 McpClient: TypeAlias = Hub | McpConnection
 """A hub or a connection that `discover_mcp_tools` can borrow."""
@@ -82,10 +79,6 @@ class _Discovering:
                 await connection.close()
             raise
         view = _view(connection, **self._filters)
-        names = [spec.original_name for spec in connection.snapshot()]
-        for name in self._filters["include"]:
-            if names and name.removeprefix(f"{connection.name}:").removeprefix(f"{connection.name}/") not in names:
-                _log.warning("server %r: include: %s", connection.name, unknown_tool(name, names))
         self._found = DiscoveredTools(view, connection, borrowed=self._client is not None)
         return self._found
 
@@ -143,7 +136,7 @@ def discover_mcp_tools(
     Raises:
         ServerError: The server cannot be reached.
     """
-    filters = {"include": tuple(include), "exclude": tuple(exclude), "tool_prefix": tool_prefix}
+    filters = {"include": given_names(include), "exclude": given_names(exclude), "tool_prefix": tool_prefix}
     return _Discovering(config, client, filters, Callbacks(elicitation=ask_caller) if questions else NO_CALLBACKS)
 
 

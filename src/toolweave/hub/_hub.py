@@ -105,13 +105,16 @@ class Hub(Openable, HubFeatures):
     def warnings(self) -> list[str]:
         """Warnings for people, for as long as they last.
 
-        Those of the config, name conflicts, differences from the pins, and definitions that reference another server.
+        Those of the config, names in filters that are of no tool, name conflicts, differences from the pins, and
+        definitions that reference another server.
         """
         offered = self.snapshot()
         names = [str(one) for one in self._tools.conflicts if one.lasting or offered.find(one.name)]
         others = (str(one) for one in self._offer_names.conflicts if one.server in self._clients)
-        pins = [f"server {name!r}: {text}" for name, client in self._clients.items() for text in client.pin_problems]
-        return [*self._config_warnings, *names, *others, *pins, *self._warnings.shadows]
+        clients = self._clients.items()
+        filters = [f"server {name!r}: {text}" for name, client in clients for text in client.filter_problems]
+        pins = [f"server {name!r}: {text}" for name, client in clients for text in client.pin_problems]
+        return [*self._config_warnings, *filters, *names, *others, *pins, *self._warnings.shadows]
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -408,7 +411,7 @@ class Hub(Openable, HubFeatures):
         self._events.attach(client)
 
     def _problem(self, client: McpConnection, text: str) -> None:
-        if text in client.pin_problems:
+        if text in client.pin_problems or text in client.filter_problems:
             self._events.warn(client.name, f"server {client.name!r}: {text}")
 
     async def _until_usable(self, client: McpConnection) -> None:

@@ -32,6 +32,7 @@ from toolweave.errors import DuplicateToolError
 from toolweave.jobs._queue import WorkBackend
 from toolweave.protocol.subscriptions import TASK_IDS
 from toolweave.serve._changes import Changes
+from toolweave.serve._chosen_tools import chosen_tools
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._folder.served_folder import FolderLike, joined_prompts, joined_resources, joined_tools, parts_of
 from toolweave.serve._logs import Logs
@@ -67,7 +68,7 @@ from toolweave.tools import (
     renamed,
     tool,
 )
-from toolweave.tools._names import unknown_tool
+from toolweave.tools._names import ANY_TOOL, given_names
 from toolweave.tools._sources import with_registry
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         prompts: Functions, results of `@prompt`, a `PromptSource`, or a sequence of these.
         include: Offers only these of `tools`, by their own names; it wins over `exclude`. Agents are
             offered when they are in `agents`, regardless of this.
-        exclude: Leaves these tools out.
+        exclude: Leaves these tools out, and agents by their names or those of their tools.
         state: Dependencies for handlers, as `ctx.state`: a mapping, or any object; a parameter annotated
             `CallContext[AppState]` gives its type.
         page_size: Entries on a page of a list; None puts all on one.
@@ -231,22 +232,22 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         SchemaError: Naming the tool, the schema and the JSON pointer at fault.
         DuplicateToolError: Two local tools have one name.
         TypeError: Something offers no tools, or is no middleware.
-        ValueError: A setting is invalid, `include` names an unknown tool, or the folder has nothing to offer.
+        ValueError: A setting is invalid, `include` or `exclude` names an unknown tool, or the folder is empty.
     """
     info = _info(name, version, about)
     parts = parts_of(about.get("folder"))
     registry, toolset = with_registry(joined_tools(tools, parts))
-    included, excluded = (frozenset([one] if isinstance(one, str) else one) for one in (include, exclude))
+    included, excluded = frozenset(given_names(include)), frozenset(given_names(exclude))
     chosen = ChosenOffers.of(about.get("include_tags", ()), about.get("exclude_tags", ()), about.get("versions"))
-    offered = _chosen(toolset, included, excluded)
+    agent_tools = [(_agent_tool(agent), agent.name) for agent in _agents(agents)]
+    offered = chosen_tools(toolset, included, excluded, {name for one, own in agent_tools for name in (one.name, own)})
     if chosen:
         offered = filtered(offered, predicate=lambda spec: chosen.keeps(spec.meta))
-    agent_tools = [_agent_tool(agent) for agent in _agents(agents)]
-    if agent_tools:  # which `include` says nothing about: `agents` does
-        runners = ToolRegistry(agent_tools)
-        for one in agent_tools:
+    runners = [one for one, own in agent_tools if excluded.isdisjoint({one.name, own, ANY_TOOL})]
+    if runners:  # which `include` says nothing about: `agents` does
+        for one in runners:
             _check_free(one.spec, offered)
-        offered = combined(offered, runners)
+        offered = combined(offered, ToolRegistry(runners))
     options = Options(
         instructions=instructions,
         state={} if state is None else state,
@@ -283,22 +284,6 @@ def _info(name: str, version: str, about: ServerAbout) -> Json:
     icons = list(about.get("icons", ()))
     optional = {"title": about.get("title"), "websiteUrl": about.get("website_url"), "icons": icons or None}
     return {"name": name, "version": version} | {key: value for key, value in optional.items() if value is not None}
-
-
-def _chosen(toolset: Toolset, include: frozenset[str], exclude: frozenset[str]) -> Toolset:
-    """Return the tools to offer.
-
-    Raises:
-        ValueError: An included tool is missing, and no toolset could add it later.
-    """
-    if not include and not exclude:
-        return toolset
-    snapshot = toolset.snapshot()
-    if snapshot and all(spec.server is None for spec in snapshot):  # tools of servers come and go: `filtered` warns
-        known = {name for spec in snapshot for name in (spec.name, spec.original_name, *spec.aliases)}
-        for name in sorted(include - known):
-            raise ValueError(f"include: {unknown_tool(name, known)}")
-    return filtered(toolset, include, exclude)
 
 
 def _agents(agents: Iterable[AgentLike] | AgentsLike) -> Iterable[AgentLike]:

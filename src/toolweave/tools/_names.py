@@ -19,6 +19,9 @@ from toolweave.tools._spec import ToolSpec
 MAX_WIRE_NAME = 64
 """Maximum length of a tool name that OpenAI, Anthropic, Gemini and Bedrock all accept."""
 
+ANY_TOOL = "*"
+"""Stands for every tool in a filter of names."""
+
 _LONGEST_SHOWN = 200
 _ONE_BY_ONE = 16
 """Numeric suffixes up to this one are tried one after the other."""
@@ -52,12 +55,26 @@ def selected(name: str, *, include: Collection[str], exclude: Collection[str], s
     """Return whether a tool passes a filter of original names.
 
     `include` is a whitelist and wins over `exclude`; an empty list filters nothing. Both may also
-    name the tool as `server:tool` or `server/tool`.
+    name the tool as `server:tool` or `server/tool`, and every tool as `*`.
     """
-    names = (name,) if server is None else (name, *aliases(server, name))
+    names = (name, ANY_TOOL) if server is None else (name, *aliases(server, name), ANY_TOOL)
     if include:
         return any(known in include for known in names)
     return not any(known in exclude for known in names)
+
+
+def given_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of a filter, each once; a string is one name."""
+    return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
+
+
+def unmatched(filters: Iterable[str], names: Iterable[str], *, server: str | None = None) -> list[str]:
+    """Return the error texts for the names of a filter that are the names of no tool, in alphabetical order."""
+    known = list(names)
+    accepted = {ANY_TOOL, *known}
+    if server is not None:
+        accepted.update(alias for name in known for alias in aliases(server, name))
+    return [unknown_tool(name, known) for name in sorted({*filters} - accepted)]
 
 
 def free_name(name: str, server: str | None, taken: Container[str]) -> str:

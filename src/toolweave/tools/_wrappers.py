@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from toolweave.errors import DuplicateToolError, ErrorKind, as_tool_error, printable
 from toolweave.protocol.component_meta import versioned, with_versions
 from toolweave.tools._call import NO_CONTEXT, CallContext, ToolCall
-from toolweave.tools._names import AssignedNames, aliases, unknown_tool
+from toolweave.tools._names import ANY_TOOL, AssignedNames, aliases, given_names, unknown_tool
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import (
@@ -221,11 +221,11 @@ def filtered(
     Args:
         toolset: The toolset.
         include: A whitelist that wins over `exclude`; empty is no filter. Names are those that the toolset exposes, the
-            producers' own, or `server:tool` and `server/tool`. One that fits no tool is a warning in the log, once.
+            producers' own, `server:tool` and `server/tool`, or `*` for all. A name of no tool is logged once.
         exclude: Names of the same forms to leave out.
         predicate: Keeps the tools that it returns true for, among those that the names keep.
     """
-    return _FilteredToolset(toolset, frozenset(include), frozenset(exclude), predicate)
+    return _FilteredToolset(toolset, frozenset(given_names(include)), frozenset(given_names(exclude)), predicate)
 
 
 def enhanced(toolset: Toolset, schema: Callable[[ToolSpec], Mapping[str, Any]]) -> BaseToolset:
@@ -512,7 +512,7 @@ class _FilteredToolset(_MappedToolset):
         self._unmatched: set[str] = {*include, *exclude}  # names of no tool so far, each until it is logged
 
     def _keep(self, spec: ToolSpec) -> ToolSpec | None:
-        names = {spec.name, spec.original_name}
+        names = {ANY_TOOL, spec.name, spec.original_name}
         if spec.server is not None:
             names.update(aliases(spec.server, spec.original_name))
         self._unmatched -= names
@@ -524,7 +524,9 @@ class _FilteredToolset(_MappedToolset):
         if present and self._unmatched:  # a toolset without tools may not have connected yet
             unmatched, self._unmatched = self._unmatched, set[str]()
             for name in sorted(unmatched):
-                _log.warning("a filter names a tool that there is not: %s", printable(unknown_tool(name, present)))
+                field = "include" if name in self._include else "exclude"
+                missing = printable(unknown_tool(name, present))
+                _log.warning("a filter names a tool that there is not: %s: %s", field, missing)
 
 
 class _Combined(_ForwardingToolset):
