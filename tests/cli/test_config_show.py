@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.command import Done, trust
+from tests.cli.command import Done, toolweave, trust, write_config
 
 Cli = Callable[..., Done]
 
@@ -120,3 +121,25 @@ def test_a_broken_file_is_an_error_that_names_it(cli: Cli, folder: Path) -> None
 
     assert (done.code, done.json["error"]["exit_code"]) == (2, 2)
     assert str(folder / "mcp.json") in done.json["error"]["message"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [["config", "show"], ["doctor"], ["tools"]], ids=" ".join)
+def test_commands_name_a_protection_that_is_not_applied(folder: Path, command: list[str]) -> None:
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"a": {"command": "no-such-program", "trust": False}}}))
+
+    done = toolweave(*command, "--config", "mcp.json")
+
+    assert "'trust' is not applied" in " ".join((done.out + done.err).split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [["doctor"], ["tools"], ["tools", "--json"], ["explain", "a_add"]], ids=" ".join)
+def test_commands_name_a_filter_that_filters_nothing(folder: Path, command: list[str]) -> None:
+    entry = {"command": sys.executable, "args": ["-m", "toolweave.cli.demo.numbers"], "exclude": ["dvide"]}
+    config = write_config(folder, {"a": entry})
+
+    done = toolweave(*command, "--config", config)
+
+    assert done.code == 0
+    assert "no tool 'dvide'; did you mean 'divide' or" in " ".join((done.out + done.err).split())

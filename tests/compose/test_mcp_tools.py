@@ -600,3 +600,24 @@ async def test_leaving_it_once_too_often_harms_nobody_who_enters_it_later() -> N
         async with component:
             assert component.tools.names == ("read", "write", "delete")
         assert not component.mounted
+
+
+@pytest.mark.requirement("R31", "R71")
+@pytest.mark.parametrize(
+    ("own", "given", "names"),
+    [
+        ({"include": ["read", "delete"]}, {"exclude": ["delete"]}, ("read",)),
+        ({"include": ["read"]}, {"exclude": ["files:read"]}, ()),
+        ({"exclude": ["*"]}, {"exclude": ["read"]}, ()),
+        ({"include": ["read"]}, {"include": ["write"]}, ("write",)),
+        ({"exclude": ["*"]}, {"include": ["read"]}, ("read",)),
+        ({}, {"exclude": "read"}, ("write", "delete")),
+        ({}, {"exclude": "*"}, ()),
+    ],
+)
+async def test_a_component_that_excludes_offers_no_more_than_its_config_includes(
+    own: dict[str, Any], given: dict[str, Any], names: tuple[str, ...]
+) -> None:
+    with anyio.fail_after(BOUND):
+        async with McpTools("files", files().config(**own), tool_prefix="", **given) as component:
+            assert component.tools.names == names

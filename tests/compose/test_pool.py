@@ -20,6 +20,7 @@ from toolweave import (
     ConnectionClosedError,
     McpPool,
     McpTools,
+    ToolError,
     connect_mcp,
     connect_mcp_servers,
     create_mcp_server,
@@ -209,3 +210,12 @@ async def test_a_user_who_gives_up_while_connecting_leaves_the_others_their_conn
                 scope.cancel()
             assert (await other.tools["echo"].execute({"text": "hi"})).text == "hi"
             await other.__aexit__(None, None, None)
+
+
+async def test_a_leased_connection_keeps_the_filters_of_its_config() -> None:
+    server = ToolServer("files", ["read", "write"])
+    with anyio.fail_after(BOUND):
+        async with McpPool() as pool, pool.lease(server.config(exclude=["write"])) as connection:
+            assert (await connection.list_tools()).names == ("read",)
+            with pytest.raises(ToolError, match="'exclude' names it"):
+                await connection.call_tool("write")

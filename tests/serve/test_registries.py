@@ -43,8 +43,8 @@ def d() -> str:
     return "d"
 
 
-def agent() -> Agent:
-    return Agent(ScriptedModel(["said"] * 4), name="general")
+def agent(name: str = "general") -> Agent:
+    return Agent(ScriptedModel(["said"] * 4), name=name)
 
 
 async def offered(server: McpServer | MemoryServer) -> tuple[str, ...]:
@@ -138,3 +138,42 @@ async def test_a_handler_beside_a_schema_is_refused_when_it_takes_one_of_the_pro
         async with connect_mcp(server) as client:
             for name in ("find", "look"):
                 assert (await client.call_tool(name, {"query": "x"})).text == "x"
+
+
+@pytest.mark.requirement("R33")
+@pytest.mark.parametrize("name", ["agent_two", "two"])
+@pytest.mark.parametrize("tools", [[], [a, b]], ids=["no tools", "tools"])
+async def test_an_agent_that_is_excluded_is_not_offered(name: str, tools: list[Any]) -> None:
+    agents = AgentRegistry(ScriptedModel(["said"]), tools=[a])
+    for one in ("one", "two"):
+        agents.register(one)
+
+    names = await offered(create_mcp_server(name="u", version="1", tools=tools, agents=agents, exclude=[name]))
+
+    assert names == (*(one.name for one in tools), "agent_one")
+    everything = create_mcp_server(name="u", version="1", tools=tools, agents=agents, exclude="*")
+    assert await offered(everything) == ()
+
+
+@pytest.mark.requirement("R33")
+async def test_an_excluded_name_is_that_of_a_tool_too_when_an_agent_has_it() -> None:
+    server = create_mcp_server(name="u", version="1", tools=[a, b], agents=[agent("a")], exclude=["a"])
+    assert await offered(server) == ("b",)
+
+
+@pytest.mark.requirement("R33")
+@pytest.mark.parametrize("tools", [[], [a, b]], ids=["no tools", "tools"])
+def test_a_name_to_exclude_that_neither_a_tool_nor_an_agent_has_is_an_error(tools: list[Any]) -> None:
+    with pytest.raises(ValueError, match="exclude: no tool 'agent_generall'; did you mean 'agent_general'"):
+        create_mcp_server(name="u", version="1", tools=tools, agents=[agent()], exclude=["agent_generall"])
+
+
+@pytest.mark.requirement("R33")
+async def test_a_misspelled_name_to_exclude_is_an_error_or_where_it_may_come_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with pytest.raises(ValueError, match="exclude: no tool 'aa'; did you mean 'a'"):
+        create_mcp_server(name="u", version="1", tools=[a, b], exclude=["aa"])
+    async with connect_mcp(MemoryServer([a], name="memory")) as connection:
+        create_mcp_server(name="u", version="1", tools=connection, exclude=["typo"])
+    assert ["exclude: no tool 'typo'" in message for message in caplog.messages] == [True]

@@ -101,6 +101,11 @@ async def test_names_are_changed_by_a_mapping_or_a_function() -> None:
         ((), ["fs_read", "list"], ["fs_write"]),
         (["nobody"], (), []),
         ([], [], ["fs_read", "fs_write", "fs_list"]),
+        ("read", (), ["fs_read"]),
+        ((), "read", ["fs_write", "fs_list"]),
+        ("*", (), ["fs_read", "fs_write", "fs_list"]),
+        ((), ["*"], []),
+        (["read"], ["*"], ["fs_read"]),
     ],
 )
 async def test_filters_match_exposed_and_original_names_and_include_wins(

@@ -18,8 +18,14 @@ from toolweave._value import Value
 from toolweave.config._api_entry import as_program
 from toolweave.config._auth import Auth
 from toolweave.config._dialect_rules import Dialect, rules_of
+from toolweave.config._editor_settings import (
+    EDITOR_SETTINGS,
+    TOOL_SETTINGS,
+    apply_editor_settings,
+    is_unknown_protection,
+)
 from toolweave.config._expand import Expander, Scope
-from toolweave.config._model import WEBSOCKET_DEPRECATED, ServerConfig, Source, canonical_transport
+from toolweave.config._model import BUILT_IN_TRANSPORTS, WEBSOCKET_DEPRECATED, ServerConfig, Source, canonical_transport
 from toolweave.config._oauth import OAuth
 from toolweave.config._secret import Secret
 from toolweave.config._shaping import read_shape, with_secrets
@@ -127,15 +133,16 @@ _SPECIAL = (
     *("enabled", "http_url", "bearer_token_env_var", "env_http_headers", "env_vars", "env_file"),
     *("openapi", "base_url"),
     *_TIMEOUT_KEYS,
+    *EDITOR_SETTINGS,
 )
 _IGNORED = frozenset(
     {
-        *("always_allow", "auto_approve", "trust", "description", "icon", "icons", "gallery", "version", "title"),
-        *("note", "notes", "comment", "source", "dev", "required", "tags", "metadata", "default_tools_approval_mode"),
-        *("supports_parallel_tool_calls", "sandbox_enabled", "$schema", "bundled", "display_name"),
-        *("favicon_url", "watch_paths", "remote_configured"),
+        *("always_allow", "auto_approve", "description", "icon", "icons", "gallery", "version", "title"),
+        *("note", "notes", "comment", "source", "tags", "metadata", "$schema", "bundled", "display_name"),
+        *("favicon_url", "remote_configured"),
     }
 )
+"""Keys that describe an entry, or that relax an editor's approvals: there is nothing to apply."""
 _TRANSPORTS = {"local": "stdio", "remote": "http"}
 _MILLISECONDS_FROM = 1000
 
@@ -152,6 +159,7 @@ class _FlatEntry(msgspec.Struct):
 
     known: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     filters: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    protections: list[str] = msgspec.field(default_factory=list[str])
     options: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     notes: list[str] = msgspec.field(default_factory=list[str])
 
@@ -193,6 +201,7 @@ def read_arguments(
     dialect = "gemini" if "http_url" in flat.known else dialect
     values = {key: _expanded(expander, value, key, dialect, flat.notes) for key, value in flat.known.items()}
     arguments = _arguments(values, expander, dialect, flat.notes)
+    _check_protections(flat, arguments.get("transport"))
     if flat.options or "options" in arguments:
         given = check_object(arguments.get("options", {}), "options")
         arguments["options"] = {**expander.value(flat.options, "options"), **given}
@@ -254,8 +263,8 @@ def _layer(flat: _FlatEntry, layer: Mapping[Any, Any], *, within: str = "") -> N
         inner = _inner_layer(word, value, within)
         if inner is not None:
             _layer(flat, inner, within=word)
-        elif _is_of_editor(word, value):
-            continue
+        elif word == "tools" and isinstance(value, Mapping):  # Codex: settings of single tools
+            _put(flat, TOOL_SETTINGS, value, str(key))
         elif word in _SIGN_IN or _is_sign_in(word, value):
             _keep_sign_in(flat, word, str(key), value)
         elif word in FILTER_WORDS:
@@ -282,10 +291,24 @@ def _inner_layer(word: str, value: Any, within: str) -> Mapping[Any, Any] | None
 
 def _keep_unknown(flat: _FlatEntry, word: str, key: str, value: Any, within: str) -> None:
     flat.options[key] = value
-    if word in _NOT_DONE:
+    meant = _did_you_mean(word)
+    hint = f" (did you mean {meant!r}?)" if meant else ""
+    if is_unknown_protection(word, meant, value):
+        flat.protections.append(f"unknown key {key!r}{hint}")
+    elif word in _NOT_DONE:
         flat.notes.append(f"{key!r} {_NOT_DONE[word]}")
-    elif within != "connection":
-        flat.notes.append(f"unknown key {key!r}{_did_you_mean(word)}; kept in 'options'")
+    elif within != "connection" or meant:  # what else is there may be for a transport of an application
+        flat.notes.append(f"unknown key {key!r}{hint}; kept in 'options'")
+
+
+def _check_protections(flat: _FlatEntry, transport: Any) -> None:
+    """Refuse an entry with a key that would restrict something, and is not known; a custom transport may know it."""
+    if flat.protections and (transport in (None, "") or str(transport) in BUILT_IN_TRANSPORTS):
+        raise ConfigError(
+            f"{', '.join(flat.protections)}: it reads like a protection, and a server is not started without one; "
+            "correct it or leave it out",
+            field="options",
+        )
 
 
 def _is_sign_in(word: str, value: Any) -> bool:
@@ -294,13 +317,6 @@ def _is_sign_in(word: str, value: Any) -> bool:
         return False
     named = {canonical_key(key) for key in cast("Mapping[Any, Any]", value)}
     return "client_id" in named and not named & {"token", "provider", "transport"}  # `type` is a synonym of the last
-
-
-def _is_of_editor(word: str, value: Any) -> bool:
-    """Return whether a setting means something else to an editor: Codex's approval per tool, VS Code's sandbox."""
-    if word == "sandbox":
-        return not (isinstance(value, str) or (isinstance(value, Mapping) and "type" in value))
-    return word == "tools" and isinstance(value, Mapping)
 
 
 def _keep_sign_in(flat: _FlatEntry, word: str, key: str, value: Any) -> None:
@@ -331,7 +347,7 @@ def _did_you_mean(word: str) -> str:
     import difflib  # only a slip needs it
 
     close = difflib.get_close_matches(word, [*_FIELDS, *_SYNONYMS, *_SPECIAL, *FILTER_WORDS], n=1, cutoff=0.8)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    return close[0] if close else ""
 
 
 def _expanded(expander: Expander, value: Any, key: str, dialect: Dialect, notes: list[str]) -> Any:
@@ -408,6 +424,7 @@ def _arguments(values: dict[str, Any], expander: Expander, dialect: Dialect, not
     _read_environment(out, values, expander, notes)
     if "oauth" in values:
         _read_sign_in(out, values["oauth"], notes)
+    apply_editor_settings(out, values, notes)
     return as_program(out, values, expander.path) if "openapi" in values else out
 
 

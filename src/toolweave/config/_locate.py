@@ -89,8 +89,7 @@ def find_servers(
         if not _is_section(section, path, top):
             continue
         found.recognised = True
-        pins = holder.get("pins")
-        found.items += (_pinned(_spoken(item, dialect), pins) for item in _items(section, path, dialect))
+        found.items += (_completed(_spoken(item, dialect), holder) for item in _items(section, path, dialect))
         found.inputs.update(_inputs(holder.get("inputs")))
     # Beside a section of servers it is a section, even if its `url` makes it look like an entry.
     found.gateway = GATEWAY_SECTION in top and (found.recognised or not looks_like_entry(top[GATEWAY_SECTION]))
@@ -119,12 +118,20 @@ def _spoken(item: FoundEntry, dialect: Dialect) -> FoundEntry:
     return item
 
 
-def _pinned(item: FoundEntry, pins: Any) -> FoundEntry:
-    """Return an entry with the `pins` beside its section, if it has none of its own."""
+def _completed(item: FoundEntry, holder: Mapping[Any, Any]) -> FoundEntry:
+    """Return an entry with the settings beside its section that it lacks: `pins`, and VS Code's `sandbox`.
+
+    The sandbox is for entries with `sandboxEnabled`.
+    """
     value: Any = item.value
-    if pins is None or not isinstance(value, Mapping):
+    if not isinstance(value, Mapping):
         return item
-    return item.replace(value={"pins": pins, **cast("Mapping[str, Any]", value)})
+    entry = cast("Mapping[str, Any]", value)
+    shared = {"pins": holder.get("pins")}
+    if entry.get("sandboxEnabled"):
+        shared["sandbox"] = holder.get("sandbox")
+    shared = {key: setting for key, setting in shared.items() if setting is not None}
+    return item.replace(value={**shared, **entry}) if shared else item
 
 
 def _is_opencode(entry: Mapping[Any, Any]) -> bool:

@@ -282,7 +282,7 @@ class Catalog:
         for field, filters in (("include", config.include), ("exclude", config.exclude)):
             if filters and specs:  # a server without tools may offer some later
                 missing = unmatched(filters, self._read, server=config.name)
-                problems += [f"{field!r} filters nothing by one of its names: {text}" for text in missing]
+                problems += [f"{field!r}: {text}" for text in missing]
         self.filter_problems = tuple(problems)
         if not config.include and not config.exclude:
             return specs

@@ -1,0 +1,165 @@
+"""Settings of editors that ours lack: a sandbox, approvals of calls. A protection that cannot be kept is refused.
+
+VS Code runs a server in a sandbox that writes nowhere and reaches nothing, except where its settings allow it. Codex
+asks a person about calls, for a whole server or for single tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from toolweave.config._confinement import Sandbox
+from toolweave.config._tool_filters import ANY_TOOL, FILTER_WORDS, without
+from toolweave.config._validation import check_object, check_texts, suggestion
+from toolweave.errors import ConfigError
+
+TOOL_SETTINGS = "tool_settings"
+"""The word for Codex's `tools`, the settings of single tools."""
+_NOT_APPLIED = {
+    "required": "a server that fails does not end the program",
+    "dev": "a server is not watched or debugged",
+    "watch_paths": "a server is not restarted when files change",
+}
+EDITOR_SETTINGS = (
+    *("sandbox_enabled", "default_tools_approval_mode", "trust", "supports_parallel_tool_calls", TOOL_SETTINGS),
+    *_NOT_APPLIED,
+)
+"""The keys of editors that `apply_editor_settings` reads, in snake_case; `sandbox` is one of ours, too."""
+_PROTECTIONS = frozenset({*FILTER_WORDS, *EDITOR_SETTINGS, "sandbox", "limits", "pins", "scan"})
+_APPROVALS = "is not applied: the program that calls decides whether a person is asked, such as Agent(confirm=...)"
+_ALL_DOMAINS = "*"
+_SANDBOX: Mapping[str, tuple[str, ...]] = {
+    "filesystem": ("allowWrite", "denyRead", "denyWrite"),
+    "network": ("allowedDomains", "deniedDomains"),
+}
+_RESTRICTIONS = frozenset(
+    {
+        *("sandbox", "sandboxed", "sandboxing", "isolate", "isolated", "isolation", "confine", "confined"),
+        *("deny", "denied", "denylist", "block", "blocked", "blocklist", "blacklist", "forbid", "forbidden"),
+        *("exclude", "excluded", "excludes", "allowlist", "whitelist", "restrict", "restricted", "restrictions"),
+        *("approval", "approvals", "confirm", "confirmation", "permission", "permissions", "readonly", "quarantine"),
+    }
+)
+_INSTEAD = "write a 'sandbox' of ours, such as {'type': 'bwrap', 'network': false}, into a config of your own"
+
+
+def is_editor_sandbox(value: Any) -> bool:
+    """Return whether `sandbox` is in VS Code's form, and not a `Sandbox` of ours."""
+    if not isinstance(value, Mapping):
+        return False
+    given = cast("Mapping[Any, Any]", value)
+    return "type" not in given and ("filesystem" in given or isinstance(given.get("network"), Mapping))
+
+
+def read_editor_sandbox(value: Any) -> Sandbox:
+    """Return our sandbox with the restrictions of VS Code's `sandbox`.
+
+    Raises:
+        ConfigError: They limit what our sandbox does not: single domains, reading, or folders in a writable one.
+    """
+    given = check_object({} if value is None else value, "sandbox")
+    _check_known(given, tuple(_SANDBOX), "sandbox")
+    lists: dict[str, Sequence[str]] = {}
+    for part, names in _SANDBOX.items():
+        settings = check_object(given.get(part, {}), f"sandbox.{part}")
+        _check_known(settings, names, f"sandbox.{part}")
+        lists |= {name: check_texts(settings.get(name, ()), f"sandbox.{part}.{name}") for name in names}
+    domains = lists["allowedDomains"]
+    if domains and _ALL_DOMAINS not in domains:
+        raise _not_kept("network.allowedDomains", "the network can be open or closed, not open for single hosts")
+    if domains and lists["deniedDomains"]:
+        raise _not_kept("network.deniedDomains", "the network can be open or closed, not closed for single hosts")
+    if lists["denyRead"]:
+        raise _not_kept("filesystem.denyRead", "everything can be read in our sandbox")
+    if lists["allowWrite"] and lists["denyWrite"]:
+        raise _not_kept("filesystem.denyWrite", "a folder is writable as a whole")
+    return Sandbox(writable=lists["allowWrite"], network=bool(domains))
+
+
+def _check_known(given: Mapping[str, Any], names: Sequence[str], field: str) -> None:
+    for key in given:
+        if key not in names:
+            raise ConfigError(f"{field!r} has no setting {key!r}; {suggestion(key, names)}", field=f"{field}.{key}")
+
+
+def _not_kept(setting: str, reason: str) -> ConfigError:
+    field = f"sandbox.{setting}"
+    return ConfigError(f"{field!r} cannot be kept, so the server is not started: {reason}; {_INSTEAD}", field=field)
+
+
+def is_unknown_protection(word: str, meant: str, value: Any) -> bool:
+    """Return whether an unknown key would restrict something, so that a server must not start without it.
+
+    Args:
+        word: The key in snake_case.
+        meant: The known key that it resembles, or `""`.
+        value: Its value; one that restricts nothing does not count.
+    """
+    if value is False or value in ([], {}, ""):
+        return False
+    return meant in _PROTECTIONS or not _RESTRICTIONS.isdisjoint(word.split("_"))
+
+
+def apply_editor_settings(out: dict[str, Any], values: Mapping[str, Any], notes: list[str]) -> None:
+    """Apply the settings of editors that protect something, and note those that are not applied, protections first.
+
+    Args:
+        out: The arguments of the `ServerConfig`, which get the sandbox.
+        values: The values of the entry by key.
+        notes: Gets the remarks for the writer of the entry.
+
+    Raises:
+        ConfigError: A protection cannot be kept.
+    """
+    remarks: list[str] = []
+    _apply_sandbox(out, values, remarks)
+    _apply_approvals(out, values, remarks)
+    if values.get("supports_parallel_tool_calls") is False:
+        out.setdefault("max_concurrency", 1)
+    remarks += [f"{key!r} is not applied: {why}" for key, why in _NOT_APPLIED.items() if values.get(key)]
+    notes[:0] = remarks
+
+
+def _apply_sandbox(out: dict[str, Any], values: Mapping[str, Any], remarks: list[str]) -> None:
+    enabled, given = values.get("sandbox_enabled", False), out.get("sandbox")
+    if not isinstance(enabled, bool):
+        raise ConfigError("'sandboxEnabled' must be true or false", field="sandboxEnabled")
+    if not given and given is not None:
+        del out["sandbox"]
+    elif given is not None and not is_editor_sandbox(given):
+        return
+    if not enabled:
+        if out.pop("sandbox", None):
+            remarks.append("'sandbox' is not applied: 'sandboxEnabled' is not true")
+        return
+    out.pop("sandbox", None)
+    if "command" not in out:
+        remarks.append("'sandboxEnabled' is not applied: the server is not a process of this machine")
+        return
+    out["sandbox"] = read_editor_sandbox(given or None)
+
+
+def _apply_approvals(out: dict[str, Any], values: Mapping[str, Any], remarks: list[str]) -> None:
+    """Read Codex's approvals of calls, and its switches of single tools."""
+    asked = [] if values.get("default_tools_approval_mode", "approve") == "approve" else ["default_tools_approval_mode"]
+    asked += ["trust"] if values.get("trust") is False else []
+    for tool, settings in check_object(values.get(TOOL_SETTINGS, {}), "tools").items():
+        field = f"tools.{tool}"
+        given = check_object(settings, field)
+        _check_known(given, ("approval_mode", "enabled"), field)
+        if given.get("approval_mode", "approve") != "approve":
+            asked.append(f"{field}.approval_mode")
+        if given.get("enabled") is False:
+            out["exclude"] = [*out.get("exclude", ()), tool]
+            if "include" in out:
+                _leave_out(out, tool)
+    if asked:
+        names = " and ".join(map(repr, asked))
+        remarks.append(f"{names} {_APPROVALS}")
+
+
+def _leave_out(out: dict[str, Any], tool: str) -> None:
+    out["include"] = without(out["include"], [tool])
+    if not out["include"]:
+        out["exclude"] = [*out["exclude"], ANY_TOOL]

@@ -1,0 +1,147 @@
+"""Protections that editors' files ask for: kept, or refused; what is not applied is named, protections first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolweave import Hub
+from toolweave.config import Sandbox, load_config, parse_server
+from toolweave.errors import ConfigError
+
+DOMAINS = {"network": {"allowedDomains": ["api.example.com"]}}
+
+
+def read(**entry: Any) -> Any:
+    return parse_server("a", {"command": "x", **entry})
+
+
+def notes(entry: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(load_config({"mcpServers": {"a": {"command": "x", **entry}}}).entries[0].notes)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({}, Sandbox(network=False)),
+        ({"sandbox": {}}, Sandbox(network=False)),
+        ({"sandbox": {"filesystem": {"allowWrite": ["out"]}}}, Sandbox(writable=["out"], network=False)),
+        ({"sandbox": {"filesystem": {"denyWrite": ["/etc"]}}}, Sandbox(network=False)),
+        ({"sandbox": {"network": {"allowedDomains": []}}}, Sandbox(network=False)),
+        ({"sandbox": {"network": {"deniedDomains": ["x.example"]}}}, Sandbox(network=False)),
+        ({"sandbox": {"network": {"allowedDomains": ["*"]}}}, Sandbox(network=True)),
+        ({"sandbox": {"type": "bwrap", "network": True}}, Sandbox(network=True)),
+    ],
+)
+def test_the_sandbox_of_an_editor_becomes_ours(settings: dict[str, Any], kept: Sandbox) -> None:
+    assert read(sandboxEnabled=True, **settings).sandbox == kept
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "field"),
+    [
+        (DOMAINS, "sandbox.network.allowedDomains"),
+        ({"network": {"allowedDomains": ["*"], "deniedDomains": ["x"]}}, "sandbox.network.deniedDomains"),
+        ({"filesystem": {"denyRead": ["~/.ssh"]}}, "sandbox.filesystem.denyRead"),
+        ({"filesystem": {"allowWrite": ["."], "denyWrite": ["./.git"]}}, "sandbox.filesystem.denyWrite"),
+        ({"filesystem": {"denyReads": ["~/.ssh"]}}, "sandbox.filesystem.denyReads"),
+        ({"filesystem": {}, "processes": False}, "sandbox.processes"),
+        ({"filesystem": []}, "sandbox.filesystem"),
+        ({"writeable": ["."]}, "sandbox.writeable"),
+    ],
+)
+def test_a_server_is_not_started_in_less_of_a_sandbox_than_its_owner_wants(sandbox: Any, field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(sandboxEnabled=True, sandbox=sandbox)
+    assert (caught.value.server, caught.value.field) == ("a", field)
+
+
+def test_a_sandbox_without_its_type_is_ours() -> None:
+    assert read(sandbox={"network": False}).sandbox == Sandbox(network=False)
+    assert read(sandbox={"writable": ["out"]}).sandbox == Sandbox(writable=["out"])
+
+
+def test_the_sandbox_beside_the_servers_of_a_file_is_that_of_those_which_are_to_run_in_one(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    servers = {
+        "a": {"command": "x", "sandboxEnabled": True},
+        "b": {"command": "x"},
+        "c": {"command": "x", "sandboxEnabled": True, "sandbox": {"filesystem": {"allowWrite": ["c"]}}},
+    }
+    path.write_text(json.dumps({"servers": servers, "sandbox": {"filesystem": {"allowWrite": ["${workspaceFolder}"]}}}))
+
+    found = {name: config.sandbox for name, config in load_config(path).servers.items()}
+
+    assert found == {
+        "a": Sandbox(writable=[str(tmp_path)], network=False),
+        "b": None,
+        "c": Sandbox(writable=["c"], network=False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("entry", "note"),
+    [
+        ({"sandbox": DOMAINS}, "'sandbox' is not applied: 'sandboxEnabled' is not true"),
+        ({"default_tools_approval_mode": "prompt"}, "'default_tools_approval_mode' is not applied"),
+        ({"default_tools_approval_mode": "auto"}, "'default_tools_approval_mode' is not applied"),
+        ({"tools": {"wipe": {"approval_mode": "prompt"}}}, "'tools.wipe.approval_mode' is not applied"),
+        ({"trust": False}, "'trust' is not applied"),
+        ({"required": True}, "'required' is not applied"),
+        ({"dev": {"watch": "src"}}, "'dev' is not applied"),
+    ],
+)
+def test_what_is_not_applied_is_named(entry: dict[str, Any], note: str, caplog: pytest.LogCaptureFixture) -> None:
+    (found,) = notes(entry)
+
+    assert found.startswith(note)
+    assert [message for message in caplog.messages if note in message] == [f"server 'a': {found}"]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"default_tools_approval_mode": "approve"},
+        {"tools": {"look": {"approval_mode": "approve"}}},
+        {"trust": True},
+        {"sandboxEnabled": False},
+        {"sandbox": False},
+        {"required": False},
+    ],
+)
+def test_what_asks_for_nothing_is_not_named(entry: dict[str, Any]) -> None:
+    assert notes(entry) == ()
+    assert read(**entry).sandbox is None
+
+
+def test_protections_are_named_first() -> None:
+    found = notes({"flavour": 1, "required": True, "disabledTools": ["x"], "default_tools_approval_mode": "prompt"})
+
+    assert [text.split("'")[1] for text in found] == ["default_tools_approval_mode", "required", "flavour"]
+
+
+def test_a_sandbox_of_a_server_that_is_not_started_here_is_named() -> None:
+    (found,) = load_config({"servers": {"a": {"url": "https://a.example", "sandboxEnabled": True}}}).entries[0].notes
+
+    assert found == "'sandboxEnabled' is not applied: the server is not a process of this machine"
+
+
+def test_a_tool_that_is_switched_off_is_not_offered_and_calls_one_after_the_other_stay_so() -> None:
+    config = read(enabled_tools=["wipe"], tools={"wipe": {"enabled": False}}, supports_parallel_tool_calls=False)
+
+    assert (config.include, config.exclude, config.max_concurrency) == ((), ("wipe", "*"), 1)
+    assert read(tools={"wipe": {"enabled": False}}).exclude == ("wipe",)
+    with pytest.raises(ConfigError, match=r"'tools.wipe' has no setting 'aproval_mode'; did you mean 'approval_mode'"):
+        read(tools={"wipe": {"aproval_mode": "prompt"}})
+
+
+@pytest.mark.anyio
+async def test_what_is_not_applied_is_a_warning_of_a_hub(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"a": {"command": "no-such-program", "trust": False}}}))
+
+    async with Hub(path) as hub:
+        assert any("server 'a': 'trust' is not applied" in text for text in hub.warnings)
