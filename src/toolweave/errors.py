@@ -356,10 +356,12 @@ class ConnectError(ServerError):
         exit_code: The exit code of the process when it died, negative for a signal.
         stderr: The last lines of the process's standard error, sanitized.
         status: The HTTP status, when there was one.
+        code: The code of the JSON-RPC error with which the server refused the handshake; None if it did not answer so.
     """
 
     kind = ErrorKind.NOT_SENT
     retryable = True
+    code: int | None = None
 
     def __init__(
         self,

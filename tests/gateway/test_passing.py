@@ -171,7 +171,7 @@ async def test_a_modern_upstream_is_told_of_the_caller_and_not_of_the_gateway(ve
         "experimental": {"x": 1},
     }
     with anyio.fail_after(60):
-        async with talking(through_gateway(server), version, able) as talk:
+        async with talking(through_gateway(server, protocol=MODERN), version, able) as talk:
             await talk.ask("tools/call", {"name": "f"})
 
     declared = sent(server, "tools/call")["_meta"]["io.modelcontextprotocol/clientCapabilities"]

@@ -96,7 +96,7 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
         self._requester = Requester(config, self._supervisor, self._catalog)
         self._client = ClientCapabilities(config, self._requester, self._peer)
         lists = (self._catalog.live, self._prompts, self._resources, self._templates)
-        self._gateway_side = GatewaySide(self._requester, {live.kind: live for live in lists})
+        self._gateway_side = GatewaySide(self._requester, {live.kind: live for live in lists}, self._notified_elsewhere)
         self._health = Health(config, lambda: self._requester.waits, lambda event: self._events.emit("silence", event))
         self._requester.on_timeout = self._health.suspect
 
@@ -444,6 +444,12 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
     def _notified(self, method: str, params: Mapping[str, Any]) -> None:
         self._follower.notified(method, params)
         self._events.emit("notification", (method, params))
+
+    def _notified_elsewhere(self, method: str, params: Mapping[str, Any]) -> None:
+        """Handle a notification that arrived on another connection to the server, in any thread."""
+        loop = self._supervisor.loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._follower.notified, method, params)
 
     def _state_changed(self, change: StateChanged) -> None:
         self._events.emit("state", change)

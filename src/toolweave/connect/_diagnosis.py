@@ -42,7 +42,10 @@ async def explained(error: Exception, config: ServerConfig, report: Report, *, r
     text = config.redact(error.message if isinstance(error, ServerError) else f"{type(error).__name__}: {error}")
     if refused:
         text = f"{refused}; nor does it answer as a server of the older HTTP+SSE transport: {text}"
-    return ConnectError(text, server=name, status=_http_status(error))
+    made = ConnectError(text, server=name, status=_http_status(error))
+    if isinstance(error, ProtocolError) and made.status is None:
+        made.code = error.code
+    return made
 
 
 def connect_timeout_error(config: ServerConfig, report: Report, *, silent: bool) -> RequestTimeoutError:

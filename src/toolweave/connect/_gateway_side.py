@@ -15,15 +15,18 @@ from toolweave.protocol.json_types import as_object
 if TYPE_CHECKING:
     from toolweave.connect._direct import DirectCalls
     from toolweave.connect._requester import Requester
-    from toolweave.connect._session import Agreement
+    from toolweave.connect._session import Agreement, OnNotification
 
 
 class GatewaySide:
     """The part of a connection for hubs and gateways alone; requests of others go by `McpConnection.forward`."""
 
-    def __init__(self, requester: Requester, lists: Mapping[ListKind, LiveList[Any]]) -> None:
+    def __init__(
+        self, requester: Requester, lists: Mapping[ListKind, LiveList[Any]], on_notification: OnNotification
+    ) -> None:
         self._requester = requester
         self._lists = lists
+        self._on_notification = on_notification
 
     async def agreement(self) -> Agreement:
         """Return the result of the handshake with the open server; connect, or wait for a restart, within the bounds.
@@ -47,6 +50,10 @@ class GatewaySide:
         What an answer needs beyond that `forward` does, given the call as `ForwardedRequest.sent`.
         """
         return self._requester.direct
+
+    def note_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        """Handle a notification that the server sent on another connection to it, such as the change of a list."""
+        self._on_notification(method, params)
 
     def note_forwarded(self, name: str, result: Mapping[str, Any]) -> None:
         """Look for hidden characters in the result of a call that was sent by `direct_calls`, as the config says."""

@@ -30,12 +30,20 @@ def declares(connection: McpConnection, capability: str, member: str | None = No
     return (as_object(connection.capabilities.get(capability)) or {}).get(member) is True
 
 
-def offered(hub: Hub, capability: str, member: str | None = None) -> bool:
+def offered(
+    hub: Hub, capability: str, member: str | None = None, *, clients: Mapping[str, McpConnection] | None = None
+) -> bool:
     """Return whether any upstream declares the capability, or is still connecting and might.
 
     An upstream that is called with callers' credentials may declare anything to each of them.
+
+    Args:
+        hub: The upstreams.
+        capability: The capability.
+        member: A member of it that must be true; None asks for the capability alone.
+        clients: The connections to the upstreams, if they are not those of the hub.
     """
-    upstreams = hub.clients.values()
+    upstreams = (hub.clients if clients is None else clients).values()
     return (
         not upstreams
         or bool(caller_servers(hub).configs)
@@ -51,9 +59,19 @@ class UpstreamCapabilities:
         tools: The tools that callers see.
         info: The gateway's own `Implementation` object.
         instructions: Its own instructions, which replace those of the upstreams; None for theirs.
+        handshakes: The connections as callers with a handshake reach them.
     """
 
-    def __init__(self, hub: Hub, tools: Toolset, info: Mapping[str, Any], instructions: str | None = None) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        tools: Toolset,
+        info: Mapping[str, Any],
+        instructions: str | None = None,
+        *,
+        handshakes: Mapping[str, McpConnection],
+    ) -> None:
+        self._handshakes = handshakes
         self._hub = hub
         self._tools = tools
         self._own_info = dict(info)
@@ -69,22 +87,24 @@ class UpstreamCapabilities:
 
         The lists may change at any time, whether or not upstreams announce it: one may come, go or restart.
         """
-        found = {name: dict(value) for name, value in self._lists().items()}
-        upstreams = tuple(self._hub.clients.values())
+        clients = self._hub.clients if modern else self._handshakes
+        found = {name: dict(value) for name, value in self._lists(clients).items()}
+        upstreams = tuple(clients.values())
         for name in ("completions", "logging"):
-            if offered(self._hub, name):
+            if offered(self._hub, name, clients=clients):
                 found[name] = {}
         experimental = _merged(one.capabilities.get("experimental") for one in upstreams)
         if experimental:
             found["experimental"] = experimental
-        only = self._only
+        only = self.only
         if only is not None:
-            found |= {name: value for name, value in only.capabilities.items() if name not in _OWN}
+            shown = clients[only.name].capabilities
+            found |= {name: value for name, value in shown.items() if name not in _OWN}
         return found | _extensions(upstreams, modern=modern)
 
     def info(self) -> Mapping[str, Any]:
         """Return the `Implementation` object: our own, or that of the only upstream."""
-        only = self._only if len(self._upstreams) == 1 else None  # asked with each call, so the quick test comes first
+        only = self.only if len(self._upstreams) == 1 else None  # asked with each call, so the quick test comes first
         if only is None:
             return self._own_info
         shown = only.server_info
@@ -99,7 +119,7 @@ class UpstreamCapabilities:
         """
         if self._own_instructions is not None:
             return self._own_instructions
-        only = self._only
+        only = self.only
         if only is not None:
             return only.instructions if self._shows(only.name, may) else None
         return joined_instructions(
@@ -122,7 +142,7 @@ class UpstreamCapabilities:
         )
 
     @property
-    def _only(self) -> McpConnection | None:
+    def only(self) -> McpConnection | None:
         """The only upstream, if callers see its tools under their own names."""
         clients = self._upstreams
         if len(clients) != 1 or self._tools is not self._hub or caller_servers(self._hub).configs:
@@ -130,14 +150,14 @@ class UpstreamCapabilities:
         (only,) = clients.values()
         return only if only.config.tool_prefix == "" and not self._hub.errors.keys() - clients.keys() else None
 
-    def _lists(self) -> Mapping[str, Mapping[str, Any]]:
+    def _lists(self, clients: Mapping[str, McpConnection]) -> Mapping[str, Mapping[str, Any]]:
         found: dict[str, Json] = {}
-        if offered(self._hub, "tools") or len(self._tools.snapshot()):
+        if offered(self._hub, "tools", clients=clients) or len(self._tools.snapshot()):
             found["tools"] = {"listChanged": True}
         for name in ("prompts", "resources"):
-            if offered(self._hub, name):
+            if offered(self._hub, name, clients=clients):
                 found[name] = {"listChanged": True}
-        if offered(self._hub, "resources", "subscribe"):
+        if offered(self._hub, "resources", "subscribe", clients=clients):
             found["resources"]["subscribe"] = True
         return found
 

@@ -20,6 +20,7 @@ from toolweave.connect._client_features.callbacks import AnswerRequest, ClientSt
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._state import ConnectionState
 from toolweave.errors import ErrorKind, RequestError, ToolError, printable
+from toolweave.gateway._handshake_connections import report_list_changes
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.logs import LogLevel
 from toolweave.serve._request import Json
@@ -112,6 +113,7 @@ class AskingConnections:
         caller: str | None,
         *,
         named: bool = False,
+        shared: McpConnection | None = None,
     ) -> AsyncGenerator[AskingConnection]:
         """Return an open connection for one call, which may wait for those of others to end.
 
@@ -120,17 +122,19 @@ class AskingConnections:
 
         Args:
             config: The server, as the hub connects to it.
-            version: The revision that it speaks.
+            version: The revision to speak, or `"legacy"` for the newest with a handshake.
             capabilities: The capabilities of the caller.
             caller: A key that identifies the caller, or None.
             named: Whether its principal is known.
+            shared: The connection of the hub, which is notified of changed lists unless the new one has a process of
+                its own.
 
         Raises:
             ToolError: None was free in time; the call was not sent.
             ServerError: The server cannot be reached.
         """
         key = _Key(config.name, version, msgspec.json.encode(capabilities, order="deterministic"), caller, named)
-        asking = await self._taken(key, config, capabilities)
+        asking = await self._taken(key, config, capabilities, shared)
         answered = False
         try:
             await asking.connection.open()
@@ -146,11 +150,13 @@ class AskingConnections:
             asking.running, asking.since = False, anyio.current_time()
             self._tell()
 
-    async def _taken(self, key: _Key, config: ServerConfig, capabilities: Mapping[str, Any]) -> AskingConnection:
+    async def _taken(
+        self, key: _Key, config: ServerConfig, capabilities: Mapping[str, Any], shared: McpConnection | None
+    ) -> AskingConnection:
         seconds = config.timeout.call
         with anyio.move_on_after(seconds):
             while True:
-                found = self._free(key, config, capabilities)
+                found = self._free(key, config, capabilities, shared)
                 if found is not None:
                     found.running = True
                     return found
@@ -165,7 +171,9 @@ class AskingConnections:
             retryable=True,
         )
 
-    def _free(self, key: _Key, config: ServerConfig, capabilities: Mapping[str, Any]) -> AskingConnection | None:
+    def _free(
+        self, key: _Key, config: ServerConfig, capabilities: Mapping[str, Any], shared: McpConnection | None
+    ) -> AskingConnection | None:
         """Return a connection that carries no call, a new one where there may be one more, or None."""
         there = self._pool.get(key, [])
         for asking in there:
@@ -174,6 +182,8 @@ class AskingConnections:
         if (key.caller is not None and len(there) >= self._most_per_caller) or self._crowd(key, config) is not None:
             return None
         made = AskingConnection(config, key.version, capabilities)
+        if shared is not None and config.transport != "stdio":  # a process has lists of its own
+            report_list_changes(made.connection, shared)
         self._pool.setdefault(key, []).append(made)
         return made
 

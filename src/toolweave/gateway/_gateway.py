@@ -26,6 +26,7 @@ from toolweave.gateway._config import check_section_applied
 from toolweave.gateway._connections import AskingConnections
 from toolweave.gateway._disclosure import Disclosure, DisclosureMode
 from toolweave.gateway._fast_calls import FastCalls
+from toolweave.gateway._handshake_connections import HandshakeClients, HandshakeConnections
 from toolweave.gateway._lists import Lists
 from toolweave.gateway._logs import UpstreamLogs
 from toolweave.gateway._parked_calls import ParkedCalls
@@ -46,6 +47,7 @@ from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers, config_source, offer_names
 from toolweave.hub._offers import HubOffers
 from toolweave.oauth import TokenStore
+from toolweave.protocol.eras import abilities
 from toolweave.protocol.methods import TOOLS_CALL
 from toolweave.protocol.subscriptions import TASK_IDS
 from toolweave.serve._changes import Changes
@@ -212,6 +214,7 @@ class GatewayParts(NamedTuple):
     Attributes:
         secrets: The keys.
         connections: The connections to legacy upstreams that may ask.
+        handshakes: The connections in the handshake era to upstreams that speak both.
         parked: The calls that wait for their callers.
         groups: The task groups in which it is served.
         logs: The log levels of callers.
@@ -222,6 +225,7 @@ class GatewayParts(NamedTuple):
 
     secrets: GatewaySecrets
     connections: AskingConnections
+    handshakes: HandshakeConnections
     parked: ParkedCalls
     groups: ServingGroups
     logs: Logs
@@ -238,6 +242,7 @@ class GatewayParts(NamedTuple):
         return cls(
             secrets=secrets,
             connections=connections,
+            handshakes=HandshakeConnections(),
             parked=ParkedCalls(Parking(seconds=secrets.cipher.ttl), groups, replicas),
             groups=groups,
             logs=Logs(enabled=True),
@@ -308,6 +313,7 @@ class Gateway(ServerRunners):
             cipher=parts.secrets.cipher,
             connections=parts.connections,
             parked=parts.parked,
+            handshakes=parts.handshakes,
             of_caller=of_caller is not None,
         )
         self.callers = CallerGateways(CallerHubs(hub, token_store), self._before, parts.groups)
@@ -316,10 +322,16 @@ class Gateway(ServerRunners):
         handlers = HandlerRunner(logs=parts.logs)
         local = Tools(self.tools, rounds=handlers)
         self._operations = Operations(local, Resources(rounds=handlers), Prompts(rounds=handlers))
-        self.updates = ResourceUpdates(offers)
+        handshake_offers = HubOffers(HandshakeClients(hub.clients, parts.handshakes), offer_names(hub))
+        self.updates = ResourceUpdates(offers, handshake_offers, parts.handshakes)
         self._features = self._made_features(offers, local, instructions)
         features = [self._for_callers(), *self._features] if of_caller is None else self._features
-        self.endpoint = Endpoint(self._about.info, instructions=self._about.instructions, features=features)
+        self.endpoint = Endpoint(
+            self._about.info,
+            instructions=self._about.instructions,
+            features=features,
+            before_handshake=self._before_handshake,
+        )
         calls = FastCalls(self.tools, self.routes, self.relay, self.endpoint, slow=parts.slow is not None)
         self._plain_calls = PlainCalls(takes=calls.takes, sender=calls)
         caller_servers(hub).on_change.append(self.changes.tools_changed)
@@ -340,8 +352,10 @@ class Gateway(ServerRunners):
             support=tasks.support,
             page_size=self._page_size,
             seen=self._seen if self.of_caller is None else None,
+            stands_in=lambda: self._about.only is not None,
         )
-        self._about = UpstreamCapabilities(hub, self.tools, self._info, instructions)
+        handshakes = HandshakeClients(hub.clients, parts.handshakes)
+        self._about = UpstreamCapabilities(hub, self.tools, self._info, instructions, handshakes=handshakes)
         listen = Listen(
             self.changes,
             declared=self._declared,
@@ -355,7 +369,7 @@ class Gateway(ServerRunners):
             self._lists,
             UpstreamSkills(hub, self.routes, self.relay, offers, page_size=self._page_size),
             self._about,
-            UpstreamLogs(hub, self.changes, parts.logs),
+            UpstreamLogs(hub, self.changes, parts.logs, parts.handshakes),
             tasks,
             listen,
         ]
@@ -366,8 +380,20 @@ class Gateway(ServerRunners):
             return None
         return SlowCalls(slow.seconds, tasks=slow.tasks.feature, upstream=upstream, relay=self.relay, groups=groups)
 
-    def _declared(self) -> Json:
-        return self.endpoint.capabilities(modern=True)
+    def _declared(self, modern: bool) -> Json:
+        return self.endpoint.capabilities(modern=modern)
+
+    async def _before_handshake(self, request: Request) -> None:
+        """Open the connections in the handshake era that a caller will use, whose capabilities its handshake declares.
+
+        A caller that can be asked has processes of its own, which start with the first call that needs one.
+        """
+        handshakes, can_be_asked = self._parts.handshakes, bool(abilities(request.object("capabilities")))
+        async with anyio.create_task_group() as tasks:
+            for shared in self.hub.clients.values():
+                own_process = can_be_asked and shared.config.transport == "stdio"
+                if not own_process and handshakes.known(shared) is None:
+                    tasks.start_soon(handshakes.opened, shared)
 
     # servers that are called as their callers
 
@@ -496,6 +522,7 @@ class Gateway(ServerRunners):
                 if slow is not None:
                     stack.enter_context(slow.within(tasks))
                 tasks.start_soon(self._parts.connections.sweep, self._is_current)
+                tasks.start_soon(self._parts.handshakes.sweep)
                 tasks.start_soon(self.callers.sweep)
                 if self._parts.replicas is not None:
                     await tasks.start(self._parts.replicas.run)
@@ -513,6 +540,7 @@ class Gateway(ServerRunners):
             for end in self._unheard:
                 end()
             await self._parts.connections.close()
+            await self._parts.handshakes.close()
 
     def http_endpoint(self) -> ServedEndpoint:
         """Return the gateway as `HttpApp.mounted` takes it, with the sessions that its replicas share."""

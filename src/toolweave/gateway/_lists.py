@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from operator import itemgetter
@@ -15,7 +16,7 @@ from typing import Any, TypeAlias
 
 import anyio
 
-from toolweave.connect import ConnectionState
+from toolweave.connect import ConnectionState, McpConnection
 from toolweave.connect._feed.list_cache import ListFacts
 from toolweave.errors import DuplicateToolError, RequestError, ServerError
 from toolweave.gateway._capabilities import offered
@@ -27,6 +28,7 @@ from toolweave.protocol.apps import page_uri
 from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.protocol.json_types import as_object
 from toolweave.protocol.resource_uris import with_uris
+from toolweave.protocol.subscriptions import LIST_CHANGED
 from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.serve._changes import Changes
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, list_page
@@ -47,12 +49,13 @@ _CAPABILITIES: Mapping[str, OfferKind] = {
 }
 _KEY_MEMBERS: Mapping[HubListKind, str] = {"prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}
 """The member that names an entry of a list."""
-_NOTIFICATIONS: Mapping[str, str] = {
+_NOTIFICATIONS: Mapping[HubListKind, str] = {
     "prompts": methods.NOTIFICATIONS_PROMPTS_LIST_CHANGED,
     "resources": methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED,
     "resourceTemplates": methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED,
 }
 _DEBOUNCE_SECONDS = 0.05
+_ANNOUNCE_SECONDS = 1.0
 _Facts: TypeAlias = Mapping[str, ListFacts[Any]]
 _Errors: TypeAlias = Mapping[str, Exception]
 
@@ -69,6 +72,8 @@ class Lists:
         page_size: Entries on a page; None puts all on one.
         seen: Returns a caller's view of a list, by the notification of its changes; with None a session is notified of
             each change.
+        stands_in: Returns whether callers see one upstream as it is; what it announces is then passed on, even if no
+            difference can be seen.
     """
 
     def __init__(
@@ -81,8 +86,10 @@ class Lists:
         support: Callable[[ToolSpec, bool], Json],
         page_size: int | None = DEFAULT_PAGE_SIZE,
         seen: Callable[[Request, str], object] | None = None,
+        stands_in: Callable[[], bool] = lambda: False,
     ) -> None:
         self._hub = hub
+        self._announcements = _Announcements(stands_in)
         self._seen_by = seen
         self._tools = tools
         self._offers = offers
@@ -91,10 +98,10 @@ class Lists:
         self._support = support
         self._pages = ToolPages(page_size, more=self._exchanged)
         self._seen: dict[HubListKind, tuple[HubEntry, ...]] = {}
-        self._publish: Mapping[HubListKind, Callable[[], None]] = {
-            "prompts": changes.prompts_changed,
-            "resources": changes.resources_changed,
-            "resourceTemplates": changes.resources_changed,
+        self._publish: Mapping[str, Callable[[], None]] = {
+            methods.NOTIFICATIONS_TOOLS_LIST_CHANGED: changes.tools_changed,
+            methods.NOTIFICATIONS_PROMPTS_LIST_CHANGED: changes.prompts_changed,
+            methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED: changes.resources_changed,
         }
         tools.subscribe(self._tools_changed)
 
@@ -126,21 +133,30 @@ class Lists:
     async def watch(self) -> None:
         """Notify of changed lists of prompts, resources and templates, until cancelled.
 
-        A list that may have changed is read again; only a difference in what callers see is published.
+        A list that may have changed is read again; a difference in what callers see is published.
         """
+        announcements = self._announcements
         loop, news, due = asyncio.get_running_loop(), [anyio.Event()], set[HubListKind]()
 
         def read_again(*kinds: HubListKind) -> None:
             def note() -> None:
                 due.update(kinds)
-                news[0].set()
+                wake()
 
             loop.call_soon_threadsafe(note)  # the hub may run in another thread
 
+        def wake() -> None:
+            news[0].set()
+
+        def announced(one: McpConnection, notification: tuple[str, Mapping[str, Any]]) -> None:
+            if announcements.add(notification[0]):
+                loop.call_soon_threadsafe(wake)
+
         ends = (
+            self._hub.on("notification", announced),
             self._hub.on("prompts_changed", lambda one, change: read_again("prompts")),
             self._hub.on("resources_changed", lambda one, change: read_again(change.kind)),
-            self._hub.on("state", lambda one, change: read_again(*self._publish)),
+            self._hub.on("state", lambda one, change: read_again(*_NOTIFICATIONS)),
         )
         try:
             while True:
@@ -151,6 +167,8 @@ class Lists:
                 due.clear()
                 for kind in kinds:
                     await self._read_again(kind)
+                for method in announcements.due(later=lambda seconds: loop.call_later(seconds, wake)):
+                    await self._pass_on(method)
         finally:
             for end in ends:
                 end()
@@ -160,6 +178,17 @@ class Lists:
             await self._listed(kind)
         except Exception:  # boundary: one upstream's oddity must not end the notifications of all others
             _log.exception("the list of %s could not be read again", kind)
+
+    async def _pass_on(self, method: str) -> None:
+        """Publish an announcement of an upstream after its list was read again, unless the reading published it."""
+        if method == methods.NOTIFICATIONS_TOOLS_LIST_CHANGED:
+            await self._offers.refresh_tools()
+        if self._announcements.is_pending(method):
+            self._tell(method)
+
+    def _tell(self, method: str) -> None:
+        self._announcements.published(method)
+        self._publish[method]()
 
     # the methods
 
@@ -225,7 +254,7 @@ class Lists:
         before = self._seen.get(kind)
         self._seen[kind] = found.entries
         if before is not None and before is not found.entries and before != found.entries:
-            self._publish[kind]()
+            self._tell(_NOTIFICATIONS[kind])
         return found.entries, found.facts, found.errors
 
     # the members of a list beside its entries
@@ -296,7 +325,50 @@ class Lists:
 
     def _tools_changed(self, change: ToolsChanged) -> None:
         self._pages.forget(change.removed)
-        self._changes.tools_changed()
+        self._tell(methods.NOTIFICATIONS_TOOLS_LIST_CHANGED)
+
+
+class _Announcements:
+    """The changes of lists that an upstream announced and that were not published yet, by notification.
+
+    One of each is passed on in a second: to read a list again costs callers more than to announce it costs a server.
+
+    Args:
+        passed_on: Returns whether announcements are passed on now.
+    """
+
+    def __init__(self, passed_on: Callable[[], bool]) -> None:
+        self._passed_on = passed_on
+        self._pending: set[str] = set()
+        self._since: dict[str, float] = {}
+
+    def add(self, method: str) -> bool:
+        """Add an announcement; False if the notification is something else, or is not passed on."""
+        if method not in LIST_CHANGED.values() or not self._passed_on():
+            return False
+        self._pending.add(method)
+        return True
+
+    def due(self, later: Callable[[float], object]) -> list[str]:
+        """Return those that may be passed on now; `later` is called with the seconds until others may be."""
+        now, found = anyio.current_time(), list[str]()
+        for method in sorted(self._pending):
+            wait = self._since.get(method, -math.inf) + _ANNOUNCE_SECONDS - now
+            if wait <= 0:
+                found.append(method)
+            else:
+                later(wait)
+        return found
+
+    def is_pending(self, method: str) -> bool:
+        """Whether an announcement has not been published yet."""
+        return method in self._pending
+
+    def published(self, method: str) -> None:
+        """Forget the announcement of a change that is being published."""
+        if method in self._pending:
+            self._pending.discard(method)
+            self._since[method] = anyio.current_time()
 
 
 def _kind(error: Exception) -> str:

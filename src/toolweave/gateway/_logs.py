@@ -15,6 +15,7 @@ import anyio
 from toolweave.connect import McpConnection
 from toolweave.errors import RequestError, ServerError
 from toolweave.gateway._capabilities import declares
+from toolweave.gateway._handshake_connections import HandshakeConnections
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers
 from toolweave.hub._starting import USABLE
@@ -39,12 +40,14 @@ class UpstreamLogs:
         hub: The upstreams.
         changes: Knows the sessions that are open.
         logs: Keeps the level of each caller.
+        handshakes: The connections in the handshake era to upstreams that speak both.
     """
 
-    def __init__(self, hub: Hub, changes: Changes, logs: Logs) -> None:
+    def __init__(self, hub: Hub, changes: Changes, logs: Logs, handshakes: HandshakeConnections) -> None:
         self._hub = hub
         self._changes = changes
         self._logs = logs
+        self._handshakes = handshakes
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return `logging/setLevel`, which modern revisions lack."""
@@ -59,10 +62,10 @@ class UpstreamLogs:
         if not logs and not caller_servers(self._hub).configs:
             raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
         result = await self._logs.set_level(request)
-        wanted = self._most_talkative()
+        wanted = self._handshakes.log_level = self._most_talkative()
         with anyio.move_on_after(_SET_SECONDS):
             async with anyio.create_task_group() as tasks:
-                for connection in self._hub.clients.values():
+                for connection in (*self._hub.clients.values(), *self._handshakes):
                     legacy = connection.protocol_version in HANDSHAKE_VERSIONS
                     if wanted is not None and legacy and connection.state in USABLE and declares(connection, "logging"):
                         tasks.start_soon(_set, connection, wanted)

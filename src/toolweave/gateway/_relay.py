@@ -8,7 +8,7 @@ upstream is asked by the gateway in a loop; before a legacy upstream questions p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -17,7 +17,6 @@ import msgspec
 
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._direct import DirectCall
-from toolweave.connect._forwarding import ForwardedRequest
 from toolweave.connect._session import Declared
 from toolweave.errors import (
     AuthRequiredError,
@@ -28,24 +27,27 @@ from toolweave.errors import (
     ToolError,
     as_tool_error,
 )
+from toolweave.gateway._caller_abilities import check_able, check_questions, declared_to_legacy
 from toolweave.gateway._caller_stream import CallerStream
 from toolweave.gateway._connections import AskingConnection, AskingConnections
+from toolweave.gateway._handshake_connections import HANDSHAKE, HandshakeConnections, refuses_handshake
 from toolweave.gateway._parked_calls import CallIsGone, ParkedCalls
 from toolweave.gateway._parking import LiveCall, ParkedRound
+from toolweave.gateway._relayed_call import RelayedCall
 from toolweave.gateway._routes import Route
 from toolweave.gateway._sealed_state import SealedRound, StateCipher
 from toolweave.hub import Hub
 from toolweave.protocol import methods
-from toolweave.protocol.client_requests import ABILITIES, CAPABILITY_OF, can_answer
+from toolweave.protocol.client_requests import ABILITIES, can_answer
 from toolweave.protocol.codes import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
-    METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
     URL_ELICITATION_REQUIRED,
 )
 from toolweave.protocol.eras import (
     abilities,
+    capabilities_at,
     error_for,
     legacy_result,
     missing_abilities,
@@ -56,92 +58,20 @@ from toolweave.protocol.eras import (
 )
 from toolweave.protocol.input_required import INPUT_REQUIRED, INPUT_RESPONSES, REQUEST_STATE, input_required
 from toolweave.protocol.json_types import as_object
-from toolweave.protocol.meta import RELATED_TASK, SUBSCRIPTION_ID
 from toolweave.protocol.tasks import declares_tasks, is_task
 from toolweave.serve._logs import Logs
 from toolweave.serve._request import Client, Json, Request
-from toolweave.serve._request_context import forwarded_meta
 from toolweave.tools._mcp import call_result
 from toolweave.tools._result import ToolResult
 
 LeaseConnection: TypeAlias = Callable[[], AbstractAsyncContextManager[AskingConnection]]
 """Gives a connection to a legacy upstream for one call."""
 
-_HOPS = frozenset({RELATED_TASK, SUBSCRIPTION_ID})
+_OF_BOTH_ERAS = methods.INPUT_REQUIRED | {methods.COMPLETION_COMPLETE}
+"""The methods that reach an upstream of both eras in the era of the caller."""
 _COMPLETE = "complete"
 PIPED = frozenset({"stdio", "inprocess"})
 """The transports on which nothing but answers and progress says which request it belongs to."""
-
-
-class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """One request in transit: the caller's, and the one that is sent upstream.
-
-    Attributes:
-        request: The caller's request.
-        route: The upstream.
-        method: The method that is sent.
-        params: The parameters that are sent, without `_meta`, answers and state.
-        stream: The notifications to the caller.
-        resumed: The round of input that the request continues, or None.
-        follow_tasks: Whether a call that becomes a task is followed by the relay.
-        sole: Whether the connection carries nothing else meanwhile, so that all its notifications are of this call.
-        sent: The call as it was sent already, or None.
-    """
-
-    request: Request
-    route: Route
-    method: str
-    params: Mapping[str, Any]
-    stream: CallerStream
-    resumed: SealedRound | None
-    follow_tasks: bool
-    sole: bool = False
-    sent: DirectCall | None = None
-
-    @property
-    def number(self) -> int:
-        """The number of the next round of input."""
-        return 1 if self.resumed is None else self.resumed.number + 1
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether it may be made twice: it calls no tool, or one that says that this does no harm."""
-        spec = self.route.spec
-        if self.method != methods.TOOLS_CALL or spec is None:
-            return self.method != methods.TOOLS_CALL
-        return spec.hint("readOnlyHint") is True or spec.hint("idempotentHint") is True
-
-    @property
-    def answers(self) -> Json:
-        """The answers that came with the request, by key.
-
-        Raises:
-            RequestError: They are no object of objects (-32602).
-        """
-        answers = self.request.object(INPUT_RESPONSES)
-        for key, answer in answers.items():
-            if not isinstance(answer, dict):
-                raise RequestError(f"{INPUT_RESPONSES}[{key!r}] must be an object", code=INVALID_PARAMS)
-        return answers
-
-    def forwarded(self, declared: Declared | None, **more: Any) -> ForwardedRequest:
-        """Return the request for the upstream."""
-        meta = {name: value for name, value in forwarded_meta(self.request).items() if name not in _HOPS}
-        about: dict[str, Any] = {
-            "on_progress": self.stream.progress if self.stream.wants_progress else None,
-            "on_news": self.stream.news,
-            "sole": self.sole,
-            "sent": self.sent,
-            **more,
-        }
-        return ForwardedRequest(
-            method=self.method,
-            params=about.pop("params", self.params),
-            meta=meta,
-            declared=declared,
-            follow_tasks=self.follow_tasks,
-            **about,
-        )
 
 
 class Relay:
@@ -153,10 +83,12 @@ class Relay:
         cipher: Seals the state of rounds of input.
         connections: The connections to legacy upstreams that may ask.
         parked: The calls that wait for their callers.
+        handshakes: The connections in the handshake era to upstreams that speak both.
         of_caller: Whether the upstreams are called as one caller, and a refusal of its credentials is raised.
 
     Attributes:
         shared: The connections that all callers share, by upstream.
+        handshakes: The connections in the handshake era to upstreams that speak both.
     """
 
     def __init__(
@@ -167,9 +99,11 @@ class Relay:
         cipher: StateCipher,
         connections: AskingConnections,
         parked: ParkedCalls,
+        handshakes: HandshakeConnections,
         of_caller: bool = False,
     ) -> None:
         self.shared = hub.clients
+        self.handshakes = handshakes
         self._hub = hub
         self._logs = logs
         self._cipher = cipher
@@ -258,25 +192,96 @@ class Relay:
             self._parked.give_up(resumed.handle)
 
     async def _sent(self, call: RelayedCall, connection: McpConnection) -> Json:
-        agreement = await connection.gateway_side.agreement() if call.sent is None else call.sent.line.session.agreement
-        client, logs = call.request.client, call.sent is None and self._needs_logs(call, connection)
-        named = client.principal is not None
-        lease = partial(self._connections.lease, connection.config, agreement.version, named=named)
-        if agreement.modern:
-            send = self._rounds if call.request.modern else self._loop
-            if not logs:
-                return await send(call, connection)
-            async with lease({}, client.key) as own:
-                return await send(msgspec.structs.replace(call, sole=True), own.connection)
-        declared = passed_capabilities(client.capabilities, version=client.version, tasks=False)
-        able = abilities(declared)
+        if call.sent is not None:
+            return await self._answered(call, connection, call.sent)
+        agreement = await connection.gateway_side.agreement()
+        if not agreement.modern:
+            return await self._to_legacy(call, connection, agreement.version)
+        if self._has_both_eras(call, connection):
+            result = await self._in_own_era(call, connection)
+            if result is not None:
+                return result
+        return await self._to_modern(call, connection, agreement.version)
+
+    async def _answered(self, call: RelayedCall, connection: McpConnection, sent: DirectCall) -> Json:
+        """Return the result of a call that was sent already, over the connection that it was sent on."""
+        if sent.line.session.agreement.modern:
+            return await (self._rounds if call.request.modern else self._loop)(call, connection)
+        if sent.calls is not connection.gateway_side.direct_calls:
+            connection = self.handshakes.known(connection) or connection
+        return await connection.forward(call.forwarded(None))
+
+    async def _to_modern(self, call: RelayedCall, connection: McpConnection, version: str) -> Json:
+        send = self._rounds if call.request.modern else self._loop
+        if not self._needs_logs(call, connection):
+            return await send(call, connection)
+        async with self._lease(call, connection, version, {}) as own:
+            return await send(msgspec.structs.replace(call, sole=True), own.connection)
+
+    async def _to_legacy(self, call: RelayedCall, connection: McpConnection, version: str) -> Json:
+        client = call.request.client
+        declared = capabilities_at(version, declared_to_legacy(client))
+        able, logs = abilities(declared), self._needs_logs(call, connection)
         in_shared = "task" in call.params  # which any later request about it has to find
         if not (able or logs) or in_shared or call.method not in methods.INPUT_REQUIRED:
             return await connection.forward(call.forwarded(None))
-        leased = partial(lease, declared, client.key)
+        leased = partial(self._lease, call, connection, version, declared)
         if not client.modern:
             return await self._asked(call, leased, able)
         return await self._kept(call, leased, able)
+
+    def _lease(
+        self, call: RelayedCall, connection: McpConnection, version: str, declared: Mapping[str, Any]
+    ) -> AbstractAsyncContextManager[AskingConnection]:
+        """Lease a connection for one call of a caller, which declares these capabilities."""
+        client = call.request.client
+        named = client.principal is not None
+        return self._connections.lease(connection.config, version, declared, client.key, named=named, shared=connection)
+
+    # handshake caller, upstream of both eras
+
+    def _has_both_eras(self, call: RelayedCall, connection: McpConnection) -> bool:
+        """Whether a call of a handshake caller may reach a modern upstream in the caller's own era.
+
+        Not one about a task: in which era a task is depends on the connection of the hub.
+        """
+        if call.request.modern or call.method not in _OF_BOTH_ERAS or not call.follow_tasks or "task" in call.params:
+            return False
+        return self.handshakes.may_speak(connection)
+
+    async def _in_own_era(self, call: RelayedCall, connection: McpConnection) -> Json | None:
+        """Send a call in the handshake era; None, with nothing sent, if the upstream cannot be reached in it."""
+        declared = declared_to_legacy(call.request.client)
+        able = abilities(declared) if call.method in methods.INPUT_REQUIRED else {}
+        private = bool(able) or self._needs_logs(call, connection)
+        if connection.config.transport == "stdio" and private:  # the shared one would be a process without use
+            return await self._on_private_process(call, connection, declared, able)
+        own = await self.handshakes.opened(connection)
+        if own is None:
+            return None
+        if not private:
+            return await own.forward(call.forwarded(None))
+        return await self._asked(call, partial(self._lease, call, connection, HANDSHAKE, declared), able)
+
+    async def _on_private_process(
+        self, call: RelayedCall, connection: McpConnection, declared: Json, able: Json
+    ) -> Json | None:
+        """Send a call to a process of the caller's own; None if the server refused the handshake, so nothing was sent.
+
+        Raises:
+            ServerError: The process cannot be started, or the call failed.
+        """
+        result: Json | None = None
+        async with AsyncExitStack() as stack:
+            try:
+                asking = await stack.enter_async_context(self._lease(call, connection, HANDSHAKE, declared))
+            except ServerError as error:
+                if not refuses_handshake(error):
+                    raise
+                self.handshakes.refused(connection)
+            else:
+                result = await self._asked(call, partial(nullcontext, asking), able)
+        return result
 
     def _needs_logs(self, call: RelayedCall, connection: McpConnection) -> bool:
         """Whether a call needs a connection of its own for its log messages: over pipes they do not say whose they are.
@@ -311,9 +316,11 @@ class Relay:
                 params[INPUT_RESPONSES] = call.request.params[INPUT_RESPONSES]
             if call.resumed is not None and call.resumed.state is not None:
                 params[REQUEST_STATE] = call.resumed.state
-        result = await connection.forward(call.forwarded(self._declared(call), params=params))
+        declared = self._declared(call)
+        result = await connection.forward(call.forwarded(declared, params=params))
         if result.get("resultType") != INPUT_REQUIRED:
             return result
+        check_questions(result, declared.capabilities)
         state = result.get(REQUEST_STATE)
         if state is not None and not isinstance(state, str):
             raise _odd(call, f"{REQUEST_STATE} that is no text")
@@ -325,9 +332,11 @@ class Relay:
     async def _loop(self, call: RelayedCall, connection: McpConnection) -> Json:
         """Ask the caller for the input of every round, on the stream of its request."""
         refusals: list[RequestError] = []
+        declared = self._declared(call)
 
         async def answer(method: str, params: Mapping[str, Any]) -> Json:
             try:
+                check_able(method, params, declared.capabilities)
                 return await self._put(call.request, method, params)
             except RequestError as exc:
                 refusals.append(exc)
@@ -335,7 +344,7 @@ class Relay:
                 raise RequestError(text, code=INTERNAL_ERROR, data=exc.data) from None
 
         try:
-            return await connection.forward(call.forwarded(self._declared(call), answer=answer))
+            return await connection.forward(call.forwarded(declared, answer=answer))
         except ProtocolError as exc:
             if not refusals:
                 raise
@@ -348,7 +357,7 @@ class Relay:
         async with lease() as asking:
 
             async def answer(method: str, params: Mapping[str, Any]) -> Json:
-                _check_able(method, able)
+                check_able(method, params, able)
                 return await self._put(call.request, method, params)
 
             asking.handler = answer
@@ -393,7 +402,7 @@ class Relay:
         async with lease() as asking:
 
             async def answer(method: str, params: Mapping[str, Any]) -> Json:
-                _check_able(method, able)
+                check_able(method, params, able)
                 return await live.ask(method, params)
 
             asking.handler = answer
@@ -468,16 +477,6 @@ class Relay:
         if is_call:
             return call_result(ToolResult.failure(error), modern=modern)
         raise RequestError(error.message, code=INTERNAL_ERROR, data=error.data) from None
-
-
-def _check_able(method: str, able: Mapping[str, Any]) -> None:
-    """Refuse a question that the caller did not declare to be able to answer.
-
-    Raises:
-        RequestError: It did not (-32601).
-    """
-    if CAPABILITY_OF.get(method) not in able:
-        raise RequestError(f"this client does not offer {method[:100]}", code=METHOD_NOT_FOUND)
 
 
 def _visited(pages: tuple[str, ...], answers: Mapping[str, Any]) -> bool:

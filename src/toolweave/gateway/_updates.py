@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import anyio
+
 from toolweave.errors import ProtocolError, RequestError, ServerError
+from toolweave.gateway._handshake_connections import HandshakeConnections
 from toolweave.hub._offers import HubOffers
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND
 from toolweave.serve._request import Request
@@ -15,10 +18,18 @@ from toolweave.tools import Unsubscribe
 
 
 class ResourceUpdates:
-    """The `ResourceFollower` of a gateway: follows resources at their upstreams, under exposed URIs."""
+    """The `ResourceFollower` of a gateway: follows resources at their upstreams, under exposed URIs.
 
-    def __init__(self, offers: HubOffers) -> None:
+    Args:
+        offers: The resources of the upstreams, as modern callers reach them.
+        handshake_offers: The same, as callers with a handshake reach them.
+        handshakes: The connections in the handshake era to upstreams that speak both.
+    """
+
+    def __init__(self, offers: HubOffers, handshake_offers: HubOffers, handshakes: HandshakeConnections) -> None:
         self._offers = offers
+        self._handshake_offers = handshake_offers
+        self._handshakes = handshakes
 
     async def follow(self, request: Request, uri: str, updated: Callable[[str], object]) -> Unsubscribe:
         """Subscribe a caller to a resource; return the end of that.
@@ -31,8 +42,9 @@ class ResourceUpdates:
         def allowed(server: str) -> bool:
             return may is None or may("resources", uri, (), server)
 
+        offers = self._offers if request.modern else await self._in_handshake_era(uri)
         try:
-            end = await self._offers.subscribe(uri, updated, allowed=allowed)
+            end = await offers.subscribe(uri, updated, allowed=allowed)
         except ProtocolError as error:
             raise RequestError(error.message, code=_code(request, error.code), data=error.data) from None
         except ServerError as error:
@@ -44,6 +56,14 @@ class ResourceUpdates:
                 data={"uri": uri},
             )
         return end
+
+    async def _in_handshake_era(self, uri: str) -> HubOffers:
+        """Return the resources as callers with a handshake reach them, once the owners are connected in that era."""
+        await self._offers.resources()  # learns the owners
+        async with anyio.create_task_group() as tasks:
+            for shared, _ in self._offers.owners(uri):
+                tasks.start_soon(self._handshakes.opened, shared)
+        return self._handshake_offers
 
 
 def _code(request: Request, code: int) -> int:

@@ -44,6 +44,7 @@ __all__ = [
     "elicitation_result_json",
     "form_params",
     "message_content_json",
+    "needs_of",
     "page_params",
     "pages_data",
     "read_elicitation_result",
@@ -106,6 +107,18 @@ def can_answer(needs: Mapping[str, Any], declared: Mapping[str, Any]) -> bool:
         if any(as_object(offered.get(part)) is None for part in parts):
             return False
     return True
+
+
+def needs_of(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the capabilities that a client needs for a server's request; none for a method that is not one of these.
+
+    Revisions before 2025-11-25 have no `mode`: each of their elicitations is a form.
+    """
+    if method == methods.ELICITATION_CREATE:
+        return ABILITIES["elicitation.url" if params.get("mode") == "url" else "elicitation"]
+    if method == methods.SAMPLING_CREATE_MESSAGE:
+        return ABILITIES["sampling.tools" if params.get("tools") else "sampling"]
+    return ABILITIES["roots"] if method == methods.ROOTS_LIST else {}
 
 
 REJECTED = -1

@@ -11,7 +11,7 @@ from secrets import token_hex
 from typing import Any
 
 from toolweave.protocol import methods
-from toolweave.protocol.client_requests import CAPABILITY_OF, required_pages
+from toolweave.protocol.client_requests import ABILITIES, CAPABILITY_OF, can_answer, required_pages
 from toolweave.protocol.codes import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
@@ -28,6 +28,7 @@ from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION, MODERN_VERSION
 __all__ = [
     "ALL_BLOCKS_SINCE",
     "abilities",
+    "capabilities_at",
     "error_for",
     "legacy_result",
     "missing_abilities",
@@ -52,18 +53,19 @@ _OF_MODERN_RESULTS = frozenset({"resultType", "ttlMs", "cacheScope"})
 # Capabilities
 
 
-def passed_capabilities(declared: Mapping[str, Any], *, version: str, tasks: bool) -> Json:
+def passed_capabilities(declared: Mapping[str, Any], *, version: str, tasks: bool, roots_changes: bool = False) -> Json:
     """Return the capabilities of a client as its gateway declares them to a server, of any era.
 
-    Members that the client's revision does not have are left out; changed roots are not told.
+    Members that the client's revision does not have are left out.
 
     Args:
         declared: The capabilities as the client declared them.
         version: The client's revision.
         tasks: Whether the extension for tasks is declared, regardless of who follows them.
+        roots_changes: Whether the server is notified when the client's roots change.
     """
     made = {name: value for name, value in declared.items() if name not in ("tasks", "extensions")}
-    if as_object(made.get("roots")) is not None:
+    if as_object(made.get("roots")) is not None and not roots_changes:
         made["roots"] = {name: value for name, value in made["roots"].items() if name != "listChanged"}
     if "elicitation" in made and version < LATEST_HANDSHAKE_VERSION:
         if version < _FORMS_SINCE:
@@ -75,6 +77,18 @@ def passed_capabilities(declared: Mapping[str, Any], *, version: str, tasks: boo
     if tasks:
         extensions[TASKS_EXTENSION] = {}
     return made | {"extensions": extensions} if extensions else made
+
+
+def capabilities_at(revision: str, declared: Mapping[str, Any]) -> Json:
+    """Return capabilities of a client as they may be declared to a server of this revision.
+
+    Revisions before 2025-11-25 know forms alone: to them elicitation of a client that shows pages only would mean
+    forms, so it is left out.
+    """
+    forms = can_answer(ABILITIES["elicitation"], declared)
+    if forms or revision >= LATEST_HANDSHAKE_VERSION:
+        return dict(declared)
+    return {name: value for name, value in declared.items() if name != "elicitation"}
 
 
 def abilities(declared: Mapping[str, Any]) -> Json:

@@ -7,7 +7,7 @@ of transports and of the SDK; each method is implemented by the feature that off
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -36,6 +36,7 @@ class Endpoint:
         features: Its features; the first that has a method answers it.
         ttl_ms: How long clients may keep lists and resources, in milliseconds; 0 asks them not to.
         cache_scope: `"private"`, or `"public"` when every caller gets the same offers.
+        before_handshake: Awaited with each `initialize` request before its answer is made; it may change the offers.
 
     Attributes:
         versions: The revisions that it speaks, newest first.
@@ -54,7 +55,9 @@ class Endpoint:
         features: Sequence[Feature] = (),
         ttl_ms: int = 0,
         cache_scope: str = "private",
+        before_handshake: Callable[[Request], Awaitable[None]] | None = None,
     ) -> None:
+        self._before_handshake = before_handshake
         if not callable(info):
             own = dict(info)
             self._info: Callable[[], Mapping[str, Any]] = lambda: own
@@ -235,6 +238,8 @@ class Endpoint:
                 "initialize needs 'protocolVersion', a string, and 'capabilities', an object", code=INVALID_PARAMS
             )
         version = self.negotiate(params["protocolVersion"])
+        if self._before_handshake is not None:
+            await self._before_handshake(request)
         agreed: Json = {
             "protocolVersion": version,
             "capabilities": self.capabilities(modern=False),

@@ -1,0 +1,56 @@
+"""The abilities of a caller: declared upstream, and compared with the questions that arrive.
+
+Pure. A server should ask nothing that its client did not declare, but one of another revision may not know the word for
+it, and no server is trusted to keep to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolweave.errors import RequestError
+from toolweave.protocol.client_requests import CAPABILITY_OF, can_answer, needs_of
+from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY
+from toolweave.protocol.eras import missing_abilities, passed_capabilities
+from toolweave.protocol.input_required import INPUT_REQUESTS, read_input_request
+from toolweave.protocol.json_types import as_object
+from toolweave.serve._request import Client, Json
+
+
+def declared_to_legacy(client: Client) -> Json:
+    """Return the capabilities of a client as its own connection to a legacy upstream declares them."""
+    return passed_capabilities(
+        client.capabilities, version=client.version, tasks=False, roots_changes=not client.modern
+    )
+
+
+def check_able(method: str, params: Mapping[str, Any], able: Mapping[str, Any]) -> None:
+    """Refuse a question that the caller did not declare to be able to answer.
+
+    Raises:
+        RequestError: It did not: the method (-32601), or a form, a page or tools in it (-32602).
+    """
+    if CAPABILITY_OF.get(method) not in able:
+        raise RequestError(f"this client does not offer {method[:100]}", code=METHOD_NOT_FOUND)
+    needs = needs_of(method, params)
+    if not can_answer(needs, able):
+        lacking = ", ".join(missing_abilities({"requiredCapabilities": needs}))
+        raise RequestError(f"{method}: this client does not offer {lacking}", code=INVALID_PARAMS)
+
+
+def check_questions(result: Mapping[str, Any], able: Mapping[str, Any]) -> None:
+    """Refuse a round of input with a question that the caller did not declare to be able to answer.
+
+    Raises:
+        RequestError: There is one (-32021).
+    """
+    for question in (as_object(result.get(INPUT_REQUESTS)) or {}).values():
+        needs = needs_of(*read_input_request(question))
+        if not can_answer(needs, able):
+            lacking = ", ".join(missing_abilities({"requiredCapabilities": needs}))
+            raise RequestError(
+                f"the upstream asks for {lacking}, which this client does not offer",
+                code=MISSING_CAPABILITY,
+                data={"requiredCapabilities": needs},
+            )

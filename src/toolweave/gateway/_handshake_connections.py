@@ -1,0 +1,186 @@
+"""Connections in the handshake era to upstreams that speak both eras, for the callers of that era.
+
+A server of both eras may have features that work in one of them alone: tools that send requests to their client, errors
+and notifications that the other era lacks. Callers of handshake revisions therefore reach such a server on a connection
+of their era, and modern callers on the one of the hub. Only a server of one era is translated.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import anyio
+import msgspec
+
+from toolweave.connect import Callbacks, ConnectionState, McpConnection
+from toolweave.errors import AuthRequiredError, ConnectError, ServerError
+from toolweave.hub._starting import USABLE
+from toolweave.protocol.logs import LogLevel
+from toolweave.protocol.subscriptions import LIST_CHANGED
+from toolweave.protocol.versions import MODERN_VERSIONS
+
+_log = logging.getLogger("toolweave.gateway")
+
+HANDSHAKE = "legacy"
+"""The setting `protocol` of these connections."""
+_OPEN_SECONDS = 10.0
+"""Seconds that a request waits for such a connection; then it is translated."""
+_SWEEP_SECONDS = 1.0
+_PASSING = frozenset({401, 403, 408, 425, 429})
+"""The statuses of HTTP by which a server refuses one request, and not an era."""
+
+
+class _Sibling(msgspec.Struct, eq=False):
+    """The handshake era of one upstream, as far as it was tried.
+
+    Attributes:
+        connection: The connection in that era, or None if the server does not speak it.
+        restarts: How often the connection of the hub had been restarted by then: another server may answer since.
+    """
+
+    connection: McpConnection | None
+    restarts: int
+
+
+class HandshakeConnections:
+    """One connection for each upstream of both eras, opened when a caller of the handshake era first needs it.
+
+    These callers share it as modern callers share the one of the hub; a caller that can be asked has connections of its
+    own. Whether a server speaks the handshake era is only known by its answer to `initialize`: servers of both eras
+    name none but the modern revisions in `server/discover`. A refusal holds until the connection of the hub restarts.
+    That a server cannot be reached in that era is not a refusal; the connection itself decides when to try again.
+
+    Attributes:
+        log_level: The minimum severity of log messages that connections ask for when they are made, or None.
+    """
+
+    def __init__(self) -> None:
+        self._siblings: dict[McpConnection, _Sibling] = {}
+        self.log_level: LogLevel | None = None
+
+    def __iter__(self) -> Iterator[McpConnection]:
+        return (one.connection for one in self._siblings.values() if one.connection is not None)
+
+    def may_speak(self, shared: McpConnection) -> bool:
+        """Whether an upstream is modern, as far as the hub is concerned, and may speak the handshake era too."""
+        if shared.config.protocol != "auto" or shared.protocol_version not in MODERN_VERSIONS:
+            return False
+        if shared.state not in USABLE:  # the same server is away, or was removed
+            return False
+        sibling = self._siblings.get(shared)
+        return sibling is None or sibling.connection is not None or sibling.restarts != shared.restarts
+
+    def known(self, shared: McpConnection) -> McpConnection | None:
+        """Return the open connection in the handshake era to the upstream of a connection of the hub, or None."""
+        sibling = self._siblings.get(shared)
+        if sibling is None or sibling.connection is None or shared.state is ConnectionState.CLOSED:
+            return None
+        return sibling.connection if sibling.connection.state in USABLE else None
+
+    def for_plain_calls(self, shared: McpConnection) -> McpConnection | None:
+        """Return the connection for calls of handshake callers; None while it is not known whether there is another."""
+        return self.known(shared) or (None if self.may_speak(shared) else shared)
+
+    def refused(self, shared: McpConnection) -> None:
+        """Note that an upstream does not speak the handshake era."""
+        self._siblings[shared] = _Sibling(None, shared.restarts)
+
+    async def opened(self, shared: McpConnection) -> McpConnection | None:
+        """Return the open connection in the handshake era to an upstream; None if there is none, or not in time."""
+        if not self.may_speak(shared):
+            return None
+        sibling = self._siblings.get(shared)
+        if sibling is None or sibling.connection is None:
+            sibling = self._siblings[shared] = _Sibling(self._made(shared), shared.restarts)
+        connection = sibling.connection
+        assert connection is not None
+        connection.start()  # in the background, so that a request that is cancelled does not close it for others
+        try:
+            with anyio.move_on_after(_OPEN_SECONDS):
+                await connection.gateway_side.agreement()
+                return connection
+        except ServerError as error:
+            if refuses_handshake(error):
+                _log.info("%s; its handshake callers are translated to its own era", error)
+                await self._forget(shared, sibling)
+            else:
+                _log.warning("%s; its handshake callers are translated to the other era meanwhile", error)
+        return None
+
+    async def _forget(self, shared: McpConnection, sibling: _Sibling) -> None:
+        """Close a connection whose handshake was refused, and do not try again."""
+        if self._siblings.get(shared) is sibling:
+            self.refused(shared)
+            await _close(sibling)
+
+    def _made(self, shared: McpConnection) -> McpConnection:
+        callbacks = Callbacks(log_level=self.log_level)
+        connection = McpConnection(shared.config.replace(protocol=HANDSHAKE), callbacks=callbacks)
+        report_list_changes(connection, shared)
+        return connection
+
+    async def sweep(self) -> None:
+        """Close the connections to upstreams that are gone, until cancelled."""
+        while True:
+            await anyio.sleep(_SWEEP_SECONDS)
+            for shared in [one for one in self._siblings if one.state is ConnectionState.CLOSED]:
+                await _close(self._siblings.pop(shared))
+
+    async def close(self) -> None:
+        """Close all of them."""
+        siblings, self._siblings = self._siblings, {}
+        async with anyio.create_task_group() as tasks:
+            for sibling in siblings.values():
+                tasks.start_soon(_close, sibling)
+
+
+def refuses_handshake(error: ServerError) -> bool:
+    """Whether an error says that a server answered the handshake, and that it does not speak that era.
+
+    A server that is away, busy, or wants credentials says nothing about it.
+    """
+    if not isinstance(error, ConnectError) or isinstance(error, AuthRequiredError):
+        return False
+    status = error.status
+    return error.code is not None or (status is not None and 400 <= status < 500 and status not in _PASSING)
+
+
+def report_list_changes(connection: McpConnection, shared: McpConnection) -> None:
+    """Have the connection of the hub read a list again whenever the server reports its change on another connection."""
+
+    def note(notification: tuple[str, Mapping[str, Any]]) -> None:
+        if notification[0] in LIST_CHANGED.values():
+            shared.gateway_side.note_notification(*notification)
+
+    connection.on("notification", note)
+
+
+async def _close(sibling: _Sibling) -> None:
+    if sibling.connection is not None:
+        with anyio.CancelScope(shield=True):  # bounded by the server's own time for closing
+            await sibling.connection.close()
+
+
+class HandshakeClients(Mapping[str, McpConnection]):
+    """The connections of a hub, as callers of the handshake era see them; a live view.
+
+    Args:
+        clients: The connections of the hub.
+        handshakes: Those in the handshake era.
+    """
+
+    def __init__(self, clients: Mapping[str, McpConnection], handshakes: HandshakeConnections) -> None:
+        self._clients = clients
+        self._handshakes = handshakes
+
+    def __getitem__(self, name: str) -> McpConnection:
+        shared = self._clients[name]
+        return self._handshakes.known(shared) or shared
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._clients)
+
+    def __len__(self) -> int:
+        return len(self._clients)

@@ -1,0 +1,95 @@
+"""One request in transit between a caller and an upstream, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from toolweave.connect._direct import DirectCall
+from toolweave.connect._forwarding import ForwardedRequest
+from toolweave.connect._session import Declared
+from toolweave.errors import RequestError
+from toolweave.gateway._caller_stream import CallerStream
+from toolweave.gateway._routes import Route
+from toolweave.gateway._sealed_state import SealedRound
+from toolweave.protocol import methods
+from toolweave.protocol.codes import INVALID_PARAMS
+from toolweave.protocol.input_required import INPUT_RESPONSES
+from toolweave.protocol.meta import RELATED_TASK, SUBSCRIPTION_ID
+from toolweave.serve._request import Json, Request
+from toolweave.serve._request_context import forwarded_meta
+
+_HOPS = frozenset({RELATED_TASK, SUBSCRIPTION_ID})
+
+
+class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """One request in transit: the caller's, and the one that is sent upstream.
+
+    Attributes:
+        request: The caller's request.
+        route: The upstream.
+        method: The method that is sent.
+        params: The parameters that are sent, without `_meta`, answers and state.
+        stream: The notifications to the caller.
+        resumed: The round of input that the request continues, or None.
+        follow_tasks: Whether a call that becomes a task is followed by the relay.
+        sole: Whether the connection carries nothing else meanwhile, so that all its notifications are of this call.
+        sent: The call as it was sent already, or None.
+    """
+
+    request: Request
+    route: Route
+    method: str
+    params: Mapping[str, Any]
+    stream: CallerStream
+    resumed: SealedRound | None
+    follow_tasks: bool
+    sole: bool = False
+    sent: DirectCall | None = None
+
+    @property
+    def number(self) -> int:
+        """The number of the next round of input."""
+        return 1 if self.resumed is None else self.resumed.number + 1
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it may be made twice: it calls no tool, or one that says that this does no harm."""
+        spec = self.route.spec
+        if self.method != methods.TOOLS_CALL or spec is None:
+            return self.method != methods.TOOLS_CALL
+        return spec.hint("readOnlyHint") is True or spec.hint("idempotentHint") is True
+
+    @property
+    def answers(self) -> Json:
+        """The answers that came with the request, by key.
+
+        Raises:
+            RequestError: They are no object of objects (-32602).
+        """
+        answers = self.request.object(INPUT_RESPONSES)
+        for key, answer in answers.items():
+            if not isinstance(answer, dict):
+                raise RequestError(f"{INPUT_RESPONSES}[{key!r}] must be an object", code=INVALID_PARAMS)
+        return answers
+
+    def forwarded(self, declared: Declared | None, **more: Any) -> ForwardedRequest:
+        """Return the request for the upstream."""
+        meta = {name: value for name, value in forwarded_meta(self.request).items() if name not in _HOPS}
+        about: dict[str, Any] = {
+            "on_progress": self.stream.progress if self.stream.wants_progress else None,
+            "on_news": self.stream.news,
+            "sole": self.sole,
+            "sent": self.sent,
+            **more,
+        }
+        return ForwardedRequest(
+            method=self.method,
+            params=about.pop("params", self.params),
+            meta=meta,
+            declared=declared,
+            follow_tasks=self.follow_tasks,
+            **about,
+        )
