@@ -14,7 +14,6 @@ from tests.serve.lines import Peer
 from toolweave import McpServer, create_mcp_server
 from toolweave.errors import RequestError
 from toolweave.gateway import Gateway, create_gateway
-from toolweave.protocol.jsonrpc import decoded
 
 pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])
@@ -56,7 +55,7 @@ def both() -> Gateway:
 async def asked(gateway: Gateway, peer: Peer, method: str, **params: Any) -> Json:
     """Make a request of the gateway."""
     with anyio.fail_after(30):
-        return decoded(await gateway.endpoint.answer(peer.request(method, **params)))
+        return await gateway.endpoint.answer(peer.request(method, **params))
 
 
 @ERAS

@@ -10,7 +10,8 @@ import anyio
 import pytest
 
 from tests.serve.carriers import EACH_CARRIER, EACH_ERA, connected
-from toolweave import ProtocolError, connect_mcp_servers
+from toolweave import McpConnection, ProtocolError, connect_mcp_servers
+from toolweave.connect import ResourceUpdated
 from toolweave.gateway import create_gateway
 from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import McpServer, Middleware, create_mcp_server
@@ -116,15 +117,20 @@ class OnlyAsListed:
 @EACH_ERA
 async def test_an_upstream_is_sent_the_uri_as_it_listed_it(era: str) -> None:
     upstream = create_mcp_server("upstream", resources=[OnlyAsListed()])
-    async with connected(create_gateway({"a": {"server": upstream}}), "inprocess", era) as connection:
+    gateway: Any = create_gateway({"a": {"server": upstream}})
+    async with connected(gateway, "inprocess", era) as connection:
         (content,) = await connection.read_resource("notes://%C3%9Cberblick")
         assert content.text == "overview"
 
 
 @asynccontextmanager
-async def updates_of(connection: Any, uri: str) -> AsyncGenerator[list[str], None]:
+async def updates_of(connection: McpConnection, uri: str) -> AsyncGenerator[list[str], None]:
     heard: list[str] = []
-    leave = await connection.subscribe_resource(uri, lambda update: heard.append(update.uri))
+
+    def listener(update: ResourceUpdated) -> None:
+        heard.append(update.uri)
+
+    leave = await connection.subscribe_resource(uri, listener)
     yield heard
     leave()
 

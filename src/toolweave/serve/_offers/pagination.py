@@ -9,11 +9,9 @@ from __future__ import annotations
 import binascii
 import logging
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import TypeVar
-
-import msgspec
 
 from toolweave.errors import RequestError, printable
 from toolweave.protocol.codes import INVALID_PARAMS
@@ -56,8 +54,8 @@ def page(
     return items[start:end], following
 
 
-def encoded_entry(entry: Json, what: str) -> bytes | None:
-    """Return an entry of a list as a JSON text; None, after a line in the log, for one that JSON cannot express.
+def is_json(entry: Json, what: str) -> bool:
+    """Whether JSON can express an entry of a list; one that it cannot is logged.
 
     One such entry must not cost the client the whole list.
 
@@ -66,15 +64,11 @@ def encoded_entry(entry: Json, what: str) -> bytes | None:
         what: The name of the entry in the log.
     """
     try:
-        return encode_value(entry, errors="replace")
+        encode_value(entry, errors="replace")
     except (TypeError, ValueError) as exc:
         _log.error("%s is not listed, because its definition is not JSON: %s", what, printable(str(exc)))
-        return None
-
-
-def joined_texts(texts: Iterable[bytes]) -> msgspec.Raw:
-    """Return JSON texts as one JSON array."""
-    return msgspec.Raw(b"[" + b",".join(texts) + b"]")
+        return False
+    return True
 
 
 def list_page(
@@ -95,7 +89,7 @@ def list_page(
         RequestError: -32602, as `page`.
     """
     part, following = page(entries, cursor, size, key=key)
-    listed = [entry for entry in part if encoded_entry(entry, f"{key(entry)!r} of {member}") is not None]
+    listed = [entry for entry in part if is_json(entry, f"{key(entry)!r} of {member}")]
     found: Json = {member: listed}
     if following is not None:
         found["nextCursor"] = following

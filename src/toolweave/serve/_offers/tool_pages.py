@@ -10,7 +10,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from toolweave.serve._offers.pagination import encoded_entry, joined_texts, page
+from toolweave.protocol.jsonrpc import encode_value
+from toolweave.serve._offers.pagination import is_json, page
 from toolweave.serve._request import Json
 from toolweave.tools import ToolSnapshot, ToolSpec
 from toolweave.tools._mcp import tool_definition
@@ -34,7 +35,7 @@ class ToolPages:
     def __init__(self, size: int | None, *, more: Callable[[ToolSpec, bool], Json] = _nothing) -> None:
         self._size = size
         self._more = more
-        self._definitions: dict[bool, dict[str, tuple[ToolSpec, bytes | None]]] = {True: {}, False: {}}
+        self._definitions: dict[bool, dict[str, tuple[ToolSpec, Json | None]]] = {True: {}, False: {}}
         self._paged: ToolSnapshot | None = None
         self._pages: dict[tuple[bool, object], _Page] = {}  # of `_paged`, by era and cursor
         self._kept_bytes = 0  # of `_pages`
@@ -52,7 +53,8 @@ class ToolPages:
         key = modern, cursor if isinstance(cursor, str) else None
         known = self._pages.get(key) if cursor == key[1] else None
         if known is None:
-            known = self._page(snapshot, cursor, modern=modern)
+            listed, following = self._page(snapshot, cursor, modern=modern)
+            known = msgspec.Raw(encode_value(listed, errors="replace")), following
             self._keep(key, known)
         return _listing(*known)
 
@@ -81,21 +83,21 @@ class ToolPages:
             for name in names:
                 made.pop(name, None)
 
-    def _page(self, specs: Sequence[ToolSpec], cursor: object, *, modern: bool) -> _Page:
+    def _page(self, specs: Sequence[ToolSpec], cursor: object, *, modern: bool) -> tuple[list[Json], str | None]:
         chosen, following = page(specs, cursor, self._size, key=_name)
-        texts = [self._definition(spec, modern=modern) for spec in chosen]
-        return joined_texts(text for text in texts if text is not None), following
+        definitions = [self._definition(spec, modern=modern) for spec in chosen]
+        return [definition for definition in definitions if definition is not None], following
 
-    def _definition(self, spec: ToolSpec, *, modern: bool) -> bytes | None:
-        """Return the encoded definition; None, after one line in the log, for one that JSON cannot express."""
+    def _definition(self, spec: ToolSpec, *, modern: bool) -> Json | None:
+        """Return the definition; None, after one line in the log, for one that JSON cannot express."""
         made = self._definitions[modern]
         known = made.get(spec.name)
         if known is not None and known[0] is spec:
             return known[1]
         definition = tool_definition(spec, modern=modern) | self._more(spec, modern)
-        text = encoded_entry(definition, f"tool {spec.name!r}")
-        made[spec.name] = (spec, text)
-        return text
+        listed = definition if is_json(definition, f"tool {spec.name!r}") else None
+        made[spec.name] = (spec, listed)
+        return listed
 
 
 _Page: TypeAlias = tuple[msgspec.Raw, str | None]
@@ -106,5 +108,5 @@ def _name(spec: ToolSpec) -> str:
     return spec.name
 
 
-def _listing(listed: msgspec.Raw, following: str | None) -> Json:
+def _listing(listed: list[Json] | msgspec.Raw, following: str | None) -> Json:
     return {"tools": listed} if following is None else {"tools": listed, "nextCursor": following}
