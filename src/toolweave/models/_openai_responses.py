@@ -5,6 +5,7 @@ Nothing is stored at the provider: reasoning items come encrypted and are sent b
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from toolweave.models._base import (
     ToolCallDelta,
     Usage,
 )
-from toolweave.models._history import pair_tool_calls
+from toolweave.models._history import CALL_ID, WireIds, added_members, pair_tool_calls
 from toolweave.models._messages import (
     AssistantMessage,
     AssistantPart,
@@ -30,13 +31,12 @@ from toolweave.models._messages import (
     UserMessage,
 )
 from toolweave.models._provider_errors import short
+from toolweave.models._responses_items import StreamedItem, StreamedItems
 from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
 from toolweave.tools._openai_content import responses_content, responses_parts
 from toolweave.tools._wire_tools import WireTools
 
-_THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
-_TEXTS = ("response.output_text.delta", "response.refusal.delta")
-_ENDS = ("response.completed", "response.incomplete", "response.failed")
+_ENDS = ("response.completed", "response.incomplete", "response.failed", "response.done")
 _INCOMPLETE: Mapping[str, StopReason] = {
     "content_filter": "refusal",
     "max_output_tokens": "max_tokens",
@@ -49,16 +49,17 @@ _TEXT_MEMBERS = frozenset({"type", "id", "role", "content", "status"})
 def responses_input(request: ModelRequest, wire: WireTools, provider: str) -> list[dict[str, Any]]:
     """Return the conversation as input items, with the own parts of `provider`."""
     out: list[dict[str, Any]] = []
+    ids = WireIds(request.messages, provider)
     for message in pair_tool_calls(request.messages):
         if isinstance(message, UserMessage):
             out.append({"type": "message", "role": "user", "content": _content(message)})
         elif isinstance(message, AssistantMessage):
-            out += _assistant(message, wire, provider)
+            out += _assistant(message, wire, provider, ids)
         else:
             out += [
                 {
                     "type": "function_call_output",
-                    "call_id": wire_id(one.call_id),
+                    "call_id": ids.wire(one.call_id),
                     "output": responses_content(one.result),
                 }
                 for one in message.outcomes
@@ -84,19 +85,21 @@ def _content(message: UserMessage) -> list[dict[str, Any]]:
     return responses_parts(message.content) or [{"type": "input_text", "text": ""}]
 
 
-def _assistant(message: AssistantMessage, wire: WireTools, provider: str) -> list[dict[str, Any]]:
+def _assistant(message: AssistantMessage, wire: WireTools, provider: str, ids: WireIds) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     for part in message.parts:
         match part:
             case TextPart():
                 if part.text:
-                    out.append({**_added(part, provider), "type": "message", "role": "assistant", "content": part.text})
+                    out.append(
+                        {**added_members(part, provider), "type": "message", "role": "assistant", "content": part.text}
+                    )
             case ToolCallPart():
                 out.append(
                     {
-                        **_added(part, provider),
+                        **added_members(part, provider),
                         "type": "function_call",
-                        "call_id": wire_id(part.id),
+                        "call_id": ids.wire(part.id),
                         "name": wire.names.wire(part.name),
                         "arguments": json_text(part.arguments),
                     }
@@ -125,9 +128,7 @@ class ResponsesTurn:
         self._wire = wire
         self._provider = provider
         self._ids = set(taken)
-        self._items: dict[int, Mapping[str, Any]] = {}
-        self._calls: dict[int, str] = {}
-        self._pieces: dict[int, list[str]] = {}
+        self._items = StreamedItems()
         self._response: Mapping[str, Any] = {}
 
     @property
@@ -137,44 +138,42 @@ class ResponsesTurn:
 
     def take(self, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
         """Yield our events for one event of the stream, or for a whole response."""
-        kind = event.get("type")
-        index = _count(event.get("output_index"))
-        delta = event.get("delta")
-        if kind in _TEXTS and isinstance(delta, str) and delta:
-            yield StreamedText(text=delta)
-        elif kind in _THOUGHTS and isinstance(delta, str) and delta:
-            yield StreamedThinking(text=delta)
+        kind = str(event.get("type") or "")
+        name, _, step = kind.rpartition(".")
+        if step == "delta":
+            yield from self._take_piece(name, event)
         elif kind == "response.output_item.added":
-            yield from self._begin(index, _members(event.get("item")))
-        elif kind == "response.function_call_arguments.delta":
-            if index in self._calls and isinstance(delta, str) and delta:
-                self._pieces.setdefault(index, []).append(delta)
-                yield ToolCallDelta(id=self._calls[index], arguments=delta)
+            yield from self._announce(self._items.begin(event, done=False))
         elif kind == "response.output_item.done":
-            self._items[index] = _members(event.get("item"))
+            self._items.begin(event, done=True)
+        elif kind == "response.content_part.done":
+            part = _members(event.get("part"))
+            self._items.end_piece(f"response.{part.get('type')}", {**event, **part})
         elif kind == "error":
             self.failure = event
         elif kind in _ENDS:
             self._end(_members(event.get("response")))
         elif event.get("object") == "response":  # the whole of it, from a server that does not stream
             self._end(event)
+        elif step == "done":
+            self._items.end_piece(name, event)
 
     def finish(self) -> Iterator[ModelEvent]:
         """Yield the remaining events of the turn, `Finished` last."""
         parts: list[AssistantPart] = []
-        refused = False
-        for index, item in sorted(self._items.items()):
-            if item.get("type") == "function_call":
-                yield from self._begin(index, item)
-                parts.append(self._call(index, item))
-            elif item.get("type") == "message":
-                refused = refused or any(_members(one).get("type") == "refusal" for one in _list(item.get("content")))
-                parts.append(self._message(item))
-            elif item.get("type") == "reasoning":
-                text = "\n\n".join(_texts(item.get("summary"))) or "".join(_texts(item.get("content")))
-                parts.append(ThinkingPart(text=text, raw=item, provider=self._provider))
-            else:
-                parts.append(ProviderPart(provider=self._provider, raw=item))
+        times = Counter(_given_id(item) for item in self._items)
+        for item in self._items:
+            match item.kind:
+                case "function_call":
+                    yield from self._announce(item, at_end=True)
+                    parts.append(self._call(item, unique=times[_given_id(item)] == 1))
+                case "message":
+                    parts.append(self._message(item))
+                case "reasoning":
+                    parts.append(ThinkingPart(text=item.thought, raw=item.raw, provider=self._provider))
+                case _:
+                    parts.append(ProviderPart(provider=self._provider, raw=item.raw))
+        refused = any(item.kind == "message" and item.refused for item in self._items)
         yield Finished(
             message=AssistantMessage(parts=tuple(parts)),
             usage=responses_usage(self._response.get("usage")),
@@ -182,19 +181,30 @@ class ResponsesTurn:
             stop_detail=short(self._why) if reason == "other" else None,
         )
 
+    def _take_piece(self, name: str, event: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        item = self._items.add_piece(name, event)
+        text = event.get("delta")
+        if item is None or not text:
+            return
+        if item.kind == "function_call":
+            if item.id:
+                yield ToolCallDelta(id=item.id, arguments=text)
+        else:
+            yield StreamedText(text=text) if item.kind == "message" else StreamedThinking(text=text)
+
     def _end(self, response: Mapping[str, Any]) -> None:
         self._response, self.complete = response, True
         if response.get("status") == "failed" or response.get("error"):
             self.failure = {"error": response.get("error")}
-        output = _list(response.get("output"))
-        if len(output) > len(self._items):  # a server that does not tell of every single item
-            self._items = {index: _members(item) for index, item in enumerate(output)}
+        self._items.merge(_list(response.get("output")))
 
     def _reason(self, parts: list[AssistantPart], refused: bool) -> StopReason:
         if self._is_incomplete:
             return _INCOMPLETE.get(self._why, "other")
         if refused:
             return "refusal"
+        if not self.complete and any(not item.done for item in self._items):
+            return "other"  # it may have been cut off
         return "tool_calls" if any(isinstance(part, ToolCallPart) for part in parts) else "end"
 
     @property
@@ -203,48 +213,61 @@ class ResponsesTurn:
 
     @property
     def _why(self) -> str:
+        if not self.complete:
+            return "no end of the response"
         return str(_members(self._response.get("incomplete_details")).get("reason") or "incomplete")
 
-    def _message(self, item: Mapping[str, Any]) -> TextPart:
-        added = {name: value for name, value in item.items() if name not in _TEXT_MEMBERS and value is not None}
-        text = "".join(_texts(item.get("content")))
-        return TextPart(text=text, extra=added, provider=self._provider if added else None)
+    def _message(self, item: StreamedItem) -> TextPart:
+        added = {name: value for name, value in item.raw.items() if name not in _TEXT_MEMBERS and value is not None}
+        return TextPart(text=item.text, extra=added, provider=self._provider if added else None)
 
-    def _is_cut(self, index: int, item: Mapping[str, Any]) -> bool:
-        """Return whether a call may be incomplete; if the server does not say so, only the last one can be."""
-        status = item.get("status")
-        if status == "incomplete":
+    def _is_cut(self, item: StreamedItem) -> bool:
+        """Return whether a call may be incomplete; if the server does not say so, only the last one can be.
+
+        A call of which nothing but its beginning was reported is incomplete, too: its arguments are unknown.
+        """
+        status = item.raw.get("status")
+        if status == "incomplete" or not item.is_reported:
             return True
-        return self._is_incomplete and status != "completed" and index == max(self._items)
+        if not self.complete and not item.done and read_arguments(item.arguments)[1] is not None:
+            return True
+        return self._is_incomplete and status != "completed" and item is self._items.last
 
-    def _begin(self, index: int, item: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        if item.get("type") != "function_call" or index in self._calls:
+    def _announce(self, item: StreamedItem, *, at_end: bool = False) -> Iterator[ModelEvent]:
+        """Yield the beginning of a call, once; at the end of the turn also of one without a name."""
+        name = item.raw.get("name")
+        if item.kind != "function_call" or item.id or not (name or at_end):
             return
-        given = item.get("call_id") or item.get("id")
-        if not isinstance(given, str) or given in self._ids:
-            given = fresh_id()
-        self._ids.add(given)
-        self._calls[index] = given
-        yield StreamedToolCall(id=given, name=self._wire.call_name(str(item.get("name") or "")))
+        given = _given_id(item)
+        item.id = given if given is not None and given not in self._ids else fresh_id()
+        self._ids.add(item.id)
+        yield StreamedToolCall(id=item.id, name=self._wire.call_name(str(name or "")))
 
-    def _call(self, index: int, item: Mapping[str, Any]) -> ToolCallPart:
-        given = item.get("arguments") or "".join(self._pieces.get(index, []))
-        arguments, malformed = read_arguments(given if isinstance(given, str) else json_text(given))
-        name = self._wire.call_name(str(item.get("name") or ""))
-        added = {key: value for key, value in item.items() if key not in _CALL_MEMBERS and value is not None}
+    def _call(self, item: StreamedItem, *, unique: bool) -> ToolCallPart:
+        given = item.raw.get("arguments")
+        text = item.arguments if given is None or isinstance(given, str) else json_text(given)
+        arguments, malformed = read_arguments(text)
+        name = self._wire.call_name(str(item.raw.get("name") or ""))
+        extra = {key: value for key, value in item.raw.items() if key not in _CALL_MEMBERS and value is not None}
+        given_id = _given_id(item)
+        # The id by which this provider knows the call. One that it gave to two calls of a turn cannot pair their
+        # results.
+        if unique and given_id is not None and given_id != wire_id(item.id):
+            extra[CALL_ID] = given_id
         return ToolCallPart(
-            id=self._calls[index],
+            id=item.id,
             name=name,
             arguments=self._wire.arguments(name, arguments),
             malformed=malformed,
-            cut=self._is_cut(index, item),
-            extra=added,
-            provider=self._provider if added else None,
+            cut=self._is_cut(item),
+            extra=extra,
+            provider=self._provider if extra else None,
         )
 
 
-def _added(part: TextPart | ToolCallPart, provider: str) -> Mapping[str, Any]:
-    return part.extra if part.provider == provider else {}
+def _given_id(item: StreamedItem) -> str | None:
+    given = item.raw.get("call_id") or item.raw.get("id")
+    return given if isinstance(given, str) and item.kind == "function_call" else None
 
 
 def _members(value: Any) -> Mapping[str, Any]:
@@ -253,14 +276,6 @@ def _members(value: Any) -> Mapping[str, Any]:
 
 def _list(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
-
-
-def _texts(value: Any) -> Iterator[str]:
-    for one in _list(value):
-        members = _members(one)
-        text = members.get("text") or members.get("refusal")
-        if isinstance(text, str):
-            yield text
 
 
 def _count(value: Any) -> int:
