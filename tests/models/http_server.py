@@ -35,7 +35,7 @@ class Answer:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     pieces: Sequence[bytes | asyncio.Event] = ()
-    then: Literal["end", "drop", "hang"] = "end"
+    then: Literal["end", "drop", "hang", "ping"] = "end"
 
 
 Handler = Callable[[Received], Awaitable[Answer]]
@@ -67,7 +67,7 @@ def error_answer(status: int, body: Any, **headers: str) -> Answer:
     return json_answer(body, status=status, headers={name.replace("_", "-"): value for name, value in headers.items()})
 
 
-def stream_answer(events: Sequence[Any], then: Literal["end", "drop", "hang"] = "end") -> Answer:
+def stream_answer(events: Sequence[Any], then: Literal["end", "drop", "hang", "ping"] = "end") -> Answer:
     """Return an event stream: JSON values, or bytes that are sent as they are."""
     pieces = [one if isinstance(one, bytes) else b"data: " + json.dumps(one).encode() + b"\n\n" for one in events]
     return Answer(200, {"content-type": "text/event-stream"}, pieces, then)
@@ -134,6 +134,10 @@ async def _write(
     if answer.then == "drop":
         writer.close()
         return False
+    while answer.then == "ping":  # until the client goes away
+        writer.write(b"6\r\n: on\n\n\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.02)
     if answer.then == "hang":
         await reader.read(1)  # until the client goes away
         left.set()

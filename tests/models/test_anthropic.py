@@ -70,6 +70,7 @@ def model_of(fake: FakeAnthropic, **more: Any) -> AnthropicModel:
     options: dict[str, Any] = {"retry": NO_RETRY, **more}
     model = AnthropicModel("m", KEY, fake.url, **options)
     model.native_tool_search = True
+    model.origin = "anthropic"  # as Anthropic's own API
     return model
 
 

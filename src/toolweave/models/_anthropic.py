@@ -13,7 +13,7 @@ from toolweave.errors import ConfigError, ModelError, SchemaError
 from toolweave.models._anthropic_messages import CONTAINER, PROVIDER, container_id, tools_used, wire_messages
 from toolweave.models._anthropic_turn import TurnReader
 from toolweave.models._base import ModelEvent, ModelRequest
-from toolweave.models._http import BODY, ProviderApi, SecretLike
+from toolweave.models._http import BODY, ProviderApi, SecretLike, until_end
 from toolweave.models._http_model import HttpModel, call_ids
 from toolweave.models._prices import Price
 from toolweave.models._refused_features import prompted
@@ -56,6 +56,8 @@ class AnthropicModel(HttpModel):
         price: Price of its tokens, for a cost limit, if no price list has the model.
 
     Attributes:
+        origin: Marker of the thoughts, call ids and other parts of a conversation that only this server understands:
+            `"anthropic"` for Anthropic's own API, the URL of another server.
         native_tool_search: Whether the provider searches deferred tools; true of Anthropic's own API, settable for
             another server that has it.
 
@@ -86,6 +88,7 @@ class AnthropicModel(HttpModel):
             ToolWriter("anthropic", anthropic_form, strict="anthropic-strict"),
         )
         super().__init__(_api(self.name, base_url, api_key, headers or {}), writers, retry)
+        self.origin = PROVIDER if self._api.host == _HOST else self._api.url
         self.native_tool_search = self._api.host == _HOST
 
     @property
@@ -94,9 +97,9 @@ class AnthropicModel(HttpModel):
         return f"{PROVIDER}:{self.model}"
 
     async def _attempt(self, request: ModelRequest, tools: WireTools, body: bytes) -> AsyncGenerator[ModelEvent, None]:
-        turn = TurnReader(tools.call_name, taken=call_ids(request))
-        async with aclosing(self._api.events(_PATH, body, timeout=request.settings.timeout)) as events:
-            async for event in events:
+        turn, timeout = TurnReader(tools.call_name, self.origin, taken=call_ids(request)), request.settings.timeout
+        async with aclosing(self._api.events(_PATH, body, timeout=timeout)) as events:
+            async for event in until_end(events, lambda: turn.ended, timeout=timeout):
                 members = self._api.decode(event.data)
                 if event.type == "error" or members.get("type", "error") == "error":
                     raise self._api.refusal(members)
@@ -108,7 +111,7 @@ class AnthropicModel(HttpModel):
                     yield one
                 if turn.complete:
                     break
-        if not turn.complete:
+        if not turn.ended:
             raise self._api.broken_off()
         yield turn.finished()
 
@@ -117,7 +120,7 @@ class AnthropicModel(HttpModel):
         if output is None:
             request = prompted(request)  # the API has no words for some schemas
         settings = request.settings
-        messages = wire_messages(request.messages, tools.names)
+        messages = wire_messages(request.messages, tools.names, self.origin)
         choice = self._tool_choice(request, tools)
         body: Json = {
             "model": self.model,
@@ -143,7 +146,7 @@ class AnthropicModel(HttpModel):
         if output is not None:
             body["output_config"] = {"format": output}
         runs_code = any(str(one.definition.get("type", "")).startswith(_CODE) for one in request.provider_tools)
-        if runs_code and (container := container_id(request.messages, now=time.time())) is not None:
+        if runs_code and (container := container_id(request.messages, self.origin, now=time.time())) is not None:
             body[CONTAINER] = container
         if self._cache is not None:
             _mark(body, self._cache)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from toolweave.models._history import pair_tool_calls
+from toolweave.models._history import WireIds, added_members, pair_tool_calls
 from toolweave.models._messages import (
     AssistantMessage,
     AssistantPart,
@@ -22,11 +22,10 @@ from toolweave.models._messages import (
 )
 from toolweave.protocol.json_types import Json
 from toolweave.tools._anthropic_content import anthropic_content, anthropic_parts, anthropic_text
-from toolweave.tools._arguments import wire_id
 from toolweave.tools._names import NameMap
 
 PROVIDER = "anthropic"
-"""Marker of the parts of a conversation that only this provider understands."""
+"""Name of the provider, for its own tools; and marker of the parts of a conversation from its own API."""
 
 CONTAINER = "container"
 """Type of the part that records the container of a turn's code execution."""
@@ -36,21 +35,24 @@ _EMPTY = "(empty message)"
 _EARLIER = "(earlier messages are left out)"
 
 
-def wire_messages(messages: Sequence[Message], names: NameMap) -> list[Json]:
+def wire_messages(messages: Sequence[Message], names: NameMap, provider: str = PROVIDER) -> list[Json]:
     """Return the conversation in the form that the API requires.
 
-    Roles alternate and the user begins; the results of a turn's calls come first in the next user message; thoughts and
-    steps of the provider's own tools are sent back unchanged, those of other providers are omitted.
+    Roles alternate and the user begins; the results of a turn's calls come first in the next user message; thoughts,
+    call ids and steps of the own tools of `provider`, which is one server, are sent back to it unchanged. Those of
+    other servers are omitted: they could not verify the signature of a thought.
     """
     out: list[Json] = []
+    ids = WireIds(messages, provider)
     for message in pair_tool_calls(messages):
         match message:
             case UserMessage():
                 _append(out, "user", anthropic_parts(message.content) or [anthropic_text(_EMPTY)])
             case ToolMessage():
-                _append(out, "user", [_tool_result(outcome) for outcome in message.outcomes])
+                _append(out, "user", [_tool_result(outcome, ids) for outcome in message.outcomes])
             case AssistantMessage():
-                _append(out, "assistant", [wire for part in message.parts for wire in _part(part, names)])
+                blocks = [_part(part, names, provider, ids) for part in message.parts]
+                _append(out, "assistant", [block for block in blocks if block is not None])
     if out and out[0]["role"] == "assistant":
         out.insert(0, {"role": "user", "content": [anthropic_text(_EARLIER)]})
     return out
@@ -62,13 +64,13 @@ def tools_used(messages: Iterable[Json]) -> list[str]:
     return list(dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use"))
 
 
-def container_id(messages: Iterable[Message], *, now: float) -> str | None:
+def container_id(messages: Iterable[Message], provider: str, *, now: float) -> str | None:
     """Return the container in which the code of the conversation ran last, unless it expired before `now`."""
     found: Mapping[str, Any] = {}
     for message in messages:
         if isinstance(message, AssistantMessage):
             for part in message.parts:
-                if isinstance(part, ProviderPart) and part.provider == PROVIDER and part.raw.get("type") == CONTAINER:
+                if isinstance(part, ProviderPart) and part.provider == provider and part.raw.get("type") == CONTAINER:
                     found = part.raw
     try:
         expires = datetime.fromisoformat(found["expires_at"]).timestamp()
@@ -86,23 +88,21 @@ def _append(out: list[Json], role: str, blocks: list[Json]) -> None:
         out.append({"role": role, "content": blocks})
 
 
-def _part(part: AssistantPart, names: NameMap) -> list[Json]:
+def _part(part: AssistantPart, names: NameMap, provider: str, ids: WireIds) -> Json | None:
     match part:
         case TextPart():
-            return [anthropic_text(part.text)] if part.text.strip() else []
+            return anthropic_text(part.text) if part.text.strip() else None
         case ToolCallPart():
-            call = {"type": "tool_use", "id": wire_id(part.id), "name": names.wire(part.name)}
-            return [{**(part.extra if part.provider == PROVIDER else {}), **call, "input": dict(part.arguments)}]
+            call = {"type": "tool_use", "id": ids.wire(part.id), "name": names.wire(part.name)}
+            return {**added_members(part, provider), **call, "input": dict(part.arguments)}
         case ProviderPart(raw={"type": "container"}):
-            return []  # it goes beside the messages
-        case ThinkingPart(raw=Mapping() as raw, provider="anthropic") | ProviderPart(raw=raw, provider="anthropic"):
-            return [dict(raw)]
-        case _:
-            return []
+            return None  # it goes beside the messages
+        case ThinkingPart() | ProviderPart():
+            return dict(part.raw) if part.raw is not None and part.provider == provider else None
 
 
-def _tool_result(outcome: ToolOutcome) -> Json:
-    wire: Json = {"type": "tool_result", "tool_use_id": wire_id(outcome.call_id)}
+def _tool_result(outcome: ToolOutcome, ids: WireIds) -> Json:
+    wire: Json = {"type": "tool_result", "tool_use_id": ids.wire(outcome.call_id)}
     content = anthropic_content(outcome.result)
     if content:
         wire["content"] = content

@@ -1,4 +1,8 @@
-"""Parser of one turn from the events of Anthropic's Messages API. Pure: takes API events, returns ours."""
+"""Parser of one turn from the events of Anthropic's Messages API. Pure: takes API events, returns ours.
+
+A block is known by its index while it is open. Servers that speak this API deviate: one index for all blocks, a block
+that begins twice, a call's arguments at its beginning and in deltas, no end of the message after the stop reason.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from toolweave.models._anthropic_messages import CONTAINER, PROVIDER
+from toolweave.models._anthropic_messages import CONTAINER
 from toolweave.models._base import (
     Finished,
     ModelEvent,
@@ -17,6 +21,7 @@ from toolweave.models._base import (
     ToolCallDelta,
     Usage,
 )
+from toolweave.models._history import CALL_ID
 from toolweave.models._messages import (
     AssistantMessage,
     AssistantPart,
@@ -26,7 +31,7 @@ from toolweave.models._messages import (
     ToolCallPart,
 )
 from toolweave.models._provider_errors import short
-from toolweave.tools._arguments import fresh_id, json_text, read_arguments
+from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
 
 _CALL_MEMBERS = frozenset({"type", "id", "name", "input"})
 _STOP_REASONS: Mapping[str, StopReason] = {
@@ -50,23 +55,36 @@ class _PartialBlock:
     pieces: list[str] = field(default_factory=list[str])
     signature: str = ""
     closed: bool = False
+    begun_whole: bool = False
 
 
 class TurnReader:
     """Reads the events of one turn.
 
+    Args:
+        exposed: Returns a tool's exposed name.
+        provider: Marker of the parts that only this server understands.
+        taken: The call ids of the conversation so far.
+
     Attributes:
-        complete: Whether the turn has come to its end.
+        complete: Whether the end of the message has come.
     """
 
-    def __init__(self, exposed: Callable[[str], str], *, taken: Collection[str] = ()) -> None:
+    def __init__(self, exposed: Callable[[str], str], provider: str, *, taken: Collection[str] = ()) -> None:
         self.complete = False
         self._exposed = exposed
+        self._provider = provider
         self._ids = set(taken)
-        self._blocks: dict[int, _PartialBlock] = {}
+        self._blocks: list[_PartialBlock] = []
+        self._at: dict[int, _PartialBlock] = {}
         self._usage: dict[str, int] = {}
         self._stop_reason: str | None = None
         self._container: dict[str, Any] | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the turn is whole: its stop reason, or the end of the message, has come."""
+        return self.complete or self._stop_reason is not None
 
     def take(self, event: Mapping[str, Any]) -> list[ModelEvent]:
         """Return our events for one event of the stream; none for an unknown type.
@@ -76,7 +94,7 @@ class TurnReader:
         """
         match event.get("type"):
             case "content_block_start":
-                return self._start(_index(event), _object(event, "content_block"))
+                return self._start(_index(event, len(self._blocks)), _object(event, "content_block"))
             case "content_block_delta":
                 return self._delta(self._block(event), _object(event, "delta"))
             case "content_block_stop":
@@ -109,7 +127,7 @@ class TurnReader:
             if not isinstance(block, dict):
                 raise ValueError(f"content {index} is no object")
             events += self._start(index, cast("dict[str, Any]", block))
-            self._blocks[index].closed = True
+            self._at[index].closed = True
         self._end(message.get("stop_reason"), message.get("usage"))
         self._take_container(message.get("container"))
         self.complete = True
@@ -118,10 +136,9 @@ class TurnReader:
     def finished(self) -> Finished:
         """Return the whole turn."""
         reason = self._reason()
-        blocks = [block for _, block in sorted(self._blocks.items())]
-        parts = [part for block in blocks if (part := _part(block, cut=self._is_cut(block, reason))) is not None]
+        parts = [part for block in self._blocks if (part := self._part(block, reason)) is not None]
         if self._container is not None:
-            parts.append(ProviderPart(provider=PROVIDER, raw={"type": CONTAINER, **self._container}))
+            parts.append(ProviderPart(provider=self._provider, raw={"type": CONTAINER, **self._container}))
         read = self._usage.get("cache_read_input_tokens", 0)
         written = self._usage.get("cache_creation_input_tokens", 0)
         usage = Usage(
@@ -136,7 +153,7 @@ class TurnReader:
 
     def _reason(self) -> StopReason:
         if self._stop_reason is None:  # the turn is complete, its server only does not say why
-            calls = any(block.raw.get("type") == "tool_use" for block in self._blocks.values())
+            calls = any(block.raw.get("type") == "tool_use" for block in self._blocks)
             return "tool_calls" if calls else "end"
         return _STOP_REASONS.get(self._stop_reason, "other")
 
@@ -145,7 +162,7 @@ class TurnReader:
 
         https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
         """
-        last = block is self._blocks[max(self._blocks)]
+        last = block is self._blocks[-1]
         return (reason == "max_tokens" and last) or (reason in ("max_tokens", "other") and not block.closed)
 
     def _take_container(self, container: Any) -> None:
@@ -153,7 +170,11 @@ class TurnReader:
             self._container = cast("dict[str, Any]", container)
 
     def _start(self, index: int, raw: dict[str, Any]) -> list[ModelEvent]:
-        block = self._blocks[index] = _PartialBlock(raw=raw)
+        known = self._at.get(index)
+        if known is not None and _begins_twice(known, raw):
+            return []
+        block = self._at[index] = _PartialBlock(raw=raw)
+        self._blocks.append(block)
         match raw.get("type"):
             case "text":
                 return _text_delta(block, _text(raw, "text"))
@@ -164,7 +185,10 @@ class TurnReader:
                 block.id, block.name = self._free_id(_text(raw, "id")), self._exposed(_text(raw, "name"))
                 events: list[ModelEvent] = [StreamedToolCall(id=block.id, name=block.name)]
                 whole = raw.get("input")  # some servers write no deltas
-                return events + _arguments_delta(block, json_text(whole)) if whole else events
+                if whole:
+                    events += _arguments_delta(block, json_text(whole))
+                    block.begun_whole = True
+                return events
             case _:
                 return []
 
@@ -183,16 +207,56 @@ class TurnReader:
             case "signature_delta":
                 block.signature += _text(delta, "signature")
             case "input_json_delta":
-                return _arguments_delta(block, _text(delta, "partial_json"))
+                text = _text(delta, "partial_json")
+                if block.begun_whole and text:  # and in deltas once more
+                    block.pieces.clear()
+                    block.begun_whole = False
+                return _arguments_delta(block, text)
             case _:
                 pass  # citations, and what is to come
         return []
 
     def _block(self, event: Mapping[str, Any]) -> _PartialBlock:
-        index = _index(event)
-        if index not in self._blocks:
+        last = next((index for index, block in self._at.items() if block is self._blocks[-1]), 0)
+        index = _index(event, last)
+        if index not in self._at:
             raise ValueError(f"a delta for content block {index}, which has not begun")
-        return self._blocks[index]
+        return self._at[index]
+
+    def _part(self, block: _PartialBlock, reason: StopReason) -> AssistantPart | None:
+        raw, text = block.raw, "".join(block.pieces)
+        match raw.get("type"):
+            case "text":
+                return TextPart(text=text) if text else None
+            case "thinking":
+                kept = {**raw, "thinking": text}
+                if block.signature:
+                    kept["signature"] = block.signature
+                return ThinkingPart(text=text, raw=kept, provider=self._provider)
+            case "redacted_thinking":
+                return ThinkingPart(text="", raw=raw, provider=self._provider)
+            case "tool_use":
+                return self._call(block, text, reason)
+            case _:  # a step of the provider's own tools
+                whole = {**raw, "input": read_arguments(text)[0]} if text else raw
+                return ProviderPart(provider=self._provider, raw=whole)
+
+    def _call(self, block: _PartialBlock, text: str, reason: StopReason) -> ToolCallPart:
+        arguments, malformed = read_arguments(text)
+        added = {name: value for name, value in block.raw.items() if name not in _CALL_MEMBERS}
+        given = _text(block.raw, "id")
+        # The id by which this server knows the call. One that it gave to two calls of a turn cannot pair their results.
+        if given and given != wire_id(block.id) and [_text(one.raw, "id") for one in self._blocks].count(given) == 1:
+            added[CALL_ID] = given
+        return ToolCallPart(
+            id=block.id,
+            name=block.name,
+            arguments=arguments,
+            malformed=malformed,
+            cut=self._is_cut(block, reason),
+            extra=added,
+            provider=self._provider if added else None,
+        )
 
     def _end(self, stop_reason: Any, usage: Any) -> None:
         if isinstance(stop_reason, str):
@@ -221,35 +285,16 @@ def _arguments_delta(block: _PartialBlock, text: str) -> list[ModelEvent]:
     return [ToolCallDelta(id=block.id, arguments=text)] if text and block.id else []
 
 
-def _part(block: _PartialBlock, *, cut: bool) -> AssistantPart | None:
-    raw, text = block.raw, "".join(block.pieces)
-    match raw.get("type"):
-        case "text":
-            return TextPart(text=text) if text else None
-        case "thinking":
-            kept = {"type": "thinking", "thinking": text, "signature": block.signature}
-            return ThinkingPart(text=text, raw=kept, provider=PROVIDER)
-        case "redacted_thinking":
-            return ThinkingPart(text="", raw=raw, provider=PROVIDER)
-        case "tool_use":
-            arguments, malformed = read_arguments(text)
-            added = {name: value for name, value in raw.items() if name not in _CALL_MEMBERS}
-            return ToolCallPart(
-                id=block.id,
-                name=block.name,
-                arguments=arguments,
-                malformed=malformed,
-                cut=cut,
-                extra=added,
-                provider=PROVIDER if added else None,
-            )
-        case _:  # a step of the provider's own tools
-            whole = {**raw, "input": read_arguments(text)[0]} if text else raw
-            return ProviderPart(provider=PROVIDER, raw=whole)
+def _begins_twice(block: _PartialBlock, raw: Mapping[str, Any]) -> bool:
+    """Return whether a block that begins is one that is open already, and not another one of the same index."""
+    empty = not (raw.get("text") or raw.get("thinking") or raw.get("input"))
+    same = block.raw.get("type") == raw.get("type") and block.raw.get("id") == raw.get("id")
+    return same and empty and not block.closed
 
 
-def _index(event: Mapping[str, Any]) -> int:
-    index = event.get("index")
+def _index(event: Mapping[str, Any], missing: int) -> int:
+    """Return the index of an event's content block; `missing` if a server leaves it out."""
+    index = event.get("index", missing)
     if not isinstance(index, int):
         raise ValueError(f"an event {event.get('type')!r} without the index of its content block")
     return index

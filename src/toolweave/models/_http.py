@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl, quote_plus, urlsplit, urlunsplit
 
@@ -34,6 +34,7 @@ MAX_STREAM_BYTES = 256 * 1024 * 1024
 _CONNECT_SECONDS = 15.0
 _IDLE_SECONDS = 30.0
 _DRAIN_SECONDS = 0.5
+_AFTER_END_SECONDS = 5.0
 _MAX_ERROR_BYTES = 64 * 1024
 _EXCERPT = 200
 _MASK = "***"
@@ -244,6 +245,37 @@ class ProviderApi:
 
     def __repr__(self) -> str:
         return f"Api({self.url!r})"
+
+
+async def until_end(
+    events: AsyncGenerator[ServerSentEvent, None], ended: Callable[[], bool], *, timeout: float
+) -> AsyncGenerator[ServerSentEvent, None]:
+    """Yield the events of an answer; after the end of its turn only those of a few more seconds.
+
+    Usage or a last event may follow the end. The wait for it is not extended by pings, some servers send them without
+    end, and never longer than `timeout` in seconds. A connection that breaks or falls silent in it is no failure.
+
+    Raises:
+        ModelError: The events ended with it before the turn did.
+    """
+    import anyio  # the room is read without it
+
+    while not ended():
+        if (event := await anext(events, None)) is None:
+            return
+        yield event
+    deadline = anyio.current_time() + min(_AFTER_END_SECONDS, timeout)
+    while True:
+        event = None
+        with anyio.CancelScope(deadline=deadline):
+            try:
+                event = await anext(events, None)
+            except ModelError as exc:
+                if exc.kind not in ("timeout", "unreachable"):
+                    raise
+        if event is None:
+            return
+        yield event
 
 
 def _secrets(members: Iterable[tuple[str, str]]) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, TypeAlias
 
-from toolweave.errors import ModelError, SchemaError
+from toolweave.errors import SchemaError
 from toolweave.models._base import ModelEvent, ModelRequest
-from toolweave.models._http import ProviderApi, SecretLike
+from toolweave.models._http import ProviderApi, SecretLike, until_end
 from toolweave.models._http_model import HttpModel, call_ids
 from toolweave.models._openai_chat import ChatTurn, chat_messages, is_mistral
 from toolweave.models._openai_responses import ResponsesTurn, responses_input
@@ -172,9 +172,10 @@ class OpenAICompatibleModel(HttpModel):
     async def _attempt(self, request: ModelRequest, tools: WireTools, body: bytes) -> AsyncGenerator[ModelEvent, None]:
         turn = (ResponsesTurn if self._responses else ChatTurn)(tools, self.provider, taken=call_ids(request))
         path = "responses" if self._responses else "chat/completions"
-        async with aclosing(self._api.events(path, body, timeout=request.settings.timeout)) as events:
+        timeout = request.settings.timeout
+        async with aclosing(self._api.events(path, body, timeout=timeout)) as events:
             done = False
-            async for event in self._until_broken(events, turn):
+            async for event in until_end(events, lambda: turn.complete, timeout=timeout):
                 done = event.data == _DONE
                 if not done:
                     for one in self._taken(turn, event):
@@ -187,17 +188,6 @@ class OpenAICompatibleModel(HttpModel):
             raise self._api.broken_off()
         for one in turn.finish():
             yield one
-
-    async def _until_broken(
-        self, events: AsyncGenerator[ServerSentEvent, None], turn: _TurnParser
-    ) -> AsyncGenerator[ServerSentEvent, None]:
-        """Yield the events; a connection that breaks after the end of the turn is no failure."""
-        try:
-            async for event in events:
-                yield event
-        except ModelError as exc:
-            if not (turn.complete and exc.kind in ("timeout", "unreachable")):
-                raise
 
     def _taken(self, turn: _TurnParser, event: ServerSentEvent) -> Iterator[ModelEvent]:
         chunk = self._api.decode(event.data)
