@@ -359,6 +359,7 @@ class Gateway(ServerRunners):
         listen = Listen(
             self.changes,
             declared=self._declared,
+            handshake_declared=self._handshake_declared,
             filters={TASK_IDS: tasks},
             follower=CallerUpdates(self.updates, self.callers, self.is_of_caller),
             view=self._seen,
@@ -380,8 +381,11 @@ class Gateway(ServerRunners):
             return None
         return SlowCalls(slow.seconds, tasks=slow.tasks.feature, upstream=upstream, relay=self.relay, groups=groups)
 
-    def _declared(self, modern: bool) -> Json:
-        return self.endpoint.capabilities(modern=modern)
+    def _declared(self) -> Json:
+        return self.endpoint.capabilities(modern=True)
+
+    def _handshake_declared(self) -> Json:
+        return self.endpoint.capabilities(modern=False)
 
     async def _before_handshake(self, request: Request) -> None:
         """Open the connections in the handshake era that a caller will use, whose capabilities its handshake declares.

@@ -415,8 +415,8 @@ class McpServer(ServerContent, ServerRunners):
 
         return TaskStore(backend.store, backend.queue, self.name, time.time)
 
-    def _declared(self, modern: bool) -> Json:
-        return self.endpoint.capabilities(modern=modern)
+    def _declared(self) -> Json:
+        return self.endpoint.capabilities(modern=True)
 
     # tools, resources and prompts
 

@@ -97,7 +97,8 @@ class Listen:
     """The listen streams and the resource subscriptions of all clients.
 
     Args:
-        declared: Returns the capabilities that the server declares now in an era, modern or not.
+        declared: Returns the capabilities that the server declares now.
+        handshake_declared: The same for clients with a handshake; None if there is no difference.
         filters: Filters of extensions, by their key.
         follower: Subscribes to the resources where they are; None where all changes are published here.
         view: Returns a client's view of a list, by the notification of its changes; a client that does not see all
@@ -110,7 +111,8 @@ class Listen:
         self,
         changes: Changes,
         *,
-        declared: Callable[[bool], Mapping[str, Any]],
+        declared: Callable[[], Mapping[str, Any]],
+        handshake_declared: Callable[[], Mapping[str, Any]] | None = None,
         filters: Mapping[str, ExtensionFilter] | None = None,
         follower: ResourceFollower | None = None,
         view: ListView | None = None,
@@ -118,6 +120,7 @@ class Listen:
     ) -> None:
         self._changes = changes
         self._declared = declared
+        self._handshake_declared = declared if handshake_declared is None else handshake_declared
         self._filters = dict(filters or {})
         self._follower = follower
         self._view = view
@@ -204,7 +207,7 @@ class Listen:
 
     def _honoured_filters(self, wanted: Json) -> tuple[Json, list[Topic]]:
         """Return the core filters that the server can honour, and their topics."""
-        declared = self._declared(True)
+        declared = self._declared()
         honoured: Json = {}
         topics: list[Topic] = []
         for key, (capability, topic) in LISTS.items():
@@ -280,7 +283,7 @@ class Listen:
         return {}
 
     def _subscription(self, request: Request) -> tuple[LegacySubscriber, str]:
-        if not _offers(self._declared(False), "resources", "subscribe"):
+        if not _offers(self._handshake_declared(), "resources", "subscribe"):
             raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
         uri = request.text("uri")
         if len(uri) > LONGEST_URI:
