@@ -11,10 +11,13 @@ import pytest
 
 from tests.middleware.test_limits import Clock
 from tests.redis_server import RedisServer
+from tests.state.proxy import Proxy
 from toolweave.middleware import RateLimit, StoreLimits, middleware_from_config
 from toolweave.state import MemoryStore, RedisStore, Store, open_store
 
 pytestmark = pytest.mark.anyio
+
+DAY = 86_400
 
 
 @pytest.fixture(params=["memory", "file", "redis"])
@@ -98,3 +101,87 @@ def test_limits_of_a_config_are_counted_in_the_store_that_is_given() -> None:
     assert isinstance(rate, RateLimit)
     assert isinstance(rate.store, StoreLimits)
     assert isinstance(getattr(budget, "store", None), StoreLimits)
+
+
+class Watch:
+    """A watch that was told how the store is."""
+
+    def __init__(self) -> None:
+        self.away: str | None = None
+        self.answered_at = -1.0
+
+    def has_answered_since(self, moment: float) -> bool:
+        return self.answered_at > moment
+
+
+@pytest.mark.slow
+async def test_a_store_that_hangs_is_not_asked_again_until_the_watch_has_reached_it(tmp_path: Path) -> None:
+    watch, first = Watch(), list[float]()
+    with RedisServer(tmp_path) as server, anyio.fail_after(60):
+        async with (
+            Proxy.before(server.port, b"EVAL") as proxy,
+            RedisStore(f"redis://127.0.0.1:{proxy.port}/0") as store,
+        ):
+            limits = StoreLimits(store, watch=watch)
+            assert await limits.spend("k", most=1_000, period=DAY) == 0
+            server.pause()
+
+            async def spend() -> None:
+                first.append(await limits.spend("k", most=1_000, period=DAY))
+
+            async with anyio.create_task_group() as tasks:  # calls of one caller, which take turns
+                for _ in range(20):
+                    tasks.start_soon(spend)
+            dialled = proxy.connections
+            alone = [await limits.spend(str(number), most=1, period=DAY) for number in range(200)]
+            refused = await limits.spend("0", most=1, period=DAY)
+            assert proxy.connections == dialled  # a call that asks would dial
+            watch.away = "the server hangs"
+            server.go_on()
+            watch.answered_at = anyio.current_time()
+            assert await limits.spend("0", most=1, period=DAY) > 0
+            assert proxy.connections == dialled
+            watch.away = None
+            together = await limits.spend("0", most=1, period=DAY)
+            counted = [one.key for one in await store.scan("gateway-limits")]
+
+    assert first == [0] * 20
+    assert alone == [0] * 200
+    assert refused > 0
+    assert together == 0
+    assert ":budget:0" in counted
+
+
+@pytest.mark.slow
+async def test_without_a_watch_one_call_tries_and_the_others_do_not_wait_for_it(tmp_path: Path) -> None:
+    ahead = 0
+    with RedisServer(tmp_path) as server, anyio.fail_after(60):
+        async with (
+            Proxy.before(server.port, b"EVAL") as proxy,
+            RedisStore(f"redis://127.0.0.1:{proxy.port}/0") as store,
+        ):
+            limits = StoreLimits(store)
+            assert await limits.spend("k", most=1_000, period=DAY) == 0
+            server.pause()
+            assert await limits.spend("k", most=1_000, period=DAY) == 0
+            done = anyio.Event()
+
+            async def try_for_others() -> None:
+                dialled = proxy.connections
+                while proxy.connections == dialled:
+                    await limits.spend("k", most=1_000_000, period=DAY)
+                    await anyio.sleep(0.01)
+                done.set()
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(try_for_others)
+                while not done.is_set():  # also while the other call tries
+                    assert await limits.spend(str(ahead), most=1, period=DAY) == 0
+                    ahead += 1
+                    await anyio.sleep(0.01)
+            server.go_on()
+            while not any(one.key == ":budget:again" for one in await store.scan("gateway-limits")):
+                await limits.spend("again", most=1_000_000, period=DAY)
+                await anyio.sleep(0.05)
+
+    assert ahead > 1

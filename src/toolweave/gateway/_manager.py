@@ -184,7 +184,9 @@ class GatewayManager:
                 found[name] = known
             elif entries:
                 where = f"gateway.virtual.{name}.middleware" if name else "gateway.middleware"
-                made = middleware_from_config(entries, where=where, state_keys=self._options.state_keys, store=store)
+                made = middleware_from_config(
+                    entries, where=where, state_keys=self._options.state_keys, store=store, watch=self._replicas
+                )
                 found[name] = entries, made
         return found
 

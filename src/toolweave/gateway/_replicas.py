@@ -118,6 +118,7 @@ class Replicas:
         self._back: list[Callable[[], Awaitable[None]]] = []
         self._running = anyio.Lock()
         self._back_since = -math.inf
+        self._answered_at = -math.inf
 
     # used by other modules
 
@@ -186,6 +187,10 @@ class Replicas:
         except StoreError as exc:
             raise self.lost(exc) from None
 
+    def has_answered_since(self, moment: float) -> bool:
+        """Whether the store has answered a heartbeat that was sent after this time of the event loop."""
+        return self._answered_at > moment
+
     def unreachable(self) -> RequestError:
         """Return the error of an operation that needs the store while the store is away."""
         return RequestError(
@@ -237,6 +242,7 @@ class Replicas:
     async def _live(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         told = False
         while True:
+            begun = anyio.current_time()
             try:
                 await self.store.write(
                     [
@@ -247,6 +253,7 @@ class Replicas:
             except StoreError as exc:
                 self.lost(exc)
             else:
+                self._answered_at = begun
                 await self._found()
             if not told:
                 task_status.started()

@@ -11,7 +11,7 @@ import msgspec
 from toolweave._value import Value
 from toolweave.config._validation import check_object, check_text, kind_of, suggestion
 from toolweave.errors import ConfigError
-from toolweave.middleware._store_limits import StoreLimits
+from toolweave.middleware._store_limits import StoreLimits, StoreWatch
 from toolweave.serve._request import Middleware
 from toolweave.state import Store
 
@@ -34,6 +34,7 @@ def middleware_from_config(
     where: str = "gateway.middleware",
     state_keys: Sequence[str | bytes] | None = None,
     store: Store | None = None,
+    watch: StoreWatch | None = None,
 ) -> tuple[Middleware, ...]:
     """Return the middleware of a list in a config file, outermost first.
 
@@ -46,6 +47,7 @@ def middleware_from_config(
         where: The place of the list in the file, for errors.
         state_keys: Secrets that sign the state of approvals, the newest first, shared by all replicas.
         store: Where rates and budgets are counted together with other processes; by default in this one.
+        watch: Finds out when that store is back after an outage; see `StoreLimits`.
 
     Raises:
         ConfigError: A name or an option is unknown, or a value is wrong; `field` is the place.
@@ -53,7 +55,7 @@ def middleware_from_config(
     if not isinstance(entries, list | tuple):
         raise ConfigError(f"{where!r} must be a list of middleware, not {kind_of(entries)}", field=where)
     listed = cast("Sequence[Any]", entries)
-    shared = _Shared(state_keys, store)
+    shared = _Shared(state_keys, store, watch)
     return tuple(_made(entry, f"{where}[{place}]", shared) for place, entry in enumerate(listed))
 
 
@@ -62,13 +64,14 @@ class _Shared(NamedTuple):
 
     state_keys: Sequence[str | bytes] | None
     store: Store | None
+    watch: StoreWatch | None
 
     def ports(self, name: str, where: str) -> Mapping[str, Any]:
         """Return the arguments that middleware of a name gets beside its options."""
         if name == "approval" and self.state_keys is not None:
             return {"state_keys": tuple(self.state_keys)}
         if name in ("budget", "rate_limit") and self.store is not None:
-            return {"store": StoreLimits(self.store, name=where)}
+            return {"store": StoreLimits(self.store, name=where, watch=self.watch)}
         return {}
 
 

@@ -1,4 +1,9 @@
-"""Limits that several processes count together, in a store that they share."""
+"""Limits that several processes count together, in a store that they share.
+
+Why calls do not wait for a store that is away: the first call that gets no answer notes it, and from then on this
+process counts alone. It asks again when a `StoreWatch` has reached the store since, which costs no call anything.
+Without a watch one call at a time tries, within a short timeout, and the others do not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +11,23 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import anyio
 
 from toolweave.errors import StoreError
 from toolweave.middleware._limit_store import MemoryLimits
 from toolweave.state import Store
+from toolweave.state._store import BoundedStore
 
 _log = logging.getLogger("toolweave.middleware")
 
 _COLLECTION = "gateway-limits"
 _MOST_KEYS = 10_000
-_AWAY_SECONDS = 1.0
+_ASK_SECONDS = 1.0
+"""How long a call waits for the store before this process counts alone."""
+_FIRST_PAUSE, _LAST_PAUSE = 1.0, 8.0
+"""Seconds until a store without a watch is asked again; the wait doubles."""
 _LEAST_TTL = 60.0
 _MOST_TRIES = 20
 
@@ -33,6 +42,19 @@ class _Known(NamedTuple):
     revision: int
 
 
+class StoreWatch(Protocol):
+    """Reaches for a store in the background."""
+
+    @property
+    def away(self) -> str | None:
+        """Why the store cannot be used now, or None."""
+        ...
+
+    def has_answered_since(self, moment: float) -> bool:
+        """Whether the store has answered a request that was sent after this time of the event loop."""
+        ...
+
+
 class StoreLimits:
     """A `LimitStore` in a store that all processes share.
 
@@ -43,14 +65,25 @@ class StoreLimits:
         store: The store.
         name: Separates the counts of different limits in one store.
         clock: Returns the time in seconds since the epoch, the same for all processes.
+        watch: Finds out when the store is back, such as `Replicas`; without one a call does, now and then.
     """
 
-    def __init__(self, store: Store, *, name: str = "", clock: Callable[[], float] = time.time) -> None:
-        self._store = store
+    def __init__(
+        self,
+        store: Store,
+        *,
+        name: str = "",
+        clock: Callable[[], float] = time.time,
+        watch: StoreWatch | None = None,
+    ) -> None:
+        self._store = store.within(_ASK_SECONDS) if isinstance(store, BoundedStore) else store
+        self._watch = watch
         self._name = name
         self._clock = clock
         self._alone = MemoryLimits(clock=clock)
-        self._alone_until = 0.0
+        self._lost_at: float | None = None  # when the store was last found to be away, if it has not answered since
+        self._ask_again_at = 0.0
+        self._pause = _FIRST_PAUSE
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._turns: dict[str, anyio.Lock] = {}
 
@@ -82,21 +115,50 @@ class StoreLimits:
         self, key: str, count: Callable[[list[float] | None, float], Counted], *, ttl: float
     ) -> float | None:
         """Count once and return the seconds to wait; None while the store is away."""
-        if anyio.current_time() < self._alone_until:
+        if self._is_away():
             return None
+        asked_at = anyio.current_time()
         name = f"{self._name}:{key}"
         turn = self._turns.setdefault(name, anyio.Lock())
         try:
             async with turn:  # the calls of this process need not race one another
+                if self._lost_at is not None and self._lost_at >= asked_at:
+                    return None  # the call before this one waited in vain
                 return await self._written(name, count, ttl)
         except StoreError as exc:
-            if not self._alone_until:
-                _log.warning("%s; until it is back, every process counts its limits alone", exc)
-            self._alone_until = anyio.current_time() + _AWAY_SECONDS
+            self._lose(exc, asked_at)
             return None
         finally:
             if not turn.locked() and not turn.statistics().tasks_waiting:
                 self._turns.pop(name, None)
+
+    def _is_away(self) -> bool:
+        """Return whether to count alone; False also makes the present call the one that tries again."""
+        if self._watch is not None and self._watch.away is not None:
+            return True
+        if self._lost_at is None:
+            return False
+        if self._watch is not None:
+            return not self._watch.has_answered_since(self._lost_at)
+        now = anyio.current_time()
+        if now < self._ask_again_at:
+            return True
+        self._ask_again_at = now + self._pause
+        return False
+
+    def _lose(self, error: StoreError, asked_at: float) -> None:
+        """Note that a call which asked at this time got no answer."""
+        if self._lost_at is None:
+            _log.warning("%s; until it is back, every process counts its limits alone", error)
+        elif asked_at >= self._lost_at:  # it was a try, and not one of several that asked at the same time
+            self._pause = min(_LAST_PAUSE, 2 * self._pause)
+        self._lost_at = anyio.current_time()
+        self._ask_again_at = self._lost_at + self._pause
+
+    def _find(self) -> None:
+        """Note that the store answers."""
+        self._lost_at = None
+        self._pause = _FIRST_PAUSE
 
     async def _written(
         self, name: str, count: Callable[[list[float] | None, float], Counted], ttl: float
@@ -110,7 +172,7 @@ class StoreLimits:
             revision = await self._store.put(_COLLECTION, name, value, ttl=ttl, expect=expect)
             if revision is not None:
                 self._note(name, _Known(value, revision))
-                self._alone_until = 0.0
+                self._find()
                 return wait
             known = await self._read(name)
         _log.warning("a limit could not be counted: too many processes count it at once")

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from copy import copy
 from types import TracebackType
 from typing import Any, Self
 
@@ -68,6 +69,7 @@ class RedisStore:
         self._prefix = prefix
         self._clock = clock
         self._wait_seconds = wait_seconds
+        self._connect_seconds = wait_seconds  # of the connections, which calls with other timeouts share
         # Milliseconds: longer than a call may be retried, so that every retry of a write still finds the outcome of the
         # first.
         self._remember = str(int(2_000 * wait_seconds) + 5_000)
@@ -81,6 +83,12 @@ class RedisStore:
     def place(self) -> str:
         """The address for people: scheme, host, port and database, without user and password."""
         return self._address.place
+
+    def within(self, seconds: float) -> RedisStore:
+        """Return the same store, over the same connections, whose calls end after so many seconds."""
+        other = copy(self)
+        other._wait_seconds = min(seconds, self._wait_seconds)  # noqa: SLF001 - its own kind
+        return other
 
     async def get(self, collection: str, key: str) -> Document | None:
         """Return a document, or None when there is none.
@@ -229,7 +237,7 @@ class RedisStore:
     async def _call(self, script: RedisScript, keys: Sequence[str], args: Sequence[str | bytes]) -> Any:
         link = self._enter()
         try:
-            return await link.call(script, keys, args)
+            return await link.call(script, keys, args, wait_seconds=self._wait_seconds)
         finally:
             await self._leave(link)
 
@@ -248,8 +256,9 @@ class RedisStore:
             link = self._links.get(loop)
             if link is None:
                 # Loops that were closed cannot close their own connections any more; the sockets go with the objects.
-                self._links = {one: kept for one, kept in self._links.items() if not one.is_closed()}
-                link = self._links[loop] = RedisConnections(self._address, self._wait_seconds)
+                for one in [one for one in self._links if one.is_closed()]:
+                    del self._links[one]
+                link = self._links[loop] = RedisConnections(self._address, self._connect_seconds)
         link.users += 1
         return link
 

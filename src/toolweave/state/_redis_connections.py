@@ -94,7 +94,13 @@ class RedisConnections:
         self._hearing = anyio.Lock()
 
     async def call(
-        self, script: RedisScript, keys: Sequence[str], args: Sequence[str | bytes], *, again: bool = True
+        self,
+        script: RedisScript,
+        keys: Sequence[str],
+        args: Sequence[str | bytes],
+        *,
+        again: bool = True,
+        wait_seconds: float | None = None,
     ) -> Any:
         """Run a script, again on another connection when one breaks or leads to a replica.
 
@@ -106,28 +112,30 @@ class RedisConnections:
             args: Its ARGV.
             again: False gives up when the server cannot be reached at once; one that is starting, or is not the
                 primary yet, is waited for.
+            wait_seconds: Timeout of this call, retries included; by default that of the connections.
 
         Raises:
             StoreError: The server was not reached in time, or refused.
         """
-        deadline = time.monotonic() + self._wait_seconds
+        wait = self._wait_seconds if wait_seconds is None else wait_seconds
+        deadline = time.monotonic() + wait
         unanswered, pause = False, 0.0
         exc: Exception | None = None
         while True:
             # A new one for each attempt: the old one may still be in the hands of a task that sends.
             call = _PipelinedCall(script=script, keys=keys, args=args)
             # half of the time, so that a dead connection is not the only attempt
-            seconds = min(deadline - time.monotonic(), self._wait_seconds / 2)
+            seconds = min(deadline - time.monotonic(), wait / 2)
             await self._settled(call, max(0.01, seconds))
             if call.error is None:
                 return call.answer
             if isinstance(call.error, StoreError):
                 raise call.error
-            if exc is None or not _is_cut(call.error, seconds, self._wait_seconds):
+            if exc is None or not _is_cut(call.error, seconds, wait):
                 exc = call.error  # what was cut says less than what went wrong before
             # Over all attempts: one that may have been done is enough for the outcome to be unknown.
             unanswered |= call.unanswered
-            text = self._said(exc)
+            text = self._said(exc, wait)
             lost = _is_connection_error(exc)
             later = is_failed_over(exc) or _is_not_ready(exc)
             if not (later or (again and lost)) or time.monotonic() + pause >= deadline:
@@ -355,13 +363,13 @@ class RedisConnections:
             problem = StoreError(f"{self._address.place}: its address has an option that is not understood: {exc}")
         raise problem
 
-    def _said(self, exc: Exception) -> str:
+    def _said(self, exc: Exception, wait: float) -> str:
         place, kind, said = self._address.place, type(exc).__name__, self._address.scrubbed(str(exc))
         for marks, meaning in _TOLD:
             if re.search(marks, f"{kind} {said}"):
                 return f"{place} {meaning} ({said})"
         if kind == "TimeoutError":
-            return f"{place} did not answer for {self._wait_seconds:g} s: is it overloaded, or the network broken?"
+            return f"{place} did not answer for {wait:g} s: is it overloaded, or the network broken?"
         if isinstance(exc, OSError) or kind == "ConnectionError":
             return f"{place} cannot be reached ({said}): is it running, and is this its address?"
         return f"{place}: {said}"

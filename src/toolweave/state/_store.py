@@ -126,6 +126,15 @@ class Store(Protocol):
     ) -> bool | None: ...
 
 
+@runtime_checkable
+class BoundedStore(Protocol):
+    """A store that waits for a server, for a time that each user may choose."""
+
+    def within(self, seconds: float) -> Store:
+        """Return the same store, whose calls end after so many seconds."""
+        ...
+
+
 def to_json(collection: str, key: str, value: Any) -> str:
     """Return the value of a document as ASCII text, for stores.
 
