@@ -25,7 +25,7 @@ _log = logging.getLogger("toolweave.middleware")
 _COLLECTION = "gateway-limits"
 _MOST_KEYS = 10_000
 _ASK_SECONDS = 1.0
-"""How long a call waits for the store before this process counts alone."""
+"""Seconds that a call waits for the store before this process counts alone."""
 _FIRST_PAUSE, _LAST_PAUSE = 1.0, 8.0
 """Seconds until a store without a watch is asked again; the wait doubles."""
 _LEAST_TTL = 60.0
@@ -47,7 +47,7 @@ class StoreWatch(Protocol):
 
     @property
     def away(self) -> str | None:
-        """Why the store cannot be used now, or None."""
+        """The reason that the store cannot be used now, or None."""
         ...
 
     def has_answered_since(self, moment: float) -> bool:
