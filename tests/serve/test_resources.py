@@ -108,9 +108,7 @@ async def test_an_unknown_uri_is_refused_with_the_code_of_the_era_and_the_uri(ca
 
 
 @pytest.mark.requirement("R101")
-@pytest.mark.parametrize(
-    "uri", ["notes://seven", "notes://", "notes://7/8", "NOTES://7", "notes://7?x=1", "", "notes://%37%"]
-)
+@pytest.mark.parametrize("uri", ["notes://seven", "notes://", "notes://7/8", "notes://7?x=1", "", "notes://%37%"])
 async def test_a_value_that_is_none_of_the_variables_type_is_of_no_resource(uri: str) -> None:
     refused = await refusal(make(note), "resources/read", uri=uri)
 
