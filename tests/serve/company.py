@@ -251,9 +251,10 @@ async def company(
     rules: ClientRules | None = None,
     upstream: dict[str, Any] | None = None,
     server: McpServer | None = None,
+    root: bool = False,
     **options: Any,
 ) -> AsyncGenerator[Company]:
-    """Run a provider and a protected server for the block."""
+    """Run a provider and a protected server for the block, with its endpoint at `/mcp` or at the root."""
     store = options.pop("store", None) or MemoryStore()
     with running_issuer() as issuer:
         provider = Provider(issuer)
@@ -263,11 +264,11 @@ async def company(
             "client_secret": "s3cret",
             **(upstream or {}),
         }
-        url = await _free_url()
+        url = (await _free_url()).removesuffix("/mcp") + ("" if root else "/mcp")
         auth = OAuthServer(url=url, upstream=Upstream(**given), store=store, secret=SECRET, clients=rules, **options)
-        app = (server or doing_server()).asgi_app(auth=auth)
+        app = (server or doing_server()).asgi_app(auth=auth, path="/" if root else "/mcp")
         async with served_app(app, port=urlsplit(url).port or 0) as origin:
-            assert f"{origin}/mcp" == url
+            assert url.removesuffix("/mcp") == origin
             made = Company(url, provider, store)
             made.app = app
             yield made

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+import logging
 import threading
 import time
 from typing import Any
@@ -56,6 +58,8 @@ def introspecting(at: Issuer, **options: Any) -> IntrospectionAuth:
         ({"token_type": "Refresh"}, False),
         ({"typ": "Refresh"}, False),
         ({"client_id": None, "sub": None}, False),
+        ({"exp": "soon"}, True),
+        ({"iat": 4_000_000_000}, False),
         ({"cnf": {"x5t#S256": "t"}}, False),
     ],
 )
@@ -64,6 +68,63 @@ async def test_an_active_token_for_this_audience_is_let_in_and_no_other(answer: 
         issuer.pages["/introspect"] = Page({**GOOD, **answer})
 
         assert (await introspecting(issuer).identify("opaque") is not None) is accepted
+
+
+async def test_an_end_that_is_no_number_leaves_the_token_to_its_issuer_and_one_beyond_all_numbers_is_not_read() -> None:
+    with running_issuer() as issuer:
+        auth = introspecting(issuer)
+        issuer.pages["/introspect"] = Page({**GOOD, "exp": "soon"})
+        without_end = await auth.identify("text")
+        issuer.pages["/introspect"] = Page({**GOOD, "exp": 1e300})
+        far = await auth.identify("far")
+        issuer.pages["/introspect"] = Page(json.dumps(GOOD).replace("{", '{"exp": 1e999, ', 1).encode())
+        with pytest.raises(IssuerUnavailable):
+            await auth.identify("beyond")
+
+    assert without_end is not None
+    assert without_end.expires_at is None
+    assert far is not None
+    assert far.expires_at == int(1e300)
+
+
+async def test_answers_for_several_audiences_or_of_listed_clients_are_accepted() -> None:
+    with running_issuer() as issuer:
+        auth = introspecting(issuer, audience=["api://notes", AUDIENCE], client_ids=["app"], cache_seconds=0)
+        accepted: list[bool] = []
+        nameless = {name: value for name, value in GOOD.items() if name != "aud"}
+        for answer in (GOOD, {**GOOD, "aud": "api://notes"}, nameless, {**nameless, "client_id": "other"}):
+            issuer.pages["/introspect"] = Page(answer)
+            accepted.append(await auth.identify("token") is not None)
+
+    assert accepted == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"active": False}, ("'active'", "False")),
+        ({"aud": "https://other.example"}, ("'aud'", "https://other.example", AUDIENCE)),
+        ({"iss": "https://evil.example"}, ("'iss'", "https://evil.example")),
+        ({"exp": 1}, ("'exp'", "1")),
+        ({"token_type": "Refresh"}, ("'token_type'", "Refresh")),
+        ({"client_id": None, "sub": None}, ("'client_id'", "'sub'")),
+    ],
+)
+async def test_the_log_says_why_a_token_was_refused(
+    answer: dict[str, Any], words: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with running_issuer() as issuer:
+        issuer.pages["/introspect"] = Page({**GOOD, **answer})
+        auth = introspecting(issuer)
+        for _ in range(2):
+            assert await auth.identify("the-very-token") is None
+
+    lines = [record.getMessage() for record in caplog.records if record.name.startswith("toolweave")]
+    assert len(lines) == 2
+    for line in lines:
+        assert [word for word in words if word not in line] == []
+        assert "the-very-token" not in line
 
 
 async def test_the_issuer_is_asked_as_a_client_with_its_own_secret() -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.serve.exchanges import Answer, call, call_body, events, exchange, handshake, modern_headers
 from tests.serve.serving import served_http
 from toolweave import connect_mcp, tool
+from toolweave.errors import ConfigError
 from toolweave.serve import BearerAuth, Identity, McpServer, ScopeRules, create_mcp_server, prompt, resource
 
 pytestmark = pytest.mark.anyio
@@ -245,6 +246,13 @@ async def test_without_authorization_nobody_over_http_has_scopes_and_in_process_
     assert (refused.status, allowed.status) == (403, 200)
     assert "www-authenticate" not in refused.headers
     assert result.text == "wiped"
+
+
+@pytest.mark.parametrize("kind", ["tools", "resources", "prompts"])
+def test_a_rule_with_a_scope_that_cannot_be_one_is_refused_and_named(kind: str) -> None:
+    with pytest.raises(ConfigError, match="ScopeRules for 'wipe'"):
+        given: dict[str, Any] = {kind: {"wipe": ["two words"]}}
+        ScopeRules(**given)
 
 
 @pytest.mark.parametrize("scope", ["two words", 'a"b', "a\\b", "", "ü"])

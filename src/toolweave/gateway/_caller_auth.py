@@ -51,10 +51,11 @@ class JwtSettings(Value, frozen=True):
 
     quiet: ClassVar[frozenset[str]] = frozenset({"key"})
 
-    issuer: str
-    audience: str
-    jwks_url: str | None = None
-    key: str | None = None
+    issuer: str | tuple[str, ...]
+    audience: str | tuple[str, ...]
+    client_ids: tuple[str, ...] = ()
+    jwks_url: str | dict[str, str] | None = None
+    key: str | dict[str, str] | None = None
     algorithms: tuple[str, ...] = ("RS256", "ES256")
     token_type: Literal["any", "at+jwt"] = "any"  # noqa: S105  # a type of tokens
     leeway_seconds: float = 30
@@ -66,9 +67,10 @@ class IntrospectionSettings(Value, frozen=True):
     quiet: ClassVar[frozenset[str]] = frozenset({"client_secret"})
 
     issuer: str
-    audience: str
+    audience: str | tuple[str, ...]
     client_id: str
     client_secret: str
+    client_ids: tuple[str, ...] = ()
     introspection_url: str | None = None
     method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic"
     cache_seconds: float = 30

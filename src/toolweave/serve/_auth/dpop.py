@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from toolweave.errors import ConfigError, StoreError
 from toolweave.oauth._encoding import base64url
+from toolweave.serve._auth.issuer_keys import is_weak
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.state import MemoryStore, Store
 
@@ -149,10 +150,13 @@ class ProofChecker:
                 raise BadProof("The proof has no public key")
             public = cast("dict[str, Any]", key)
             thumbprint = _thumbprint(public)
+            verifying = jwt.PyJWK(public, algorithm=algorithm).key
+            if is_weak(verifying):
+                raise BadProof("The proof's key is too short")
             window = self.rules.window_seconds
             claims: dict[str, Any] = jwt.decode(
                 proof,
-                jwt.PyJWK(public, algorithm=algorithm).key,
+                verifying,
                 algorithms=[str(algorithm)],
                 leeway=window,
                 options={"require": ["jti", "htm", "htu", "iat"], "verify_aud": False, "verify_iss": False},

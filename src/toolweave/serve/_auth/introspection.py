@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import Any, Literal, Unpack, cast
+from typing import Any, Literal, Unpack
 from urllib.parse import quote_plus
 
 import anyio
@@ -22,11 +22,19 @@ import anyio
 from toolweave.config import Secret
 from toolweave.errors import ConfigError
 from toolweave.oauth._single_flight import SingleFlight
+from toolweave.serve._auth.claims import (
+    ExpectedClaims,
+    TokenProblem,
+    check_kind,
+    identity_of_claims,
+    is_time,
+    shown,
+)
 from toolweave.serve._auth.documents import NoDocument, ask_issuer, check_issuer_url
 from toolweave.serve._auth.issuer_keys import url_in_metadata
-from toolweave.serve._auth.jwt_auth import identity_of_claims, is_other_kind
+from toolweave.serve._auth.jwt_auth import text_list
 from toolweave.serve._auth.refusal import IssuerUnavailable
-from toolweave.serve._auth.token_auth import ProtectionOptions, TokenAuth, own_metadata
+from toolweave.serve._auth.token_auth import IssuerOptions, TokenAuth, own_metadata
 from toolweave.serve._request import Identity
 
 _log = logging.getLogger("toolweave.serve._auth")
@@ -39,45 +47,50 @@ _KINDS = frozenset({"bearer", "dpop"})
 
 
 class IntrospectionAuth(TokenAuth):
-    """Accepts opaque tokens that their issuer calls active, for one audience (RFC 7662).
+    """Accepts opaque tokens that their issuer calls active, for listed audiences (RFC 7662).
 
-    While the issuer cannot be asked, requests are answered with 503 and `Retry-After`.
+    While the issuer cannot be asked, requests are answered with 503 and `Retry-After`. For each refused token, one line
+    of the log `toolweave.serve._auth` names the claim, the expected value and the received one.
 
     Args:
         issuer: The issuer of the tokens; must be the `iss` of an answer that has one.
         audience: Must be (among) the `aud` of an answer, exactly: the endpoint's own URL, or the issuer's name for
-            it. A token for another audience, or without one, is never accepted.
+            it; one, or several. A token for another audience is never accepted.
         client_id: The client that this server is at the issuer, which authenticates to ask.
         client_secret: Its secret.
         introspection_url: The URL that is asked; by default the issuer's metadata name it.
         method: How the client authenticates.
         cache_seconds: How long an answer may be remembered, 0 for never; a token is never remembered beyond its `exp`.
-        **options: See `ProtectionOptions`; when `audience` is a URL, `resource` and `authorization_servers` default to
-            it and the issuer.
+        **options: See `IssuerOptions`; when an `audience` is a URL, `resource` and `authorization_servers` default
+            to it and the issuer.
 
     Raises:
-        ConfigError: A URL is no `https` URL (`http` is accepted for this machine), or a number is negative.
+        ConfigError: A URL is not an `https` URL (`http` is accepted for this machine), a number is negative, or there
+            is neither an audience nor a client.
     """
 
     def __init__(
         self,
         *,
         issuer: str,
-        audience: str,
+        audience: str | Sequence[str],
         client_id: str,
         client_secret: str | Secret,
         introspection_url: str | None = None,
         method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic",
         cache_seconds: float = 30,
-        **options: Unpack[ProtectionOptions],
+        **options: Unpack[IssuerOptions],
     ) -> None:
         if cache_seconds < 0:
             raise ConfigError(f"IntrospectionAuth: cache_seconds is 0 or more, not {cache_seconds!r}")
         if method not in ("client_secret_basic", "client_secret_post"):
             raise ConfigError(f"IntrospectionAuth: method is client_secret_basic or _post, not {method!r}")
         asked = _Introspection(issuer, introspection_url, client_id, Secret(client_secret), method)
-        verifier = _Introspector(asked, (audience,), cache_seconds)
-        super().__init__(verifier, **own_metadata(audience, issuer, options))
+        clients = text_list(options.pop("client_ids", ()), "client_ids", empty=True)
+        audiences = text_list(audience, "audience", empty=bool(clients))
+        expected = ExpectedClaims(audiences=audiences, client_ids=clients, must_expire=False)
+        verifier = _Introspector(asked, expected, cache_seconds)
+        super().__init__(verifier, **own_metadata(audiences, (issuer,), options))
 
 
 class _Introspection:
@@ -117,22 +130,28 @@ class _Introspection:
 
 
 class _Introspector:
-    """Verifies tokens by asking, with a memory."""
+    """Verifies tokens by asking, with a memory: of an identity, or of the reason why a token was refused."""
 
-    def __init__(self, asked: _Introspection, audiences: Sequence[str], cache_seconds: float) -> None:
+    def __init__(self, asked: _Introspection, expected: ExpectedClaims, cache_seconds: float) -> None:
         self._asked = asked
-        self._audiences = frozenset(audiences)
+        self._expected = expected
         self._seconds = cache_seconds
-        self._known: OrderedDict[bytes, tuple[float, Identity | None]] = OrderedDict()
-        self._work = SingleFlight[Identity | None](_SECONDS, late=partial(IssuerUnavailable, _SECONDS))
+        self._known: OrderedDict[bytes, tuple[float, Identity | str]] = OrderedDict()
+        self._work = SingleFlight[Identity | str](_SECONDS, late=partial(IssuerUnavailable, _SECONDS))
         self._turns = anyio.Semaphore(_MOST_AT_ONCE)
         self._down_until = -math.inf
 
     def also(self, audience: str) -> _Introspector:
         """Return a verifier that accepts tokens for one more audience."""
-        return _Introspector(self._asked, (*self._audiences, audience), self._seconds)
+        return _Introspector(self._asked, self._expected.also(audience), self._seconds)
 
-    async def __call__(self, token: str) -> Identity | None:
+    async def __call__(self, token: str) -> Identity:
+        found = await self._found(token)
+        if isinstance(found, str):
+            raise TokenProblem(found)
+        return found
+
+    async def _found(self, token: str) -> Identity | str:
         key = sha256(token.encode("utf-8", "surrogateescape")).digest()
         known = self._known.get(key)
         if known is not None and time.monotonic() < known[0]:
@@ -142,7 +161,7 @@ class _Introspector:
             raise IssuerUnavailable(wait)
         return await self._work.run(key, partial(self._ask, token, key))
 
-    async def _ask(self, token: str, key: bytes) -> Identity | None:
+    async def _ask(self, token: str, key: bytes) -> Identity | str:
         async with self._turns:
             try:
                 claims = await self._asked.ask(token)
@@ -150,42 +169,42 @@ class _Introspector:
                 _log.error("issuer %r cannot be asked about a token: %s", self._asked.issuer, exc)
                 self._down_until = time.monotonic() + _PAUSE_SECONDS
                 raise IssuerUnavailable(_PAUSE_SECONDS) from None
-        identity = self._judged(claims)
-        self._remember(key, identity)
-        return identity
+        try:
+            found: Identity | str = self._judged(claims)
+        except TokenProblem as exc:
+            found = str(exc)
+        self._remember(key, found)
+        return found
 
-    def _judged(self, claims: Mapping[str, Any]) -> Identity | None:
-        """Return the identity of an answer; None when the token is not valid for this endpoint."""
-        reason = None
-        audience: Any = claims.get("aud")
-        expires, begins = claims.get("exp"), claims.get("nbf")
-        now = time.time()
+    def _judged(self, claims: Mapping[str, Any]) -> Identity:
+        """Return the identity of an answer.
+
+        An `exp` that is not a time says nothing: the issuer answers for itself that the token is active.
+
+        Raises:
+            TokenProblem: The token is not valid for this endpoint.
+        """
         if claims.get("active") is not True:
-            return None
-        named = cast("list[object]", audience) if isinstance(audience, list) else [audience]
-        if not any(isinstance(one, str) and one in self._audiences for one in named):
-            reason = "it is for another audience, or for none"
-        elif claims.get("iss", self._asked.issuer) != self._asked.issuer:
-            reason = "it is of another issuer"
-        elif str(claims.get("token_type", "bearer")).lower() not in _KINDS or is_other_kind(claims):
-            reason = "it is no access token"
-        elif (isinstance(expires, int | float) and expires <= now) or (
-            isinstance(begins, int | float) and begins > now
-        ):
-            reason = "it is not valid at this time"
-        if reason is not None:
-            _log.info("a token was refused: %s", reason)
-            return None
-        end = math.floor(expires) if isinstance(expires, int | float) and math.isfinite(expires) else None
+            raise TokenProblem(f"'active' is {shown(claims.get('active'))}, expected True")
+        kind = claims.get("token_type", "bearer")
+        if str(kind).lower() not in _KINDS:
+            raise TokenProblem(f"'token_type' is {shown(kind)}, expected an access token")
+        check_kind(claims)
+        known: dict[str, Any] = {"iss": self._asked.issuer, **claims}
+        for name in ("exp", "nbf", "iat"):
+            if not is_time(known.get(name)):
+                known.pop(name, None)
+        self._expected.check(known, self._asked.issuer, now=time.time())
+        end = math.floor(float(known["exp"])) if "exp" in known else None
         return identity_of_claims({"iss": self._asked.issuer, **claims}, expires_at=end)
 
-    def _remember(self, key: bytes, identity: Identity | None) -> None:
+    def _remember(self, key: bytes, found: Identity | str) -> None:
         left = self._seconds
-        if identity is not None and identity.expires_at is not None:
-            left = min(left, identity.expires_at - time.time())
+        if isinstance(found, Identity) and found.expires_at is not None:
+            left = min(left, found.expires_at - time.time())
         if left <= 0:
             return
-        self._known[key] = (time.monotonic() + left, identity)
+        self._known[key] = (time.monotonic() + left, found)
         self._known.move_to_end(key)
         if len(self._known) > _MOST_REMEMBERED:
             self._known.popitem(last=False)

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
+from toolweave.errors import ConfigError
 from toolweave.http import origin_of
 from toolweave.oauth._metadata import authorization_server_urls
 from toolweave.oauth._single_flight import SingleFlight
@@ -26,6 +27,7 @@ _log = logging.getLogger("toolweave.serve._auth")
 _MOST_KEYS = 100
 _FETCH_SECONDS = 45.0  # of all requests of one fetch together, each of which has a bound of its own
 _ASYMMETRIC = frozenset({"RSA", "EC", "OKP"})
+_LEAST_RSA_BITS = 2048  # RFC 7518, 3.3
 
 
 class VerificationKeys(Protocol):
@@ -38,6 +40,30 @@ class VerificationKeys(Protocol):
             IssuerUnavailable: It cannot be known now.
         """
         ...
+
+
+def is_weak(key: Any) -> bool:
+    """Whether a public key is an RSA key that is too short to trust its signatures (RFC 7518, 3.3)."""
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+    return isinstance(key, RSAPublicKey) and key.key_size < _LEAST_RSA_BITS
+
+
+def check_public_key(text: str) -> None:
+    """Check the PEM text of a public key.
+
+    Raises:
+        ConfigError: It is not the text of a public key, or the key is too short.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    try:
+        key = load_pem_public_key(text.encode())
+    except (ValueError, UnsupportedAlgorithm):
+        raise ConfigError("key= must be the PEM text of a public key ('-----BEGIN PUBLIC KEY-----')") from None
+    if is_weak(key):
+        raise ConfigError(f"key= must be an RSA key of {_LEAST_RSA_BITS} bits or more")
 
 
 class GivenKey:
@@ -172,6 +198,9 @@ def _read_keys(document: Mapping[str, Any], algorithms: frozenset[str]) -> dict[
         try:
             key = jwt.PyJWK(entry)
         except jwt.PyJWTError:  # of an unsupported kind
+            continue
+        if is_weak(key.key):
+            _log.warning("a published key is not used: %.100r is shorter than %d bits", key.key_id, _LEAST_RSA_BITS)
             continue
         keys[key.key_id] = key.key
     return keys

@@ -2,173 +2,222 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Unpack, cast
+import time
+from base64 import urlsafe_b64decode
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Unpack
 
+from toolweave._json import JsonDecoder
+from toolweave._value import Value
+from toolweave.config._oauth import ALGORITHMS
+from toolweave.config._validation import suggestion
 from toolweave.errors import ConfigError
-from toolweave.serve._auth.issuer_keys import GivenKey, PublishedKeys, VerificationKeys
-from toolweave.serve._auth.token_auth import ProtectionOptions, TokenAuth, own_metadata
+from toolweave.serve._auth.claims import (
+    CHECKED_HERE,
+    ExpectedClaims,
+    TokenProblem,
+    check_kind,
+    identity_of_claims,
+    shown,
+    unexpected,
+)
+from toolweave.serve._auth.issuer_keys import GivenKey, PublishedKeys, VerificationKeys, check_public_key
+from toolweave.serve._auth.token_auth import IssuerOptions, TokenAuth, own_metadata
 from toolweave.serve._request import Identity
 
-_log = logging.getLogger("toolweave.serve._auth")
-
 _SHORTEST_SECRET = 32  # bytes (RFC 7518, 3.2)
+_SECRET_ALGORITHMS = ("HS256", "HS384", "HS512")
 _PLAIN_TYPES = frozenset({None, "jwt", "at+jwt"})
-_ID_TOKEN_CLAIMS = frozenset({"at_hash", "c_hash", "s_hash", "nonce"})
-_OTHER_KINDS = frozenset({"id", "refresh", "logout"})
 
 
 class JwtAuth(TokenAuth):
-    """Accepts JWTs of one issuer for one audience, signed with its keys.
+    """Accepts JWTs of listed issuers for listed audiences, signed with the keys of their own issuer.
 
-    Without `jwks_url` and `key` the keys are those that the issuer's metadata names (RFC 8414, OpenID Connect
+    Without `jwks_url` and `key` the keys are those that each issuer's metadata names (RFC 8414, OpenID Connect
     Discovery). A token that is bound to a key (`cnf.jkt`) is accepted with a proof of it only (RFC 9449). While the
-    issuer's keys cannot be known, requests are answered with 503: the tokens may be good.
+    issuer's keys cannot be fetched, requests are answered with 503: the tokens may be good.
+
+    For each refused token, one line of the log `toolweave.serve._auth` names the claim, the expected value and the
+    received one.
 
     Args:
-        issuer: Must be the `iss` of a token, exactly.
-        audience: Must be (among) its `aud`: the endpoint's own URL, or the issuer's name for it. A token for
-            another audience is never accepted.
-        jwks_url: The URL of the issuer's key set; fetched when first needed, and for unknown keys.
-        key: Instead of it, the key: PEM text of a public key, or a secret for HS256.
+        issuer: Must be the `iss` of a token, exactly; one, or several.
+        audience: Must be (among) its `aud`: the endpoint's own URL, or the issuer's name for it; one, or several. A
+            token for another audience is never accepted.
+        jwks_url: The URL of the key set; fetched when first needed, and for unknown keys. With several issuers, the
+            one that all of them use, or a mapping of issuers to URLs.
+        key: Instead of it, the key: PEM text of a public key, or a secret for HS256; or a mapping of issuers to keys.
         algorithms: The accepted signature algorithms; never `none`. No key is taken from a token.
         token_type: `"at+jwt"` accepts only tokens that say that they are access tokens (RFC 9068), for issuers that
             do. `"any"` also accepts those that say nothing, but no token that looks like an ID token.
         leeway_seconds: The tolerated difference of clocks.
-        **options: See `ProtectionOptions`; when `audience` is a URL, `resource` and `authorization_servers` default to
-            it and the issuer.
+        **options: See `IssuerOptions`; when an `audience` is a URL, `resource` and `authorization_servers` default
+            to it and the issuers.
 
     Raises:
-        ConfigError: Both `jwks_url` and `key` are given, an algorithm is unknown, secrets and public keys are mixed, a
-            URL is no `https` URL (`http` is accepted for this machine), or a secret is shorter than 32 bytes.
+        ConfigError: Both `jwks_url` and `key` are given, or one of them for an unknown issuer; there is no issuer, or
+            neither an audience nor a client; an algorithm is unknown; secrets and public keys are mixed; a URL is not
+            an `https` URL (`http` is accepted for this machine); a secret is shorter than 32 bytes, or an RSA key than
+            2,048 bits.
     """
 
     def __init__(
         self,
         *,
-        issuer: str,
-        audience: str,
-        jwks_url: str | None = None,
-        key: str | None = None,
+        issuer: str | Sequence[str],
+        audience: str | Sequence[str],
+        jwks_url: str | Mapping[str, str] | None = None,
+        key: str | Mapping[str, str] | None = None,
         algorithms: Sequence[str] = ("RS256", "ES256"),
         token_type: Literal["any", "at+jwt"] = "any",  # noqa: S107  # a type of tokens
         leeway_seconds: float = 30,
-        **options: Unpack[ProtectionOptions],
+        **options: Unpack[IssuerOptions],
     ) -> None:
         if jwks_url is not None and key is not None:
             raise ConfigError("JwtAuth needs jwks_url= or key=, or neither where the issuer publishes metadata")
         if token_type not in ("any", "at+jwt"):
             raise ConfigError(f"token_type is 'any' or 'at+jwt', not {token_type!r}")
-        _check_algorithms(algorithms, key)
-        keys = GivenKey(key) if key is not None else PublishedKeys(issuer, jwks_url, algorithms)
+        issuers = text_list(issuer, "issuer")
+        clients = text_list(options.pop("client_ids", ()), "client_ids", empty=True)
+        audiences = text_list(audience, "audience", empty=bool(clients))
+        if not issuers:
+            raise ConfigError("JwtAuth needs an issuer")
+        urls, given = _by_issuer(jwks_url, issuers, "jwks_url"), _by_issuer(key, issuers, "key")
+        _check_algorithms(algorithms, given)
+        keys: dict[str, VerificationKeys] = {}
+        for one in issuers:
+            own = given.get(one)
+            keys[one] = PublishedKeys(one, urls.get(one), algorithms) if own is None else GivenKey(own)
         kinds = frozenset({"at+jwt"}) if token_type == "at+jwt" else _PLAIN_TYPES  # noqa: S105  # a type of tokens
-        verifier = _JwtVerifier(issuer, audience, keys, tuple(algorithms), leeway_seconds, kinds)
-        super().__init__(verifier, **own_metadata(audience, issuer, options))
+        expected = ExpectedClaims(audiences=audiences, client_ids=clients, leeway_seconds=leeway_seconds)
+        verifier = _JwtVerifier(keys, tuple(algorithms), expected, kinds)
+        super().__init__(verifier, **own_metadata(audiences, issuers, options))
 
 
-def _check_algorithms(algorithms: Sequence[str], key: str | None) -> None:
-    if not algorithms or any(name.lower() == "none" for name in algorithms):
-        raise ConfigError("JwtAuth needs algorithms, and 'none' is not one")
-    secret = [name.upper().startswith("HS") for name in algorithms]
-    if any(secret) and (key is None or not all(secret)):
-        raise ConfigError("JwtAuth: HS algorithms need key=, a secret, and stand alone: a public key is no secret")
-    if key is not None and any(secret) and len(key.encode()) < _SHORTEST_SECRET:
-        raise ConfigError(f"JwtAuth needs a secret of {_SHORTEST_SECRET} bytes or more for HS256")
+def text_list(given: str | Sequence[str], name: str, *, empty: bool = False) -> tuple[str, ...]:
+    """Return one text or several as a tuple, without repetitions.
+
+    Raises:
+        ConfigError: Something in it is not a text or is empty, or there is none although one is needed.
+    """
+    listed = (given,) if isinstance(given, str) else tuple(given)
+    if not all(isinstance(one, str) and one for one in listed) or not (listed or empty):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"{name} is a text or a list of texts, none of them empty", field=name)
+    return tuple(dict.fromkeys(listed))
+
+
+def _by_issuer(given: str | Mapping[str, str] | None, issuers: Sequence[str], name: str) -> dict[str, str]:
+    """Return a value of each issuer: one value is that of all."""
+    if given is None:
+        return {}
+    if isinstance(given, str):
+        return dict.fromkeys(issuers, given)
+    for one in given:
+        if one not in issuers:
+            raise ConfigError(f"{name} is given for {one!r}, which is not an issuer; {suggestion(one, issuers)}")
+    return dict(given)
+
+
+def _check_algorithms(algorithms: Sequence[str], keys: Mapping[str, str]) -> None:
+    known = (*ALGORITHMS, *_SECRET_ALGORITHMS)
+    if isinstance(algorithms, str) or not algorithms:
+        raise ConfigError("JwtAuth: algorithms is a list of names, such as ['RS256']")
+    for name in algorithms:
+        if name.lower() == "none":
+            raise ConfigError("JwtAuth needs algorithms, and 'none' is not one")
+        if name not in known:
+            raise ConfigError(f"JwtAuth: {name!r} is not a known algorithm; {suggestion(name, known)}")
+    secret = [name in _SECRET_ALGORITHMS for name in algorithms]
+    if any(secret) and not (keys and all(secret)):
+        raise ConfigError("JwtAuth: HS algorithms need key=, a secret, and stand alone: a public key is not a secret")
+    for key in keys.values():
+        if not any(secret):
+            check_public_key(key)
+        elif len(key.encode()) < _SHORTEST_SECRET:
+            raise ConfigError(f"JwtAuth needs a secret of {_SHORTEST_SECRET} bytes or more for HS256")
+
+
+class _NamedIssuer(Value, frozen=True):
+    """The claim that is read before a token is verified, to choose the keys that verify it."""
+
+    iss: Any = None
+
+
+_decode_issuer = JsonDecoder(_NamedIssuer)
 
 
 class _JwtVerifier:
-    """Verifies JWTs."""
+    """Verifies JWTs.
+
+    A token is verified with the keys of the issuer that it names, and no others, so an issuer cannot issue tokens of
+    another one. Its claim is compared to that issuer once more after the signature is verified.
+    """
 
     def __init__(
         self,
-        issuer: str,
-        audience: str | Sequence[str],
-        keys: VerificationKeys,
+        keys: Mapping[str, VerificationKeys],
         algorithms: tuple[str, ...],
-        leeway_seconds: float,
+        expected: ExpectedClaims,
         kinds: frozenset[str | None],
     ) -> None:
-        self._issuer = issuer
-        self._audiences = (audience,) if isinstance(audience, str) else tuple(audience)
         self._keys = keys
         self._algorithms = algorithms
-        self._leeway = leeway_seconds
+        self._expected = expected
         self._kinds = kinds
 
     def also(self, audience: str) -> _JwtVerifier:
         """Return a verifier that accepts tokens for one more audience."""
-        audiences = (*self._audiences, audience)
-        return _JwtVerifier(self._issuer, audiences, self._keys, self._algorithms, self._leeway, self._kinds)
+        return _JwtVerifier(self._keys, self._algorithms, self._expected.also(audience), self._kinds)
 
-    async def __call__(self, token: str) -> Identity | None:
+    async def __call__(self, token: str) -> Identity:
         import jwt
 
         try:
             header = jwt.get_unverified_header(token)
-            if _kind(header) not in self._kinds or "crit" in header:
-                _log.info("a token was refused: its type is %.40r", header.get("typ"))
-                return None
-            if header.get("alg") not in self._algorithms:  # before its keys are looked for
-                return None
-            key = await self._keys.find(header.get("kid"))
-            if key is None:
-                return None
-            claims: dict[str, Any] = jwt.decode(
-                token,
-                key,
-                algorithms=list(self._algorithms),
-                audience=self._audiences,
-                issuer=self._issuer,
-                leeway=self._leeway,
-                options={"require": ["exp", "iss", "aud"]},
-            )
-        except jwt.InvalidTokenError as exc:
-            _log.info("a token was refused: %s", type(exc).__name__)
-            return None
-        if _kind(header) != "at+jwt" and is_other_kind(claims):
-            _log.info("a token was refused: it is an ID token, or another that is no access token")
-            return None
+        except jwt.InvalidTokenError as exc:  # its text holds no part of the token
+            raise TokenProblem(f"it is not a JWT that can be read here: {shown(str(exc))}") from None
+        self._check_header(header)
+        issuer = _issuer_in(token)
+        if not isinstance(issuer, str) or issuer not in self._keys:
+            raise unexpected("iss", issuer, self._keys)
+        key_id = header.get("kid")
+        key = await self._keys[issuer].find(key_id)
+        if key is None:
+            raise TokenProblem(f"its key {shown(key_id)} ('kid') is not one of issuer {issuer!r}")
+        try:
+            claims: dict[str, Any] = jwt.decode(token, key, algorithms=list(self._algorithms), options=CHECKED_HERE)
+        except jwt.InvalidSignatureError:
+            raise TokenProblem(f"its signature is not by the key {shown(key_id)} of issuer {issuer!r}") from None
+        except jwt.PyJWTError as exc:
+            raise TokenProblem(f"it cannot be verified: {type(exc).__name__}") from None
+        self._expected.check(claims, issuer, now=time.time())
+        if _kind(header) != "at+jwt":
+            check_kind(claims)
         return identity_of_claims(claims)
+
+    def _check_header(self, header: Mapping[str, Any]) -> None:
+        """Check the header of a token, before the keys of its issuer are fetched."""
+        if _kind(header) not in self._kinds:
+            raise TokenProblem(f"'typ' is {shown(header.get('typ'))}, which is not the type of an access token here")
+        if "crit" in header:
+            raise TokenProblem(f"'crit' is {shown(header['crit'])}, and no extension is known here")
+        if not isinstance(header.get("kid"), str | None):
+            raise TokenProblem(f"'kid' is {shown(header['kid'])}, expected text")
+        algorithm = header.get("alg")
+        if algorithm not in self._algorithms:
+            named = ", ".join(self._algorithms)
+            raise TokenProblem(f"'alg' is {shown(algorithm)}, expected one of algorithms=: {named}")
+
+
+def _issuer_in(token: str) -> Any:
+    """Return the issuer that an unverified token names."""
+    payload = token.split(".")[1]
+    try:
+        return _decode_issuer(urlsafe_b64decode(payload + "=" * (-len(payload) % 4))).iss
+    except (ValueError, RecursionError):
+        raise TokenProblem("its claims are not a JSON object") from None
 
 
 def _kind(header: Mapping[str, Any]) -> str | None:
     kind = header.get("typ")
     return None if kind is None else str(kind).lower().removeprefix("application/")
-
-
-def is_other_kind(claims: Mapping[str, Any]) -> bool:
-    """Whether claims are those of an ID token, or say that the token is none for access (Keycloak, Cognito)."""
-    if not _ID_TOKEN_CLAIMS.isdisjoint(claims):
-        return True
-    said = (claims.get("typ"), claims.get("token_use"))
-    return any(isinstance(kind, str) and kind.lower() in _OTHER_KINDS for kind in said)
-
-
-def identity_of_claims(claims: Mapping[str, Any], *, expires_at: int | None = None) -> Identity | None:
-    """Return the identity of verified claims; None without a client or subject, or with an uncheckable binding."""
-    subject = claims.get("sub")
-    client = claims.get("client_id") or claims.get("azp") or subject
-    if not isinstance(client, str):
-        return None
-    confirmation: Any = claims.get("cnf")
-    thumbprint: Any = None
-    if confirmation is not None:
-        # bound to what is not checked here (a certificate, RFC 8705): possession could not be proven
-        thumbprint = cast("dict[str, Any]", confirmation).get("jkt") if isinstance(confirmation, dict) else None
-        if not isinstance(thumbprint, str):
-            return None
-    scopes = claims.get("scope", claims.get("scp", ()))
-    listed = scopes.split() if isinstance(scopes, str) else scopes
-    issuer = claims.get("iss")
-    return Identity(
-        client_id=client,
-        subject=subject if isinstance(subject, str) else None,
-        issuer=issuer if isinstance(issuer, str) else None,
-        scopes=tuple(str(scope) for scope in cast("Iterable[object]", listed))
-        if isinstance(listed, list | tuple)
-        else (),
-        expires_at=expires_at,
-        key_thumbprint=thumbprint,
-        claims=claims,
-    )

@@ -15,6 +15,7 @@ import msgspec
 from toolweave.config._validation import suggestion
 from toolweave.errors import ConfigError
 from toolweave.serve._auth.api_keys import ApiKey, ApiKeys, digest_of
+from toolweave.serve._auth.claims import TokenProblem, plain_resource
 from toolweave.serve._auth.documents import check_issuer_url
 from toolweave.serve._auth.dpop import Dpop, ProofChecker
 from toolweave.serve._auth.middleware import Authorization, KeptTokens
@@ -53,6 +54,17 @@ class ProtectionOptions(TypedDict, total=False):
     scopes_supported: Iterable[str] | None
     dpop: Dpop | None
     api_keys: ApiKeys | Iterable[ApiKey] | None
+
+
+class IssuerOptions(ProtectionOptions, total=False):
+    """Options of an authorization by tokens of issuers.
+
+    Attributes:
+        client_ids: The clients whose tokens are accepted if they have no `aud`, for issuers that write none (Amazon
+            Cognito).
+    """
+
+    client_ids: Sequence[str]
 
 
 @runtime_checkable
@@ -107,6 +119,7 @@ class TokenAuth:
             raise ConfigError("metadata for clients needs both resource and authorization_servers, or neither")
         if self.resource is not None:
             check_issuer_url(self.resource, "resource")
+            self.resource = plain_resource(self.resource)
         self.proofs = ProofChecker(self._dpop or Dpop())
         self.challenges = Challenges(
             metadata_url=None if self.resource is None else metadata_url(self.resource),
@@ -133,12 +146,21 @@ class TokenAuth:
                 found = await found
         except IssuerUnavailable:
             raise
+        except TokenProblem as exc:
+            _log.info("a token was refused: %s", exc)
+            return None
         except Exception as exc:  # boundary: a verifier's failure refuses the token, and its text may hold the token
             _log.error("verifying a token failed: %s", type(exc).__name__)
             return None
-        if found is None or isinstance(found, str):
-            return Identity(client_id=found) if found else None
-        return None if found.expires_at is not None and found.expires_at <= time.time() else found
+        if not found:
+            _log.info("a token was refused: it is not known here")
+            return None
+        if isinstance(found, str):
+            return Identity(client_id=found)
+        if found.expires_at is not None and found.expires_at <= time.time():
+            _log.info("a token was refused: it expired at %s, and it is %d now", found.expires_at, time.time())
+            return None
+        return found
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -229,14 +251,16 @@ class _ListedTokens:
         return self._known.get(digest_of(token))
 
 
-def own_metadata(resource: str, issuer: str, options: ProtectionOptions) -> ProtectionOptions:
-    """Return options in which the resource and its issuer are named, where the resource is a URL and they are not."""
-    try:
-        check_issuer_url(resource, "resource")
-    except ConfigError:  # a name, such as `api://notes`
-        return options
-    named: ProtectionOptions = {"resource": resource, "authorization_servers": (issuer,)}
-    return {**named, **options}
+def own_metadata(audiences: Sequence[str], issuers: Sequence[str], options: ProtectionOptions) -> ProtectionOptions:
+    """Return options that name the resource and its issuers, if an audience is a URL and they are not named."""
+    for audience in audiences:
+        try:
+            check_issuer_url(audience, "resource")
+        except ConfigError:  # a name, such as `api://notes`
+            continue
+        named: ProtectionOptions = {"resource": audience, "authorization_servers": tuple(issuers)}
+        return {**named, **options}
+    return options
 
 
 class ApiKeyAuth(TokenAuth):

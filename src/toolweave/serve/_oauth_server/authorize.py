@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from toolweave.errors import StoreError, printable
+from toolweave.serve._auth.claims import plain_resource
 from toolweave.serve._auth.dpop import ProofChecker
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._oauth_server.browser import Browser, BrowserCookies
@@ -43,6 +44,16 @@ class ServerFacts(Protocol):
     proofs: ProofChecker
     provider: UpstreamClient
     allow: Callable[[Mapping[str, Any]], bool] | None
+
+
+def known_scopes(asked: str, known: Sequence[str]) -> tuple[str, ...]:
+    """Return the known scopes of a request, or all known scopes if it has none of them.
+
+    Clients ask for scopes of other servers (`openid profile email`) or of their own. They are ignored, and the response
+    names the granted ones (RFC 6749, 3.3).
+    """
+    wanted = dict.fromkeys(asked.split())
+    return tuple(scope for scope in wanted if scope in known) or tuple(known)
 
 
 class AuthorizationPages:
@@ -147,23 +158,21 @@ class AuthorizationPages:
         challenge = asked.get("code_challenge", "")
         if asked.get("code_challenge_method") != "S256" or not _SHA256.fullmatch(challenge):
             raise OAuthRefusal("invalid_request", "PKCE with S256 is required")
-        resource = asked.get("resource", self._server.resource_url)
+        resource = plain_resource(asked.get("resource", self._server.resource_url))
         if resource not in self._server.resources:
             raise OAuthRefusal("invalid_target", "no tokens are given for this resource here")
         thumbprint = asked.get("dpop_jkt", "")
         if thumbprint and not _SHA256.fullmatch(thumbprint):
             raise OAuthRefusal("invalid_request", "dpop_jkt is no thumbprint of a key")
         state = asked.get("state", "")
-        scopes = tuple(dict.fromkeys(asked["scope"].split())) if "scope" in asked else self._server.all_scopes
-        known = {*self._server.all_scopes, "offline_access"}
-        if not known.issuperset(scopes) or len(state) > _LONGEST_STATE:
-            raise OAuthRefusal("invalid_scope", "a scope is not known here")
+        if len(state) > _LONGEST_STATE:
+            raise OAuthRefusal("invalid_request", "state is too long")
         return PendingSignIn(
             client_id=client.client_id,
             redirect_uri=redirect_uri,
             state=state,
             challenge=challenge,
-            scopes=tuple(scope for scope in scopes if scope != "offline_access"),
+            scopes=known_scopes(asked.get("scope", ""), self._server.all_scopes),
             resource=resource,
             thumbprint=thumbprint,
         )

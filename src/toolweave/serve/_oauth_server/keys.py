@@ -9,12 +9,14 @@ import hashlib
 import hmac
 import json
 import secrets
+import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from toolweave.errors import ConfigError
 from toolweave.oauth._encoding import base64url
+from toolweave.serve._auth.claims import CHECKED_HERE, ExpectedClaims, TokenProblem
 
 _SHORTEST = 32
 
@@ -66,23 +68,30 @@ class ServerKeys:
 
         return jwt.encode(dict(claims), self._derived("access tokens")[0], "HS256", headers={"typ": "at+jwt"})
 
-    def claims(self, token: str, *, issuer: str, audience: Iterable[str]) -> dict[str, Any] | None:
-        """Return the claims of an access token of ours, None for anything else."""
+    def claims(self, token: str, *, issuer: str, audience: Iterable[str]) -> dict[str, Any]:
+        """Return the claims of an access token of ours.
+
+        Raises:
+            TokenProblem: The token is not one of ours, is for another endpoint, or has expired.
+        """
+        claims = self._signed(token)
+        ExpectedClaims(audiences=tuple(audience)).check(claims, issuer, now=time.time())
+        return claims
+
+    def _signed(self, token: str) -> dict[str, Any]:
         import jwt
 
         for key in self._derived("access tokens"):
             try:
                 if jwt.get_unverified_header(token).get("typ") != "at+jwt":
-                    return None
-                required = ["exp", "iss", "aud", "sub", "client_id", "grant"]
-                return jwt.decode(
-                    token, key, algorithms=["HS256"], issuer=issuer, audience=audience, options={"require": required}
-                )
+                    break
+                options: Any = {"require": ["sub", "client_id", "grant"], **CHECKED_HERE}
+                return jwt.decode(token, key, algorithms=["HS256"], options=options)
             except jwt.InvalidSignatureError:
                 continue
             except jwt.InvalidTokenError:
-                return None
-        return None
+                break
+        raise TokenProblem("it is not an access token that this server has signed")
 
     def seal(self, purpose: str, value: Any) -> str:
         """Return a JSON value encrypted for one purpose."""

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from urllib.parse import urlsplit
 
 from toolweave.errors import ConfigError
-from toolweave.serve._auth.jwt_auth import identity_of_claims
+from toolweave.serve._auth.claims import TokenProblem, identity_of_claims, plain_resource
 from toolweave.serve._auth.resource_metadata import JsonDocument
 from toolweave.serve._auth.token_auth import ProtectionOptions, TokenAuth
 from toolweave.serve._http.asgi import App, Receive, Scope, Send, respond
@@ -89,10 +89,10 @@ class OAuthServer(TokenAuth):
                 raise ConfigError(f"OAuthServer takes {name!r} from its 'url'; leave it out", field=name)
         parts = urlsplit(url)
         self.issuer = f"{parts.scheme}://{parts.netloc}"
-        self.resource_url = url
+        self.resource_url = plain_resource(url)
         self.allow = allow
         named: ProtectionOptions = {**options, "resource": url, "authorization_servers": (self.issuer,)}
-        self.resources = {url}
+        self.resources = {self.resource_url}
         super().__init__(_OwnTokens(self, (url,)), **named)
         if parts.path in {*_PATHS.values(), *_WELL_KNOWN}:
             raise ConfigError(f"the endpoint's path {parts.path!r} is one of the authorization server's own")
@@ -103,11 +103,15 @@ class OAuthServer(TokenAuth):
         self.grants = GrantStore(store, self._keys, _GRANT_SECONDS)
         self.provider = UpstreamClient(upstream, self.issuer + _PATHS["callback"])
 
-    async def verified(self, token: str, audiences: Sequence[str]) -> Identity | None:
-        """Return the identity of a token of ours, for one of these audiences, whose grant is still valid."""
+    async def verified(self, token: str, audiences: Sequence[str]) -> Identity:
+        """Return the identity of a token of ours, for one of these audiences, whose grant is still valid.
+
+        Raises:
+            TokenProblem: The token is not valid here.
+        """
         claims = self._keys.claims(token, issuer=self.issuer, audience=audiences)
-        if claims is None or await self.grants.find(str(claims["grant"])) is None:
-            return None
+        if await self.grants.find(str(claims["grant"])) is None:
+            raise TokenProblem("its grant was revoked or has ended")
         return identity_of_claims(claims, expires_at=int(claims["exp"]))
 
     def metadata(self) -> dict[str, Any]:
@@ -169,10 +173,10 @@ class _OwnTokens:
 
     def also(self, audience: str) -> _OwnTokens:
         """Return a verifier that accepts tokens for one more audience, for which they are issued from now on."""
-        self._server.resources.add(audience)
+        self._server.resources.add(plain_resource(audience))
         return _OwnTokens(self._server, (*self._audiences, audience))
 
-    async def __call__(self, token: str) -> Identity | None:
+    async def __call__(self, token: str) -> Identity:
         return await self._server.verified(token, self._audiences)
 
 

@@ -12,6 +12,7 @@ from urllib.parse import unquote_plus
 
 from toolweave.errors import StoreError
 from toolweave.oauth._encoding import code_challenge
+from toolweave.serve._auth.claims import TokenProblem, plain_resource
 from toolweave.serve._auth.dpop import BadProof, ProofTarget
 from toolweave.serve._auth.refusal import IssuerUnavailable
 from toolweave.serve._oauth_server.authorize import ServerFacts
@@ -120,9 +121,10 @@ class TokenPages:
         resource = self._resource(form, known.resource)
         if known.thumbprint and known.thumbprint != thumbprint:
             raise BadProof("The refresh token is bound to another key")
-        scopes = tuple(form["scope"].split()) if "scope" in form else known.scopes
+        asked = [scope for scope in form.get("scope", "").split() if scope in self._server.all_scopes]
+        scopes = tuple(dict.fromkeys(asked)) or known.scopes
         if not set(known.scopes).issuperset(scopes):
-            raise OAuthRefusal("invalid_scope", "a scope is none of those that were granted")
+            raise OAuthRefusal("invalid_scope", "a scope was not granted")
         # taken before anything is done with it: of two that come at once one wins, the other ends both
         if not await grants.use_refresh(name):
             raise OAuthRefusal("invalid_grant", "the refresh token is unknown, used or expired")
@@ -139,7 +141,7 @@ class TokenPages:
             OAuthRefusal: Another one is asked for.
         """
         known = granted or self._server.resource_url
-        if form.get("resource", known) != known:
+        if plain_resource(form.get("resource", known)) != plain_resource(known):
             raise OAuthRefusal("invalid_target", "the token was granted for another resource")
         return known
 
@@ -200,8 +202,11 @@ class TokenPages:
         form = await exchange.form()
         client = await self._authenticated(exchange, form)
         token = form.get("token", "")
-        claims = self._keys.claims(token, issuer=self._server.issuer, audience=self._server.resources)
-        if claims is not None:
+        try:
+            claims = self._keys.claims(token, issuer=self._server.issuer, audience=self._server.resources)
+        except TokenProblem:
+            pass  # it may be a refresh token
+        else:
             if claims["client_id"] == client.client_id:
                 await self._server.grants.revoke(str(claims["grant"]))
             return 200, {}
