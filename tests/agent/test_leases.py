@@ -35,6 +35,7 @@ class Full(MemoryStore):
             raise StoreError("database or disk is full")
 
 
+@pytest.mark.slow
 async def test_a_run_that_ended_with_a_full_disk_goes_on_in_the_same_process_at_once() -> None:
     store = Full()
 

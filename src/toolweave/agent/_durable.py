@@ -5,6 +5,7 @@ Records the turns and calls that the loop reports, and replays them; knows no mo
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -43,7 +44,7 @@ from toolweave.agent._records import (
     write_record,
 )
 from toolweave.agent._waiting import answer_key, answer_of, asked_in, question_keys, waiting_changes
-from toolweave.errors import RunError
+from toolweave.errors import RunError, StoreError
 from toolweave.jobs import WorkBackend, WorkQueue
 from toolweave.jobs._lease import LEASE_SECONDS, Lease
 from toolweave.models._base import Finished
@@ -59,8 +60,11 @@ from toolweave.models._serialization import (
     usage_to_json,
 )
 from toolweave.state import Change, Document, Put, Store, iter_documents
+from toolweave.state._store import to_json
 from toolweave.tools._call import RESUMABLE
 from toolweave.tools._spec import ToolSpec
+
+_log = logging.getLogger("toolweave.agent")
 
 OnUnknown: TypeAlias = Literal["error", "ask", "rerun"]
 """Policy for a call that had started when its process died, and that must not be repeated.
@@ -69,10 +73,14 @@ OnUnknown: TypeAlias = Literal["error", "ask", "rerun"]
 model reads that; `"rerun"`: it is repeated.
 """
 
+_RESULT = "result"
+"""The member of a call's entry that holds its result, once it has ended."""
 _WAITS_FOR_INPUT = "asked"
 """The member of a call's entry that says that it waits for input that its server has asked for."""
 WORKER_LEASE_SECONDS = 5.0
 """Time to live of the lease of a run that workers execute; a worker that does not renew it in time loses the run."""
+_FIRST_PAUSE, _LAST_PAUSE = 0.05, 1.0
+"""Seconds until an entry that the store refused is written again; the wait doubles."""
 KEEP_SECONDS = 30 * 86_400.0
 """Seconds that a run is kept after its last write; conversations are kept forever."""
 
@@ -281,9 +289,9 @@ class StoreJournal:
         found = self._entries.get(key)
         if found is None:
             return None
-        if "result" in found.value:
+        if _RESULT in found.value:
             below = {run_id: usage_from_json(took) for run_id, took in found.value.get("below", {}).items()}
-            return Recorded(result=result_from_json(found.value["result"]), below=below)
+            return Recorded(result=result_from_json(found.value[_RESULT]), below=below)
         if found.value.get(_WAITS_FOR_INPUT) is True:  # `asked` has the result to continue from
             return None
         if tool is not None and (self._on_unknown == "rerun" or _is_repeatable(tool)):
@@ -320,7 +328,7 @@ class StoreJournal:
 
     async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
         """Record the result of a call."""
-        value: dict[str, Any] = {**self._named(call), "result": result_to_json(recorded.result)}
+        value: dict[str, Any] = {**self._named(call), _RESULT: result_to_json(recorded.result)}
         if recorded.below:
             value["below"] = {run_id: usage_to_json(took) for run_id, took in recorded.below.items()}
         await self._write(self._call_key(step, call), value)
@@ -412,10 +420,44 @@ class StoreJournal:
         await self._write_rest()
         old = self._entries.get(key)
         ttl = self._durable.keep_seconds
-        revision = await self._store.put(JOURNAL, key, value, ttl=ttl, expect=0 if old is None else old.revision)
+        expect = 0 if old is None else old.revision
+        revision = await self._put_entry(Put(collection=JOURNAL, key=key, value=value, ttl=ttl, expect=expect))
         if revision is None and old is not None and await self._is_gone(JOURNAL, key):
             revision = await self._store.put(JOURNAL, key, value, ttl=ttl, expect=0)
         self._entries[key] = Document(key=key, value=value, revision=self._unless_taken(revision))
+
+    async def _put_entry(self, entry: Put) -> int | None:
+        """Write an entry, again while the store refuses it or is away; return None when another process has the run.
+
+        Only this process knows the result of a call: if the attempt ended instead, the outcome of that call would be
+        unknown, and calls beside it would be cancelled. Workers try until the lease is known to be another's. Elsewhere
+        a caller waits: results are tried for the lifetime of a lease, and other entries once. A try that failed may
+        have been done, so the next one first looks.
+
+        Raises:
+            StoreError: The value is not JSON, or the store has refused it for too long.
+        """
+        text = to_json(JOURNAL, entry.key, entry.value)  # raises if the value is to blame, not the store
+        waits = self._durable.lease_seconds if _RESULT in entry.value else 0.0
+        pause, deadline = _FIRST_PAUSE, anyio.current_time() + waits
+        again = False
+        while True:
+            try:
+                if again:
+                    if not await self._lease.is_ours():
+                        return None
+                    found = await self._store.get(JOURNAL, entry.key)
+                    if found is not None and to_json(JOURNAL, entry.key, found.value) == text:
+                        return found.revision
+                return await self._store.put(JOURNAL, entry.key, entry.value, ttl=entry.ttl, expect=entry.expect)
+            except StoreError as exc:
+                if self._durable.queue is None and anyio.current_time() + pause >= deadline:
+                    raise
+                if not again:
+                    _log.warning("run %s: its journal cannot be written, trying again: %s", self._run_id, exc)
+            again = True
+            await anyio.sleep(pause)
+            pause = min(_LAST_PAUSE, 2 * pause)
 
     async def _is_gone(self, collection: str, key: str) -> bool:
         """Return whether a document of this run has expired (a clock change), while no other process has the run."""

@@ -73,6 +73,7 @@ class Lease:
         self._since = 0.0  # when it was last renewed, or before
         self.lost = False
         self._given = False
+        self._renewing = anyio.Lock()
 
     @property
     def holder(self) -> str:
@@ -252,6 +253,11 @@ class Lease:
         Raises:
             StoreError: The store cannot be reached.
         """
+        # One at a time: the work itself asks as well, and of two renewals with one revision one would fail.
+        async with self._renewing:
+            return await self._is_ours()
+
+    async def _is_ours(self) -> bool:
         # The revision is a fencing token: it can only match if nobody wrote since our last renewal. A mismatch is a
         # request to cancel, an expiry, or another holder, which the document tells apart.
         if self.lost or await self._put(self._revision):
