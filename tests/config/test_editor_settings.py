@@ -11,6 +11,7 @@ import pytest
 from toolweave import Hub
 from toolweave.config import Sandbox, load_config, parse_server
 from toolweave.errors import ConfigError
+from toolweave.gateway import load_gateway_config
 
 DOMAINS = {"network": {"allowedDomains": ["api.example.com"]}}
 
@@ -86,9 +87,8 @@ def test_the_sandbox_beside_the_servers_of_a_file_is_that_of_those_which_are_to_
     ("entry", "note"),
     [
         ({"sandbox": DOMAINS}, "'sandbox' is not applied: 'sandboxEnabled' is not true"),
-        ({"default_tools_approval_mode": "prompt"}, "'default_tools_approval_mode' is not applied"),
         ({"default_tools_approval_mode": "auto"}, "'default_tools_approval_mode' is not applied"),
-        ({"tools": {"wipe": {"approval_mode": "prompt"}}}, "'tools.wipe.approval_mode' is not applied"),
+        ({"tools": {"wipe": {"approval_mode": "auto"}}}, "'tools.wipe.approval_mode' is not applied"),
         ({"trust": False}, "'trust' is not applied"),
         ({"required": True}, "'required' is not applied"),
         ({"dev": {"watch": "src"}}, "'dev' is not applied"),
@@ -118,7 +118,7 @@ def test_what_asks_for_nothing_is_not_named(entry: dict[str, Any]) -> None:
 
 
 def test_protections_are_named_first() -> None:
-    found = notes({"flavour": 1, "required": True, "disabledTools": ["x"], "default_tools_approval_mode": "prompt"})
+    found = notes({"flavour": 1, "required": True, "disabledTools": ["x"], "default_tools_approval_mode": "auto"})
 
     assert [text.split("'")[1] for text in found] == ["default_tools_approval_mode", "required", "flavour"]
 
@@ -145,3 +145,50 @@ async def test_what_is_not_applied_is_a_warning_of_a_hub(tmp_path: Path) -> None
 
     async with Hub(path) as hub:
         assert any("server 'a': 'trust' is not applied" in text for text in hub.warnings)
+
+
+@pytest.mark.parametrize(
+    ("entry", "confirm"),
+    [
+        ({"default_tools_approval_mode": "prompt"}, {"*": "always"}),
+        ({"default_tools_approval_mode": "writes"}, {"*": "writes"}),
+        ({"default_tools_approval_mode": "approve"}, {}),
+        ({"tools": {"wipe": {"approval_mode": "prompt"}}}, {"wipe": "always"}),
+        (
+            {"default_tools_approval_mode": "prompt", "tools": {"look": {"approval_mode": "approve"}}},
+            {"*": "always", "look": "never"},
+        ),
+        ({"confirm": "destructive"}, {"*": "destructive"}),
+        ({"confirm": {"wipe": "always"}, "default_tools_approval_mode": "approve"}, {"wipe": "always"}),
+    ],
+)
+def test_the_approvals_of_an_editor_become_ours(entry: dict[str, Any], confirm: dict[str, str]) -> None:
+    assert dict(read(**entry).confirm) == confirm
+    assert read(**read(**entry).to_mapping()).confirm == confirm
+    assert notes(entry) == ()
+
+
+@pytest.mark.parametrize(
+    ("entry", "field"),
+    [
+        ({"confirm": "allways"}, "confirm.*"),
+        ({"confirm": {"wipe": True}}, "confirm.wipe"),
+        ({"confirm": ["wipe"]}, "confirm"),
+        ({"default_tools_approval_mode": "ask"}, "default_tools_approval_mode"),
+        ({"tools": {"wipe": {"approval_mode": "ask"}}}, "tools.wipe.approval_mode"),
+        ({"tools": {"wipe": "prompt"}}, "tools.wipe"),
+    ],
+)
+def test_an_approval_that_is_wrong_keeps_the_server_from_starting(entry: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(**entry)
+    assert (caught.value.server, caught.value.field) == ("a", field)
+
+
+def test_a_gateway_warns_of_approvals_that_it_asks_nobody_for() -> None:
+    servers = {"a": {"command": "x", "confirm": "always"}, "b": {"command": "y", "confirm": "never"}}
+    content = {"mcpServers": servers, "gateway": {}}
+
+    (warning,) = load_gateway_config(content).warnings
+    assert "server 'a': its 'confirm' asks no caller of a gateway; add the middleware 'approval'" in warning
+    assert load_gateway_config({**content, "gateway": {"middleware": [{"name": "approval"}]}}).warnings == ()

@@ -27,6 +27,7 @@ from tests.export.shop import PROGRESS, QUOTED, shop
 from tests.export.test_openai_agents import call
 from tests.hub.fleet import echo
 from toolweave import McpConnection, ToolRegistry, connect_mcp, connect_mcp_servers
+from toolweave.config import ServerConfig
 from toolweave.export import (
     AnthropicTools,
     ConfirmCalls,
@@ -339,3 +340,20 @@ def test_a_policy_that_does_not_exist_is_refused() -> None:
     for export in (pydantic_ai_toolset, openai_agents_tools, langchain_tools):
         with pytest.raises(ValueError, match="confirm= is"):
             export([quiet], confirm=wrong)
+
+
+async def test_calls_that_the_config_wants_approved_are_deferred_by_default_in_every_framework() -> None:
+    paid = list[int]()
+    model, _ = answering([ToolCallPart("look", {}, "c1"), ToolCallPart("pay", {"euros": 500}, "c2")])
+    entry = ServerConfig(name="shop", server=shop(paid), confirm={"pay": "always"}, tool_prefix="")
+    async with connect_mcp(entry) as connection:
+        agent = Agent(model, toolsets=[pydantic_ai_toolset(connection)], output_type=[str, DeferredToolRequests])
+        asked = await agent.run("go")
+        tools = {one.name: one for one in langchain_tools(connection)}
+
+        assert isinstance(asked.output, DeferredToolRequests)
+        assert [one.tool_name for one in asked.output.approvals] == ["pay"]
+        assert paid == []
+        assert [name for name, one in tools.items() if (one.metadata or {}).get("requires_approval")] == ["pay"]
+        exported: list[Any] = list(openai_agents_tools(connection))
+        assert all(callable(one.needs_approval) for one in exported)

@@ -64,7 +64,8 @@ class BaseAgent:
         on_unknown: Policy for calls of resumed runs with an unknown outcome; see `resume`.
         max_steps: Turns of the model in one run.
         confirm: Tool calls that need a person's approval (`run.approve`): `"always"`, `"never"`, `"destructive"` or a
-            function of the call and the tool; never by default.
+            function of the call and the tool; never by default. Where the config of a server wants approvals
+            (`confirm`), only a function can give them in place of a person.
         on_transport_error: `"result"` gives the model an error result when a server fails, `"raise"` ends the run.
         on_error: `"skip"` continues without a toolset that cannot be opened (`agent.errors`), `"raise"` fails.
         output_type: Type of the answer: a pydantic model, dataclass, TypedDict, another type, or a JSON Schema.

@@ -216,9 +216,12 @@ class Approvals:
     ) -> tuple[Approval | None, bool]:
         """Return the decision on a call, and whether a person was asked; `ask` is called to announce the question.
 
-        There is no decision yet where the run waits for it. With `force` a person is asked under any policy.
+        There is no decision yet where the run waits for it. With `force` a person is asked under any policy. A tool
+        whose config wants approvals is asked about under any policy that is not a function.
         """
-        if not force and (self._confirm == "never" or tool in self._for_run or tool in self._for_agent):
+        granted = tool in self._for_run or tool in self._for_agent
+        lenient = self._confirm == "never" and not tool.needs_approval
+        if not force and (lenient or granted):
             return Approval(approved=True), False
         answer = None if force else await self._answer(call, tool)
         if answer is None:
@@ -267,7 +270,9 @@ class Approvals:
         if not isinstance(confirm, str):
             answer = confirm(call, tool)
             return await answer if inspect.isawaitable(answer) else answer
-        return None if confirm == "always" or is_destructive(tool) else True
+        if confirm == "always" or tool.needs_approval:
+            return None
+        return None if is_destructive(tool) else True
 
     def _remember(self, tool: ToolSpec, approval: Approval) -> None:
         if approval.approved and approval.remember is not None:

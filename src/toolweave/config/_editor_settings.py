@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from toolweave.config._confinement import Sandbox
 from toolweave.config._tool_filters import ANY_TOOL, FILTER_WORDS, without
-from toolweave.config._validation import check_object, check_texts, suggestion
+from toolweave.config._validation import check_choice, check_object, check_texts, suggestion
 from toolweave.errors import ConfigError
 
 TOOL_SETTINGS = "tool_settings"
@@ -26,8 +26,10 @@ EDITOR_SETTINGS = (
     *_NOT_APPLIED,
 )
 """The keys of editors that `apply_editor_settings` reads, in snake_case; `sandbox` is one of ours, too."""
-_PROTECTIONS = frozenset({*FILTER_WORDS, *EDITOR_SETTINGS, "sandbox", "limits", "pins", "scan"})
+_PROTECTIONS = frozenset({*FILTER_WORDS, *EDITOR_SETTINGS, "confirm", "sandbox", "limits", "pins", "scan"})
 _APPROVALS = "is not applied: the program that calls decides whether a person is asked, such as Agent(confirm=...)"
+_CONFIRM = {"prompt": "always", "writes": "writes", "auto": "never", "approve": "never"}
+"""Our `confirm` by Codex's approval mode; with `auto`, Codex decides."""
 _ALL_DOMAINS = "*"
 _SANDBOX: Mapping[str, tuple[str, ...]] = {
     "filesystem": ("allowWrite", "denyRead", "denyWrite"),
@@ -105,7 +107,7 @@ def apply_editor_settings(out: dict[str, Any], values: Mapping[str, Any], notes:
     """Apply the settings of editors that protect something, and note those that are not applied, protections first.
 
     Args:
-        out: The arguments of the `ServerConfig`, which get the sandbox.
+        out: The arguments of the `ServerConfig`, which get the sandbox and the approvals.
         values: The values of the entry by key.
         notes: Gets the remarks for the writer of the entry.
 
@@ -142,24 +144,31 @@ def _apply_sandbox(out: dict[str, Any], values: Mapping[str, Any], remarks: list
 
 def _apply_approvals(out: dict[str, Any], values: Mapping[str, Any], remarks: list[str]) -> None:
     """Read Codex's approvals of calls, and its switches of single tools."""
-    asked = [] if values.get("default_tools_approval_mode", "approve") == "approve" else ["default_tools_approval_mode"]
-    asked += ["trust"] if values.get("trust") is False else []
+    found: dict[str, Any] = {}
+    if "default_tools_approval_mode" in values:
+        found["default_tools_approval_mode"] = ANY_TOOL, values["default_tools_approval_mode"]
     for tool, settings in check_object(values.get(TOOL_SETTINGS, {}), "tools").items():
         field = f"tools.{tool}"
         given = check_object(settings, field)
         _check_known(given, ("approval_mode", "enabled"), field)
-        if given.get("approval_mode", "approve") != "approve":
-            asked.append(f"{field}.approval_mode")
+        if "approval_mode" in given:
+            found[f"{field}.approval_mode"] = tool, given["approval_mode"]
         if given.get("enabled") is False:
-            out["exclude"] = [*out.get("exclude", ()), tool]
-            if "include" in out:
-                _leave_out(out, tool)
-    if asked:
-        names = " and ".join(map(repr, asked))
-        remarks.append(f"{names} {_APPROVALS}")
+            _leave_out(out, tool)
+    confirm: dict[str, str] = {}
+    undecided = ["trust"] if values.get("trust") is False else []
+    for field, (tool, mode) in found.items():
+        confirm[tool] = _CONFIRM[check_choice(mode, field, tuple(_CONFIRM))]
+        undecided += [field] if mode == "auto" else []
+    if any(mode != "never" for mode in confirm.values()):
+        out.setdefault("confirm", confirm)
+    if undecided:
+        remarks.append(f"{' and '.join(map(repr, undecided))} {_APPROVALS}")
 
 
 def _leave_out(out: dict[str, Any], tool: str) -> None:
-    out["include"] = without(out["include"], [tool])
-    if not out["include"]:
-        out["exclude"] = [*out["exclude"], ANY_TOOL]
+    out["exclude"] = [*out.get("exclude", ()), tool]
+    if "include" in out:
+        out["include"] = without(out["include"], [tool])
+        if not out["include"]:
+            out["exclude"].append(ANY_TOOL)

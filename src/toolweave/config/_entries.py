@@ -90,7 +90,7 @@ _FIELDS = (
         "pins",
         "lockfile",
     ),
-    *("limits", "sandbox", "options", "server"),
+    *("limits", "sandbox", "options", "server", "confirm"),
 )
 _SYNONYMS = {
     "server_name": "name",

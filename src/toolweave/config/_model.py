@@ -48,6 +48,8 @@ from toolweave.config._validation import (
 )
 from toolweave.errors import ConfigError
 
+CONFIRM = ("always", "writes", "destructive", "never")
+"""The values of `confirm`."""
 BUILT_IN_TRANSPORTS = ("stdio", "http", "sse", "inprocess")
 WEBSOCKET_DEPRECATED = "transport 'websocket' is an old name of 'http' (Streamable HTTP); write 'http'"
 _SYNONYMS = {"streamable_http": "http", "streamablehttp": "http", "streaminghttp": "http", "in_process": "inprocess"}
@@ -104,6 +106,8 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         timeout: Bounds in seconds; see `Timeouts`.
         include: The only tools to offer, by original name; empty or `*` is all. Wins over `exclude`.
         exclude: Tools not to offer, by original name; `*` is all.
+        confirm: The calls that a person has to approve when an agent makes them: `always`, `writes` (of tools that do
+            not say that they only read), `destructive`, or `never`; or one of these by tool, `*` for the others.
         tool_prefix: The literal prefix of each tool's name; None is the server's name and `_`,
             `""` is no prefix.
         restart: Reconnect after a failure, or keep the exact cause as the answer of each call.
@@ -143,6 +147,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     timeout: Timeouts = msgspec.field(default_factory=Timeouts)
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
+    confirm: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     tool_prefix: str | None = None
     restart: Literal["on_failure", "never"] = "on_failure"
     legacy_sse: Literal["auto", "never", "only"] = "auto"
@@ -307,7 +312,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = msgspec.structs.asdict(self)
-        for key in ("env", "headers", "options"):  # a read-only view does not pickle
+        for key in ("env", "headers", "options", "confirm"):  # a read-only view does not pickle
             if isinstance(state[key], Mapping):
                 state[key] = dict(state[key])
         return _rebuild, (state,)
@@ -475,6 +480,13 @@ def _allowed(value: Any, field: str) -> tuple[str, ...]:
     return () if ANY_TOOL in names else names
 
 
+def _confirm(value: Any, field: str) -> Mapping[str, str]:
+    if isinstance(value, str):
+        value = {ANY_TOOL: value}
+    given = check_object({} if value is None else value, field)
+    return MappingProxyType({str(name): check_choice(mode, f"{field}.{name}", CONFIRM) for name, mode in given.items()})
+
+
 def _prefix(value: Any, field: str) -> str | None:
     return None if value is None else check_text(value, field, controls=False)
 
@@ -515,6 +527,7 @@ _RULES: dict[str, Callable[[Any, str], Any]] = {
     "timeout": lambda value, field: Timeouts.of(value),
     "include": _allowed,
     "exclude": check_texts,
+    "confirm": _confirm,
     "tool_prefix": _prefix,
     "restart": _choice("on_failure", "never"),
     "legacy_sse": _choice("auto", "never", "only"),

@@ -19,4 +19,6 @@ def summary_of(config: ServerConfig) -> dict[str, Any]:
         "timeout": config.timeout.to_dict(),
         "include": list(config.include),
         "exclude": list(config.exclude),
+        "confirm": [f"{name} {mode}" for name, mode in config.confirm.items()],
+        "sandbox": None if config.sandbox is None else config.sandbox.type,
     }

@@ -22,9 +22,9 @@ from toolweave.schema._pydantic_models import loader_for_schema
 from toolweave.schema._type_loader import TypeLoader
 from toolweave.schema._validate import Validator
 from toolweave.tools._call import CallContext
-from toolweave.tools._names import selected, unmatched
+from toolweave.tools._names import ANY_TOOL, selected, unmatched
 from toolweave.tools._result import ToolResult, invalid_input
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools._spec import ToolSpec, is_destructive
 from toolweave.tools._toolset import ToolsChanged, ToolSnapshot
 from toolweave.trust._enforcement import ServerGuard
 from toolweave.trust._scan import is_plain_result, scan_result
@@ -82,7 +82,7 @@ class Catalog:
         live: The list behind it.
         guard: Checks the listed tools against the pins and the scan.
         left_out: The reasons why the config leaves tools out, by the server's names.
-        filter_problems: The names in `include` and `exclude` that are of no tool, each with the nearest one.
+        filter_problems: The names in `include`, `exclude` and `confirm` that are of no tool, each with the nearest.
     """
 
     def __init__(self, config: ServerConfig, tell: Callable[[ToolsChanged], None]) -> None:
@@ -279,18 +279,25 @@ class Catalog:
     def _kept(self, specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         """Return the tools that `include` and `exclude` leave, and note the names in these that are of no tool."""
         config, problems = self._config, list[str]()
-        for field, filters in (("include", config.include), ("exclude", config.exclude)):
+        for field, filters in (("include", config.include), ("exclude", config.exclude), ("confirm", config.confirm)):
             if filters and specs:  # a server without tools may offer some later
                 missing = unmatched(filters, self._read, server=config.name)
                 problems += [f"{field!r}: {text}" for text in missing]
         self.filter_problems = tuple(problems)
-        if not config.include and not config.exclude:
-            return specs
-        return tuple(
-            spec
-            for spec in specs
-            if selected(spec.original_name, include=config.include, exclude=config.exclude, server=config.name)
-        )
+        if config.include or config.exclude:
+            specs = tuple(
+                spec
+                for spec in specs
+                if selected(spec.original_name, include=config.include, exclude=config.exclude, server=config.name)
+            )
+        return tuple(map(self._with_approval, specs)) if config.confirm else specs
+
+    def _with_approval(self, spec: ToolSpec) -> ToolSpec:
+        modes = self._config.confirm
+        mode = modes.get(spec.original_name) or modes.get(ANY_TOOL, "never")
+        reads = spec.hint("readOnlyHint") is True
+        needed = {"always": True, "writes": not reads, "destructive": is_destructive(spec), "never": False}
+        return spec.replace(needs_approval=True) if needed[mode] else spec
 
     def note_result(self, spec: ToolSpec | None, name: str, result: ToolResult) -> None:
         """Look for hidden characters in a result; quick for one without."""

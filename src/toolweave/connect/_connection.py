@@ -186,7 +186,7 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
 
     @property
     def filter_problems(self) -> tuple[str, ...]:
-        """The names in `include` and `exclude` of its config that are of no tool; all of these are in `problems`."""
+        """The names of no tool in `include`, `exclude` and `confirm` of its config; all of these are in `problems`."""
         return self._catalog.filter_problems
 
     @property

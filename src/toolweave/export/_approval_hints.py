@@ -14,7 +14,8 @@ from toolweave.tools._toolset import Toolset
 
 ConfirmCalls: TypeAlias = Literal["always", "never", "destructive"] | Callable[[ToolCall, ToolSpec], bool]
 """The calls that a person has to approve: all, none, those of tools that may be destructive by their annotations (which
-is the default of a tool without hints), or those for which a function of call and tool returns True."""
+is the default of a tool without hints), or those for which a function of call and tool returns True. Unless it is a
+function, calls that the config of a server wants approved (`confirm`) are among them."""
 
 
 class ApprovalHints:
@@ -39,11 +40,17 @@ class ApprovalHints:
     @property
     def varies(self) -> bool:
         """Whether the answer may differ from call to call, or with a change of the definition."""
-        return callable(self._confirm) or self._confirm == "destructive"
+        if callable(self._confirm) or self._confirm == "destructive":
+            return True
+        return self._confirm == "never" and any(spec.needs_approval for spec in self._toolset.snapshot())
 
     def of_tool(self, spec: ToolSpec) -> bool:
         """Whether every call of a tool needs a yes; False, too, where it depends on the call."""
-        return self._confirm == "always" or (self._confirm == "destructive" and is_destructive(spec))
+        if callable(self._confirm):
+            return False
+        if self._confirm == "always" or spec.needs_approval:
+            return True
+        return self._confirm == "destructive" and is_destructive(spec)
 
     def of_call(self, call: ToolCall) -> bool:
         """Whether a call needs a yes now; one of a tool that is gone does not, as it reaches nothing."""

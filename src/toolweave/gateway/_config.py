@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import msgspec
 
 from toolweave._value import DeferredTypes
-from toolweave.config import LoadedConfig, Secret, ShapeRule, load_config, merge_loaded
+from toolweave.config import LoadedConfig, Secret, ServerConfig, ShapeRule, load_config, merge_loaded
 from toolweave.config._documents import ConfigDocument, read_document
 from toolweave.config._expand import Expander, Scope
 from toolweave.config._load import project_of
@@ -133,7 +133,17 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferre
             for server in virtual.servers
             if server not in known
         ]
-        return (*self.servers.warnings, *unknown)
+        entries = [cast("Mapping[str, Any]", one) for one in self.middleware if isinstance(one, Mapping)]
+        asks = any(one.get("name") == "approval" for one in entries)
+        unasked = [] if asks else [*filter(None, map(_unasked, self.servers.servers.values()))]
+        return (*self.servers.warnings, *unasked, *unknown)
+
+
+def _unasked(server: ServerConfig) -> str:
+    """Return a warning about calls that agents would ask about and callers are not asked about; `""` for none."""
+    if all(mode == "never" for mode in server.confirm.values()):
+        return ""
+    return f"gateway: server {server.name!r}: its 'confirm' asks no caller of a gateway; add the middleware 'approval'"
 
 
 def load_gateway_config(source: GatewaySource, *, names: Iterable[str] = ()) -> GatewayConfig:

@@ -49,7 +49,8 @@ class UserApproval(Value, frozen=True, kw_only=True):
 
     Attributes:
         only: The tools whose calls need approval; by default those that may be destructive, which is every tool that
-            does not say otherwise.
+            does not say otherwise. Those for which the config of their server wants approvals (`confirm`) are among
+            them.
         message: The question; `{tool}` is the tool's name, `{arguments}` its arguments, shortened.
         patience_seconds: How long a legacy client may take to answer.
         state_keys: Secrets of at least 32 bytes that sign the state of modern clients, the newest first; made for this
@@ -73,7 +74,9 @@ class UserApproval(Value, frozen=True, kw_only=True):
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a call once it is approved."""
         target = target_of(request) if request.method == methods.TOOLS_CALL else None
-        if target is None or target.spec is None or not selected(self.only, target):
+        if target is None or target.spec is None:
+            return await call_next(request)
+        if not target.spec.needs_approval and not selected(self.only, target):
             return await call_next(request)
         question = Elicitation(self._question(request, target), key=_KEY)
         try:

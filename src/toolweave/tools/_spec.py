@@ -36,6 +36,7 @@ class ToolSpec(Value, frozen=True, kw_only=True):
         meta: The definition's `_meta`.
         aliases: Other names of the tool, such as `server:tool`.
         scopes: The OAuth scopes that a caller's token needs where it is served over HTTP; clients do not see them.
+        needs_approval: Whether the config of its server wants a person to approve each call of it; agents ask.
         raw: The whole definition as received, unknown members included.
         shape: The last rule that shaped it; None for a definition as its producer gave it.
     """
@@ -53,6 +54,7 @@ class ToolSpec(Value, frozen=True, kw_only=True):
     meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     aliases: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
+    needs_approval: bool = False
     raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     shape: AppliedRule | None = None
 

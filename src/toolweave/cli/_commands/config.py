@@ -135,7 +135,7 @@ def _lines(row: Mapping[str, Any]) -> list[str]:
     if server:
         if row["status"] != "ready":
             lines.append(f"    {row['status']}: {row['reason']}")
-        for name in ("cwd", "env", "headers", "auth", "timeout", "include", "exclude"):
+        for name in ("cwd", "env", "headers", "auth", "timeout", "include", "exclude", "confirm", "sandbox"):
             value: str | list[str] | dict[str, float] | None = server[name]
             if isinstance(value, dict):
                 value = [f"{bound} {seconds:g} s" for bound, seconds in value.items()]

@@ -183,7 +183,8 @@ def _api(options: ServeOptions, source: str, keys: list[str] | None) -> McpServe
 
 
 def _selection(options: ServeOptions) -> LoadedConfig:
-    from toolweave.config import load_config, merge_loaded  # late, as above
+    from toolweave.cli._screen import note  # late, as above
+    from toolweave.config import load_config, merge_loaded
 
     loaded = merge_loaded([load_config(path) for path in options.config])
     if loaded.gateway_sections:
@@ -192,6 +193,9 @@ def _selection(options: ServeOptions) -> LoadedConfig:
             "says who may call what",
             hint=f"toolweave gateway {' '.join(f'--config {path}' for path in options.config)}",
         )
+    for name, config in loaded.servers.items():
+        if any(mode != "never" for mode in config.confirm.values()):
+            note(f"warning: server {name!r}: its 'confirm' is for agents, and asks nobody about calls of clients")
     if options.server:
         return loaded.select(options.server)
     if not loaded.servers and not loaded.errors:
