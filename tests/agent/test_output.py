@@ -65,6 +65,32 @@ async def test_the_answer_becomes_a_value_of_the_type(kind: Any, text: str, valu
     assert schema["type"] == "object"
 
 
+TWO = '{"x": 1, "y": 2}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{TWO}\n{TWO}",
+        f"{TWO} and so on, see {{the manual}}",
+        f"With {{care}}: {TWO}",
+        f'First {{"x": 0, "y": 0}}, no: {TWO}.',
+        f'```json\n{{"x": 0, "y": 0}}\n```\nBetter:\n```json\n{TWO}\n```',
+        f'{TWO} but not {{"x": "a"}}',
+        f"{{{{{{{{ {TWO}",
+        f"[1, 2] {TWO} [3",
+        f"<thinking>{{}}</thinking>{TWO}",
+    ],
+)
+def test_of_several_candidates_the_last_that_fits_is_the_answer(text: str) -> None:
+    assert Output(Point).read(text) == (Point(1, 2), ())
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "```json\n[1, 2]\n```", 'So: {"value": [1, 2]}'])
+def test_a_value_without_the_object_around_it_is_the_answer(text: str) -> None:
+    assert Output(list[int]).read(text) == ([1, 2], ())
+
+
 async def test_what_does_not_fit_is_sent_back_with_its_problems_until_it_does() -> None:
     model = ScriptedModel(["Oslo!", '{"name": "Oslo"}', '{"name": "Oslo", "founded": "1048-01-01"}'])
 
@@ -77,8 +103,8 @@ async def test_what_does_not_fit_is_sent_back_with_its_problems_until_it_does() 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("many", ["\n", "a", "``` ", " \n```"])
-async def test_an_answer_that_only_begins_a_code_fence_takes_no_time_to_refuse(many: str) -> None:
+@pytest.mark.parametrize("many", ["\n", "a", "``` ", " \n```", "{", '{"a":', "[", "[1,"])
+async def test_an_answer_that_only_begins_fences_and_brackets_takes_no_time_to_refuse(many: str) -> None:
     text = "```\n" + many * 200_000 + "x"
     with anyio.fail_after(30):  # quadratic, it would take hours
         result = await Agent(ScriptedModel([text]), output_type=City, limits=Limits(output_retries=0)).send("which?")

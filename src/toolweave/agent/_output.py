@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Self, cast
 
 from toolweave.schema._problems import Problem, describe
@@ -11,7 +13,10 @@ from toolweave.schema._signature import adapter_of, schema_of, validation_proble
 from toolweave.schema._validate import Validator
 
 _FENCE = "```"
-_MOST_FENCES = 8
+_BRACKET = re.compile(r"[{\[]")
+_DECODER = json.JSONDecoder()
+_MAX_FENCES = 8
+_MAX_VAIN = 16
 _WRAPPED = "value"
 
 
@@ -57,20 +62,17 @@ class Output:
     def read(self, text: str) -> tuple[Any, Sequence[Problem]]:
         """Parse an answer; return its value and its validation problems.
 
-        The JSON may be in a code fence or between prose; of several candidates the first that validates counts.
+        The JSON may be in a code fence or between prose, and there may be drafts of it: the whole text counts if it
+        fits, else the last candidate that does.
         """
-        wrong: Sequence[Problem] = ()
-        parsed = False
+        value, wrong = self._parsed(text)
+        if not wrong:
+            return value, ()
         for candidate in _candidates(text):
-            try:
-                found = json.loads(candidate)
-            except (ValueError, RecursionError) as exc:
-                wrong = wrong or (Problem(path="", message=f"is not JSON: {exc}"),)
-                continue
-            value, problems = self._fitting(found)
+            value, problems = self._fitting(candidate)
             if not problems:
                 return value, ()
-            wrong, parsed = (wrong if parsed else problems), True
+            wrong = problems
         return None, wrong
 
     def complaint(self, problems: Sequence[Problem]) -> str:
@@ -80,8 +82,17 @@ class Output:
             f"Answer again with nothing but JSON that fits this schema: {json.dumps(self.schema, ensure_ascii=False)}"
         )
 
+    def _parsed(self, text: str) -> tuple[Any, Sequence[Problem]]:
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as exc:
+            return None, (Problem(path="", message=f"is not JSON: {exc}"),)
+        return self._fitting(found)
+
     def _fitting(self, found: Any) -> tuple[Any, Sequence[Problem]]:
         problems = self._validator.problems(found)
+        if problems and self._wraps and not self._validator.problems({_WRAPPED: found}):
+            found, problems = {_WRAPPED: found}, ()  # some models leave out the object around it
         if problems:
             return None, problems
         value = found[_WRAPPED] if self._wraps else found
@@ -97,18 +108,46 @@ class Output:
             return None, validation_problems(exc)
 
 
-def _candidates(text: str) -> Iterator[str]:
-    """Yield the parts of an answer that may be its JSON: all of it, code fences, and the outermost braces.
+def _candidates(text: str) -> Sequence[Any]:
+    """Return the JSON values within an answer, the last one first: objects, arrays, and contents of code fences.
 
-    In linear time, and no more than a few, because a model's text is not trusted.
+    A model's text is not trusted, so the time is bounded: by the number of fences, and of characters that are read in
+    vain where a bracket does not begin JSON.
     """
-    yield text
-    for inside in text.split(_FENCE, 2 * _MOST_FENCES)[1::2]:
+    found: list[tuple[int, Any]] = []
+    left = _MAX_VAIN * len(text)
+    place = _next_bracket(text, 0)
+    while place >= 0 and left > 0:
+        try:
+            value, end = _DECODER.raw_decode(text, place)
+        except json.JSONDecodeError as exc:
+            left -= exc.pos - place + 1
+            place = _next_bracket(text, place + 1)
+        except (ValueError, RecursionError):  # a number too long, or brackets too deep
+            break
+        else:
+            found.append((place, value))
+            place = _next_bracket(text, end)
+    found += _fenced(text)
+    found.sort(key=lambda one: one[0], reverse=True)
+    return [value for _, value in found]
+
+
+def _next_bracket(text: str, start: int) -> int:
+    match = _BRACKET.search(text, start)
+    return -1 if match is None else match.start()
+
+
+def _fenced(text: str) -> Iterator[tuple[int, Any]]:
+    """Yield the places and values of JSON in code fences; a number or a text is found nowhere else."""
+    place = 0
+    for number, inside in enumerate(text.split(_FENCE, 2 * _MAX_FENCES)):
         word, newline, rest = inside.partition("\n")
-        yield rest if newline and not word.lstrip().startswith(("{", "[", '"')) else inside
-    begin, end = text.find("{"), text.rfind("}")
-    if 0 <= begin < end:
-        yield text[begin : end + 1]
+        named = newline and not word.lstrip().startswith(("{", "[", '"'))
+        if number % 2:
+            with suppress(ValueError, RecursionError):
+                yield place, json.loads(rest if named else inside)
+        place += len(inside) + len(_FENCE)
 
 
 def _wrapped(schema: Mapping[str, Any]) -> dict[str, Any]:

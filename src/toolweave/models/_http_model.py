@@ -11,8 +11,9 @@ from contextlib import aclosing
 from typing import Any, Self
 
 from toolweave.errors import ModelError
-from toolweave.models._base import ModelEvent, ModelRequest
+from toolweave.models._base import ModelEvent, ModelRequest, StreamRestarted
 from toolweave.models._http import ProviderApi
+from toolweave.models._inline_thoughts import ThoughtSplitter, split_events
 from toolweave.models._messages import AssistantMessage
 from toolweave.models._refused_features import RefusedFeatures
 from toolweave.models._retry import Retry, with_retries
@@ -35,6 +36,7 @@ class HttpModel(ABC):
         self._writers = writers
         self._retry = Retry() if retry is None else retry
         self._unsupported = RefusedFeatures()
+        self._inline_provider: str | None = None
 
     @property
     @abstractmethod
@@ -54,9 +56,13 @@ class HttpModel(ABC):
         Raises:
             ModelError: The provider refused or could not be reached; retries are over by then.
         """
+        splitter = ThoughtSplitter()
         async with aclosing(self._unsupported.stream(request, self._sent)) as events:
             async for event in events:
-                yield event
+                if isinstance(event, StreamRestarted):
+                    splitter = ThoughtSplitter()
+                for ours in split_events(splitter, event, self._inline_provider):
+                    yield ours
 
     async def _sent(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         tools = self.wire_tools(request.tools, strict=request.settings.strict_tools)

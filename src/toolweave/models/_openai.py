@@ -78,6 +78,7 @@ class OpenAICompatibleModel(HttpModel):
         self._schemas = schemas_for(base_url, model, provider, tool_schemas)
         self.max_tools = self._schemas.max_tools
         super().__init__(server, (self._writer(None), self._writer(self._schemas.strict)), retry)
+        self._inline_provider = None if self._responses else self.provider
 
     def _writer(self, strict: SchemaProfile | None) -> ToolWriter:
         return ToolWriter(

@@ -22,6 +22,7 @@ from toolweave.models._base import (
 )
 from toolweave.models._chat_calls import StreamedCalls
 from toolweave.models._history import WireIds, added_members, pair_tool_calls
+from toolweave.models._inline_thoughts import INLINE
 from toolweave.models._messages import (
     AssistantMessage,
     AssistantPart,
@@ -173,6 +174,8 @@ def _assistant(
         if isinstance(part, ThinkingPart) and part.raw is not None and part.provider == provider:
             kept = (*(_THOUGHTS if thoughts else ()), _DETAILS, _ADDED)
             out.update({key: value for key, value in part.raw.items() if key in kept})
+            if thoughts and INLINE in part.raw:
+                out["content"] = part.raw[INLINE]
             if thoughts and _CHUNKS in part.raw:
                 said = [{"type": "text", "text": message.text}] if message.text else []
                 out["content"] = [*part.raw[_CHUNKS], *said]

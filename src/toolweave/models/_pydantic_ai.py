@@ -26,6 +26,7 @@ from toolweave.models._base import (
     Usage,
 )
 from toolweave.models._history import pair_tool_calls
+from toolweave.models._inline_thoughts import ThoughtSplitter, split_events
 from toolweave.models._messages import (
     AssistantMessage,
     AssistantPart,
@@ -254,9 +255,11 @@ class PydanticAIModel:
         Raises:
             ModelError: The provider refused or could not be reached, a key or the provider's own package is missing.
         """
+        splitter = ThoughtSplitter()
         try:
             async for event in self._events(request):
-                yield event
+                for ours in split_events(splitter, event, None):
+                    yield ours
             return
         except ModelError:
             raise

@@ -1,0 +1,160 @@
+"""Thoughts that a model writes into its text between tags, told apart from its answer. Pure.
+
+Servers without a parser for a model's thoughts send them as text: `<think>a draft</think>the answer`. The templates of
+some models write the opening tag themselves, so that only the closing one arrives. A text about such tags must stay as
+it is: an opening tag counts only at the beginning of a text, or after a first thought; a closing tag alone counts only
+where no sentence can have it, next to a line break or without white space around it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from toolweave.models._base import Finished, ModelEvent, StreamedText, StreamedThinking, StreamRestarted
+from toolweave.models._messages import AssistantMessage, AssistantPart, TextPart, ThinkingPart
+
+INLINE = "toolweave/inline"
+"""Member of a thought's `raw`: its text between its tags, as the model wrote it."""
+
+_TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"), ("◁think▷", "◁/think▷"))
+_CLOSING = dict(_TAGS)
+_LONGEST = max(len(tag) for pair in _TAGS for tag in pair)
+_QUOTES = ("`", "'", '"')
+
+
+class ThoughtSplitter:
+    """Tells thoughts from text in the pieces of one turn.
+
+    Attributes:
+        found: Whether there was a thought.
+    """
+
+    def __init__(self) -> None:
+        self.found = False
+        self._kept = ""
+        self._closing = ""
+        self._plain = False
+
+    def feed(self, text: str) -> Iterator[ModelEvent]:
+        """Yield the events of a piece of text; the beginning of what may be a tag is kept for the next one."""
+        if self._plain:
+            yield StreamedText(text=text)
+            return
+        self._kept += text
+        while self._kept:
+            rest = self._kept
+            yield from self._inside() if self._closing else self._outside()
+            if self._kept == rest or self._plain:
+                return
+
+    def end(self) -> Iterator[ModelEvent]:
+        """Yield the event of the kept text, which is not a tag."""
+        kept, self._kept = self._kept, ""
+        if kept:
+            yield StreamedThinking(text=kept) if self._closing else StreamedText(text=kept)
+
+    def _inside(self) -> Iterator[ModelEvent]:
+        thought, closed, rest = self._kept.partition(self._closing)
+        if closed:
+            self._closing, self._kept = "", rest
+        else:
+            thought, self._kept = _without_beginning(thought, (self._closing,))
+        if thought:
+            yield StreamedThinking(text=thought)
+
+    def _outside(self) -> Iterator[ModelEvent]:
+        if not self.found:
+            start = self._kept.lstrip()
+            opening = next((tag for tag in _CLOSING if start.startswith(tag)), None)
+            if opening is None and not any(tag.startswith(start) for tag in _CLOSING):
+                self._plain = True
+                yield from self.end()
+                return
+            if opening is None:
+                return
+            self._open(opening, start[len(opening) :])
+            return
+        places = [(place, tag) for tag in _CLOSING if (place := self._kept.find(tag)) >= 0]
+        if places:
+            place, opening = min(places)
+            text = self._kept[:place]
+            self._open(opening, self._kept[place + len(opening) :])
+        else:
+            text, self._kept = _without_beginning(self._kept, _CLOSING)
+        if text:
+            yield StreamedText(text=text)
+
+    def _open(self, opening: str, rest: str) -> None:
+        self.found, self._closing, self._kept = True, _CLOSING[opening], rest
+
+
+def split_events(splitter: ThoughtSplitter, event: ModelEvent, provider: str | None) -> Iterator[ModelEvent]:
+    """Yield an event of a model with the thoughts in its text told apart."""
+    if isinstance(event, StreamedText):
+        yield from splitter.feed(event.text)
+    elif isinstance(event, Finished):
+        yield from splitter.end()
+        yield replace(event, message=without_inline_thoughts(event.message, provider))
+    else:
+        if not isinstance(event, StreamRestarted):
+            yield from splitter.end()
+        yield event
+
+
+def without_inline_thoughts(message: AssistantMessage, provider: str | None) -> AssistantMessage:
+    """Return a message whose thoughts are parts, and not in its text.
+
+    `provider` is the server to which the text goes back as it came between the calls of one answer, as the templates
+    of such models require; None if the thoughts go back to no server.
+    """
+    parts: list[AssistantPart] = []
+    for part in message.parts:
+        parts += _split(part, provider) if isinstance(part, TextPart) else (part,)
+    unchanged = len(parts) == len(message.parts) and all(map(operator.is_, parts, message.parts))
+    return message if unchanged else AssistantMessage(parts=tuple(parts))
+
+
+def _split(part: TextPart, provider: str | None) -> Iterator[AssistantPart]:
+    thoughts, text = _told_apart(part.text)
+    if text == part.text:
+        yield part
+        return
+    if thoughts:
+        raw = None if provider is None else {INLINE: part.text}
+        yield ThinkingPart(text=thoughts, raw=raw, provider=None if raw is None else provider)
+    if text:
+        yield replace(part, text=text)
+
+
+def _told_apart(text: str) -> tuple[str, str]:
+    """Return the thoughts in a text, and the rest of it."""
+    splitter = ThoughtSplitter()
+    events = [*splitter.feed(text), *splitter.end()]
+    if splitter.found:
+        thoughts = "".join(event.text for event in events if isinstance(event, StreamedThinking))
+        return thoughts.strip(), "".join(event.text for event in events if isinstance(event, StreamedText)).lstrip()
+    for opening, closing in _TAGS:
+        thought, closed, rest = text.partition(closing)
+        if closed and opening not in thought and _is_alone(thought, rest):
+            return thought.strip(), rest.lstrip()
+    return "", text
+
+
+def _is_alone(before: str, after: str) -> bool:
+    """Return whether a closing tag between these texts is not part of a sentence about it."""
+    if before.endswith(_QUOTES) and after.startswith(before[-1]):
+        return False
+    if not before or before.endswith("\n") or after.lstrip(" ").startswith("\n"):
+        return True
+    return not before[-1].isspace() and not after[:1].isspace()
+
+
+def _without_beginning(text: str, tags: Iterable[str]) -> tuple[str, str]:
+    """Return a text without the beginning of a tag at its end, and that beginning."""
+    for length in range(min(len(text), _LONGEST - 1), 0, -1):
+        end = text[-length:]
+        if any(tag.startswith(end) for tag in tags):
+            return text[:-length], end
+    return text, ""
