@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -288,3 +288,57 @@ def test_a_forked_process_begins_with_a_thread_of_its_own(server: sync.SyncConne
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+FORK_SECONDS = 20
+
+
+def forked(use: Callable[[], object]) -> str:
+    """Return what `use` raises in a forked process, or an empty text; a process that hangs is ended."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(FORK_SECONDS)
+        try:
+            use()
+        except BaseException as exc:
+            os.write(writing, str(exc).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        raised = pipe.read()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "the forked process hung"
+    return raised
+
+
+@pytest.mark.slow
+def test_what_was_opened_before_a_fork_is_refused_in_the_forked_process_at_once() -> None:
+    model = ScriptedModel([tool_call("one"), "done", "again"])
+    with (
+        sync.connect_mcp(NUMBERS, name="numbers") as server,
+        sync.connect_mcp_servers({"numbers": NUMBERS}) as hub,
+        server.filtered(["add"]) as narrowed,
+        sync.Agent(model, tools=[one]) as agent,
+    ):
+        run = agent.send("hello")
+        assert run.final.text == "done"
+        uses: dict[str, Callable[[], object]] = {
+            "call": lambda: server.call_tool("add", {"values": [1]}),
+            "list": server.list_tools,
+            "execute": lambda: narrowed.execute("add", {"values": [1]}).raise_for_error(),
+            "tool": lambda: hub.tools[0].execute({"values": [1]}).raise_for_error(),
+            "connect": lambda: hub.connect("more", NUMBERS),
+            "run": lambda: run.final,
+            "events": lambda: list(run),
+        }
+        for name, use in uses.items():
+            assert "before a fork" in forked(use), name
+        closes = (server.close, hub.close, agent.close, lambda: narrowed.__exit__(None, None, None))
+        assert [forked(close) for close in closes] == ["", "", "", ""]
+        assert forked(lambda: agent.run("more")) == ""
+
+        assert server.call_tool("add", {"values": [1, 2]}).data.sum == 3
+        assert hub.tools
+    assert server.state is ConnectionState.CLOSED

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
@@ -111,6 +112,7 @@ class LifespanPeriod:
         self.ending = anyio.Event()
         self.over = anyio.Event()
         self._left = anyio.Event()
+        self._process = os.getpid()
         self._closing = False
         self._after = after
         self._finish = finish
@@ -121,8 +123,8 @@ class LifespanPeriod:
 
     @property
     def lives(self) -> bool:
-        """Whether it is still active; it is not in an event loop that was closed."""
-        return not self.over.is_set() and not self.loop.is_closed()
+        """Whether it is still active; it is not in an event loop that was closed, nor in a forked process."""
+        return not self.over.is_set() and not self.loop.is_closed() and self._process == os.getpid()
 
     def start_soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start a task in the owner's task group, in the caller's context."""
@@ -144,8 +146,11 @@ class LifespanPeriod:
     async def close(self, *, wait: bool = True) -> None:
         """Cancel all runs, close all toolsets, and return when that is done, within a time limit.
 
-        A caller that is part of one of the runs cannot wait for that (`wait=False`).
+        A caller that is part of one of the runs cannot wait for that (`wait=False`). In a forked process nothing of it
+        runs, and it is left to its own process.
         """
+        if self._process != os.getpid():
+            return
         self._closing = True
         for cancel in tuple(self.cancels):
             cancel()
@@ -159,7 +164,7 @@ class LifespanPeriod:
 
     async def ended(self) -> None:
         """Wait until everything is closed if it is ending, within a bound."""
-        if self.ending.is_set():
+        if self.ending.is_set() and self._process == os.getpid():
             with anyio.move_on_after(2 * CLOSE_SECONDS):
                 await self.over.wait()
 

@@ -1,4 +1,4 @@
-"""Thoughts that a model writes into its text between tags, told apart from its answer. Pure.
+"""Separates the thoughts that a model writes into its text, between tags, from its answer. Pure.
 
 Servers without a parser for a model's thoughts send them as text: `<think>a draft</think>the answer`. The templates of
 some models write the opening tag themselves, so that only the closing one arrives. A text about such tags must stay as
@@ -25,7 +25,7 @@ _QUOTES = ("`", "'", '"')
 
 
 class ThoughtSplitter:
-    """Tells thoughts from text in the pieces of one turn.
+    """Separates thoughts from text in the pieces of one turn.
 
     Attributes:
         found: Whether there was a thought.
@@ -38,7 +38,7 @@ class ThoughtSplitter:
         self._plain = False
 
     def feed(self, text: str) -> Iterator[ModelEvent]:
-        """Yield the events of a piece of text; the beginning of what may be a tag is kept for the next one."""
+        """Yield the events of a piece of text; the possible beginning of a tag is kept for the next one."""
         if self._plain:
             yield StreamedText(text=text)
             return
@@ -91,7 +91,7 @@ class ThoughtSplitter:
 
 
 def split_events(splitter: ThoughtSplitter, event: ModelEvent, provider: str | None) -> Iterator[ModelEvent]:
-    """Yield an event of a model with the thoughts in its text told apart."""
+    """Yield the events that an event of a model becomes when thoughts are separated from its text."""
     if isinstance(event, StreamedText):
         yield from splitter.feed(event.text)
     elif isinstance(event, Finished):
@@ -117,7 +117,7 @@ def without_inline_thoughts(message: AssistantMessage, provider: str | None) -> 
 
 
 def _split(part: TextPart, provider: str | None) -> Iterator[AssistantPart]:
-    thoughts, text = _told_apart(part.text)
+    thoughts, text = _separated(part.text)
     if text == part.text:
         yield part
         return
@@ -128,7 +128,7 @@ def _split(part: TextPart, provider: str | None) -> Iterator[AssistantPart]:
         yield replace(part, text=text)
 
 
-def _told_apart(text: str) -> tuple[str, str]:
+def _separated(text: str) -> tuple[str, str]:
     """Return the thoughts in a text, and the rest of it."""
     splitter = ThoughtSplitter()
     events = [*splitter.feed(text), *splitter.end()]

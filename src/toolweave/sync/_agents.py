@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self
@@ -11,7 +12,7 @@ import toolweave.compose._agent as compose
 from toolweave.agent import AgentTools, ApprovalRequested, Event, InputRequested, Run, RunResult
 from toolweave.sync._blocking import blocking, forwarded, with_signature_of
 from toolweave.tools import ElicitationResult
-from toolweave.tools._portal import PORTAL
+from toolweave.tools._portal import PORTAL, check_process
 
 P = ParamSpec("P")
 
@@ -25,6 +26,7 @@ class SyncRun:
 
     def __init__(self, wrapped: Run) -> None:
         self.wrapped = wrapped
+        self._process = os.getpid()
 
     @property
     def id(self) -> str:
@@ -39,10 +41,12 @@ class SyncRun:
     @property
     def final(self) -> RunResult:
         """The result: waits for the run's end, and raises the exception that made it fail."""
+        check_process("a run", self._process)
         return PORTAL.run(self.wrapped.outcome)
 
     def start(self) -> Self:
         """Start the run, if it has not started."""
+        check_process("a run", self._process)
 
         async def start() -> None:
             self.wrapped.start()
@@ -67,12 +71,15 @@ class SyncRun:
         return self._decide(lambda: self.wrapped.answer(question, answer))
 
     def __iter__(self) -> Iterator[Event]:
+        check_process("a run", self._process)
         return PORTAL.iterate(aiter(self.wrapped))
 
     def __repr__(self) -> str:
         return f"<SyncRun {self.wrapped!r}>"
 
     def _decide(self, decide: Callable[[], bool]) -> bool:
+        check_process("a run", self._process)
+
         async def decided() -> bool:
             return decide()
 

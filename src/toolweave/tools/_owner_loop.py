@@ -7,6 +7,7 @@ only.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -41,12 +42,13 @@ class OwnerLoop:
         name: The owner's name, for errors: a server's.
     """
 
-    __slots__ = ("_loop", "_name", "_thread")
+    __slots__ = ("_loop", "_name", "_process", "_thread")
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
+        self._process = 0
 
     def settle(self) -> asyncio.AbstractEventLoop:
         """Belong to the running loop from now on.
@@ -56,6 +58,7 @@ class OwnerLoop:
         """
         self._loop = running_loop()
         self._thread = threading.get_ident()
+        self._process = os.getpid()
         return self._loop
 
     def leave(self) -> None:
@@ -64,18 +67,25 @@ class OwnerLoop:
 
     @property
     def ended(self) -> bool:
-        """Whether the loop is closed, so that nothing can run on it."""
-        return self._loop is not None and self._loop.is_closed()
+        """Whether nothing can run on the loop: it is closed, or it is of the process that forked this one."""
+        return self._loop is not None and (self._loop.is_closed() or self._process != os.getpid())
 
     def run(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """Return a coroutine that runs `work` on the owning loop, or on the current one where there is none.
 
         Raises:
-            WrongLoopError: The owning loop is another one, and is not running.
+            WrongLoopError: The owning loop is another one, and is not running; or it is of the process that forked
+                this one, where it seems to run for ever.
         """
         loop = self._loop
         if loop is None:
             return work
+        if self._process != os.getpid():
+            work.close()
+            raise WrongLoopError(
+                f"it was opened in process {self._process}, before a fork; connect in this process ({os.getpid()})",
+                server=self._name,
+            )
         if loop.is_running():
             # one thread runs one loop; asking which one that is takes five times as long on Python 3.11
             return work if threading.get_ident() == self._thread else self._across(work, loop)

@@ -64,21 +64,43 @@ class Portal:
             raise
 
     def iterate(self, stream: AsyncIterator[T]) -> Generator[T, None, None]:
-        """Yield the items of an async iterator; leaving early closes it, if it can be closed."""
+        """Yield the items of an async iterator; leaving early closes it, if it can be closed.
+
+        Raises:
+            RuntimeError: The iteration began in the process that forked this one.
+        """
+        return self._iterated(stream, os.getpid())
+
+    def _iterated(self, stream: AsyncIterator[T], process: int) -> Generator[T, None, None]:
         try:
             while True:
+                check_process("an iteration", process)
                 try:
                     yield self.run(lambda: anext(stream))
                 except StopAsyncIteration:
                     return
         finally:
             end = getattr(stream, "aclose", None)
-            if end is not None:
+            if end is not None and process == os.getpid():
                 self.run(end)
 
-    def enter(self, entered: Any) -> AbstractContextManager[Any]:
-        """Return a context manager that enters and leaves an async one, both in one task of the loop."""
-        return self._started().wrap_async_context_manager(entered)
+    @contextlib.contextmanager
+    def enter(self, entered: Any) -> Generator[Any, None, None]:
+        """Enter and leave an async context manager, both in one task of the loop.
+
+        In a process that was forked meanwhile it is not left: it is the parent's.
+        """
+        process, manager = os.getpid(), self._started().wrap_async_context_manager(entered)
+        value = manager.__enter__()
+        failed: BaseException | None = None
+        try:
+            yield value
+        except BaseException as exc:
+            failed = exc
+            raise
+        finally:
+            if process == os.getpid():
+                manager.__exit__(None if failed is None else type(failed), failed, None)
 
     def hold(self, opened: Closeable) -> None:
         """Close an object when the interpreter exits, unless it was released before."""
@@ -124,6 +146,19 @@ class Portal:
         self._thread: threading.Thread | None = None
         self._running: AbstractContextManager[BlockingPortal] | None = None  # ends the thread when it is collected
         self._open: dict[int, Closeable] = {}
+
+
+def check_process(what: str, process: int) -> None:
+    """Refuse the use of an object of synchronous code in a process that was forked after it was made.
+
+    Raises:
+        RuntimeError: This is another process than `process`: the loop and its thread were not forked.
+    """
+    if process != os.getpid():
+        raise RuntimeError(
+            f"{what} of process {process}, begun before a fork, cannot be used in process {os.getpid()}; "
+            "begin another one in this process"
+        )
 
 
 async def _closed(opened: list[Closeable]) -> None:
