@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolweave import Hub
-from toolweave.config import Sandbox, load_config, parse_server
+from toolweave.config import Sandbox, load_config, merge_config, parse_server
 from toolweave.errors import ConfigError
 from toolweave.gateway import load_gateway_config
 
@@ -192,3 +192,31 @@ def test_a_gateway_warns_of_approvals_that_it_asks_nobody_for() -> None:
     (warning,) = load_gateway_config(content).warnings
     assert "server 'a': its 'confirm' asks no caller of a gateway; add the middleware 'approval'" in warning
     assert load_gateway_config({**content, "gateway": {"middleware": [{"name": "approval"}]}}).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ({"url": "https://a.example", "sandbox": "bwrap"}, "'sandbox' has no effect on a server that is not started"),
+        ({"url": "https://a.example", "limits": {"open_files": 9}}, "'limits' has no effect on a server that is not"),
+        ({"url": "https://a.example", "env": {"A": "b"}}, "'env' has no effect on a server that is not started here"),
+        ({"command": "x", "headers": {"A": "b"}}, "'headers' has no effect on a stdio server"),
+        ({"url": "https://a.example", "auth": {"token": "t", "scops": ["a"]}}, "unknown key 'scops' of 'auth'"),
+        (
+            {"url": "https://a.example", "auth": {"type": "oauth", "scops": ["a"]}},
+            "unknown key 'scops' of a sign-in: passed over",
+        ),
+    ],
+)
+def test_settings_that_do_nothing_for_a_server_are_named(entry: dict[str, Any], says: str) -> None:
+    (note,) = load_config({"mcpServers": {"a": entry}}).entries[0].notes
+
+    assert note.startswith(says)
+
+
+def test_what_is_not_applied_of_a_runtime_config_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    merge_config(read(), {"flavour": 1})
+
+    assert caplog.messages == ["server 'a': unknown key 'flavour'; kept in 'options'"]
+    with pytest.raises(ConfigError, match="server 'a': unknown key 'exlude'"):
+        merge_config(read(), {"exlude": ["wipe"]})

@@ -374,3 +374,13 @@ def test_variables_of_a_server_have_their_defaults_or_what_is_given(chosen: dict
     assert api.base_url == url
     with pytest.raises(ConfigError, match=r"'region' has no usable value.*eu, us"):
         openapi_tools(PETS | {"servers": [server]}, options=OpenApiOptions(server_variables={"region": "evil"}))
+
+
+@pytest.mark.parametrize("field", ["include", "exclude"])
+def test_a_pattern_that_fits_no_operation_is_logged(field: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert tools(PETS, **{field: ["GET /pets*", "DELTE *"]})
+
+    assert [message for message in caplog.messages if "fits no operation" in message] == [
+        message for message in caplog.messages if f"'DELTE *' in '{field}' fits no operation" in message
+    ]
+    assert "'DELTE *'" in caplog.text

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from toolweave import create_mcp_server
 from toolweave.errors import ConfigError
 from toolweave.serve import ApiKey, ApiKeyAuth, BearerAuth, IntrospectionAuth, JwtAuth, OAuthServer, Upstream
 from toolweave.serve._auth.token_auth import ProtectionOptions, TokenAuth
@@ -78,3 +79,8 @@ def test_an_authorization_server_refuses_options_that_follow_from_its_url(name: 
 def test_api_keys_are_given_once() -> None:
     with pytest.raises(TypeError, match="ApiKeyAuth has no option 'api_keys': its first argument holds the keys"):
         MAKERS["ApiKeyAuth"](api_keys=[ApiKey(name="b", key=TOKEN[::-1])])
+
+
+def test_a_misspelled_option_is_refused_on_the_transport_that_has_no_use_for_it_either() -> None:
+    with pytest.raises(TypeError, match=r"run\(\) has no option 'allowed_host'; did you mean 'allowed_hosts'\?"):
+        create_mcp_server("s").run("stdio", allowed_host=["x"])  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from toolweave.config._confinement import Sandbox
+from toolweave.config._model import ServerConfig
 from toolweave.config._tool_filters import ANY_TOOL, FILTER_WORDS, without
 from toolweave.config._validation import check_choice, check_object, check_texts, suggestion
 from toolweave.errors import ConfigError
@@ -172,3 +173,22 @@ def _leave_out(out: dict[str, Any], tool: str) -> None:
         out["include"] = without(out["include"], [tool])
         if not out["include"]:
             out["exclude"].append(ANY_TOOL)
+
+
+def without_effect(config: ServerConfig) -> list[str]:
+    """Return remarks about settings that do nothing for a server of this kind, protections first."""
+    if config.transport == "stdio":
+        given = {"auth": config.auth, "headers": config.headers}
+        reason = "has no effect on a stdio server; give the credential in 'env'"
+    elif config.transport in ("http", "sse"):
+        given = {"sandbox": config.sandbox, "limits": config.limits, "env": config.env, "cwd": config.cwd}
+        reason = "has no effect on a server that is not started here"
+    else:
+        return []
+    remarks = [f"{name!r} {reason}" for name, value in given.items() if value]
+    auth = config.auth
+    if auth is None:
+        return remarks
+    remarks += [f"unknown key {name!r} of 'auth': passed over" for name in auth.options]
+    options = () if auth.oauth is None else auth.oauth.options
+    return [*remarks, *(f"unknown key {name!r} of a sign-in: passed over" for name in options)]

@@ -23,6 +23,7 @@ from toolweave.config._editor_settings import (
     TOOL_SETTINGS,
     apply_editor_settings,
     is_unknown_protection,
+    without_effect,
 )
 from toolweave.config._expand import Expander, Scope
 from toolweave.config._model import BUILT_IN_TRANSPORTS, WEBSOCKET_DEPRECATED, ServerConfig, Source, canonical_transport
@@ -179,8 +180,7 @@ def read_entry(
     except ConfigError as error:
         path, line = (source.path, source.line) if source else (None, None)
         raise ConfigError(error.message, server=name or None, field=error.field, path=path, line=line) from None
-    if config.auth and config.transport == "stdio":
-        notes.append("'auth' has no effect on a stdio server; give the credential in 'env'")
+    notes[:0] = without_effect(config)
     if config.transport == "sse" and dialect != "gemini":
         notes.append(SSE_DEPRECATED)
     return ParsedEntry(config, notes)
@@ -438,9 +438,7 @@ def _read_sign_in(out: dict[str, Any], given: Mapping[str, Any], notes: list[str
     if auth is not None and auth != "oauth":
         notes.append("the settings of a sign-in are passed over: 'auth' or 'headers' hold a credential")
         return
-    settings = OAuth.of(given)
-    out["auth"] = Auth(type="oauth", oauth=settings)
-    notes.extend(f"unknown key {name!r} of a sign-in: passed over" for name in settings.options)
+    out["auth"] = Auth(type="oauth", oauth=OAuth.of(given))
 
 
 def _transport(value: Any, notes: list[str]) -> str:

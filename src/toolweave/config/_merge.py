@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from typing import Any, cast, overload
@@ -13,6 +14,7 @@ from toolweave.config._secret import Secret
 from toolweave.config._validation import check_object
 from toolweave.errors import ConfigError
 
+_log = logging.getLogger(__name__)
 _CONNECTION = ("command", "args", "env", "cwd", "url", "headers")
 
 
@@ -88,9 +90,11 @@ def _merged_into(base: ServerConfig, runtime: ServerConfig | Mapping[str, Any]) 
         changes = {**runtime.to_mapping(), "sensitive": tuple(runtime.sensitive)}
     else:
         try:
-            changes, _ = read_arguments(runtime, scope=Scope(env=os.environ))
+            changes, notes = read_arguments(runtime, scope=Scope(env=os.environ))
         except ConfigError as error:
             raise base.error(error.message, field=error.field) from None
+        for note in notes:
+            _log.warning("server %r: %s", base.name, note)
     options = cast("dict[str, Any]", changes.get("options", {}))
     sensitive = cast("tuple[Secret, ...]", changes["sensitive"])
     return base.replace(

@@ -5,6 +5,7 @@ An operation that cannot be used costs itself alone. Pure; knows no HTTP client.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolweave._value import Value
-from toolweave.errors import SchemaError
+from toolweave.errors import SchemaError, printable
 from toolweave.openapi._arguments import ArgumentNames
 from toolweave.openapi._body_schemas import Body, is_json, read_body
 from toolweave.openapi._document import ApiDocument, UnusablePart, escaped
@@ -23,6 +24,7 @@ from toolweave.tools import NameMap, ToolName, ToolSpec
 from toolweave.tools._arguments import encode
 from toolweave.tools._selection import fits
 
+_log = logging.getLogger("toolweave.openapi")
 OPERATION_META = "io.toolweave/operation"
 """The member of a definition's `meta` with the method, the path, the operation id and the tags of its operation."""
 _METHODS = ("get", "head", "query", "post", "put", "patch", "delete")
@@ -152,6 +154,12 @@ class OperationReader:
                 if method in item
             ]
         names = self._names([(method, path, operation) for method, path, operation, _, _ in found])
+        self._report_unused(
+            [
+                _words(method, path, operation, name)
+                for (method, path, operation, _, _), (name, _) in zip(found, names, strict=True)
+            ]
+        )
         read: list[Operation] = []
         for (method, path, operation, pointer, item), (name, own) in zip(found, names, strict=True):
             if not self._wanted(method, path, operation, name):
@@ -191,9 +199,15 @@ class OperationReader:
         wire = NameMap(ToolName(None, name, name) for name in exposed).wire_names
         return [(wire[name], original) for name, original in zip(exposed, own, strict=True)]
 
+    def _report_unused(self, operations: Sequence[Sequence[str]]) -> None:
+        """Log the patterns that fit no operation: one in `exclude` may be to take a dangerous one away."""
+        for setting, patterns in (("include", self.include), ("exclude", self.exclude)):
+            for pattern in patterns:
+                if not any(fits([pattern], word) for words in operations for word in words):
+                    _log.warning("%s: %r in %r fits no operation", printable(self.document.shown), pattern, setting)
+
     def _wanted(self, method: str, path: str, operation: Any, name: str) -> bool:
-        tags = as_array((as_object(operation) or {}).get("tags")) or ()
-        words = [name, f"{method} {path}", _text(operation, "operationId"), *(f"tag:{tag}" for tag in tags)]
+        words = _words(method, path, operation, name)
 
         def matches(patterns: Sequence[str]) -> bool:
             return any(fits(patterns, word) for word in words)
@@ -375,3 +389,9 @@ def _security(given: Any) -> tuple[tuple[str, ...], ...] | None:
 
 def _text(node: Any, name: str) -> str:
     return (as_text((as_object(node) or {}).get(name)) or "").strip()
+
+
+def _words(method: str, path: str, operation: Any, name: str) -> list[str]:
+    """Return the words of an operation that a pattern may fit."""
+    tags = as_array((as_object(operation) or {}).get("tags")) or ()
+    return [name, f"{method} {path}", _text(operation, "operationId"), *(f"tag:{tag}" for tag in tags)]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import anyio
 import anyio.abc
 
+from toolweave.config._validation import suggestion
 from toolweave.serve._changes import Changes
 from toolweave.serve._duplex.conversation import MAX_REQUESTS
 from toolweave.serve._duplex.inprocess import ClientEnd, InProcessSessions, in_process
@@ -135,11 +136,13 @@ class ServerRunners(ABC):
 
         Raises:
             RuntimeError: Called inside an event loop; use `await serve_stdio()` or `await serve_http()` there.
+            TypeError: An option is unknown, on either transport.
             ValueError: There is no such transport.
         """
         if transport == "http":
             self.run_http(host, port, on_started=on_started, **options)
         elif transport == "stdio":
+            _check_http_options(options)
             self.run_stdio()
         else:
             raise ValueError(f"a server runs over 'stdio' or 'http', not {transport!r}")
@@ -295,3 +298,14 @@ class ServerRunners(ABC):
         return sdk_server(
             self.endpoint, conversations=self.changes, lifespan=self.running, tool_schema=self.tool_schema
         )
+
+
+def _check_http_options(options: Mapping[str, object]) -> None:
+    """Refuse unknown options of a server that runs over stdio now, and over HTTP another time."""
+    if not options:
+        return
+    from toolweave.serve._http.app import HttpOptions  # only for options
+
+    for name in options:
+        if name not in HttpOptions.__annotations__:
+            raise TypeError(f"run() has no option {name!r}; {suggestion(name, HttpOptions.__annotations__)}")
