@@ -143,3 +143,15 @@ def test_commands_name_a_filter_that_filters_nothing(folder: Path, command: list
 
     assert done.code == 0
     assert "no tool 'dvide'; did you mean 'divide' or" in " ".join((done.out + done.err).split())
+
+
+@pytest.mark.slow
+def test_protections_of_an_editor_that_are_kept_are_shown(folder: Path) -> None:
+    entry = {"command": "x", "sandboxEnabled": True, "default_tools_approval_mode": "prompt"}
+    put(folder, "mcp.json", {"mcpServers": {"a": entry}})
+
+    done = toolweave("config", "show", "--config", "mcp.json")
+
+    assert "calls that need approval: * always" in done.out
+    assert "sandbox: bwrap" in done.out
+    assert "ignored" not in done.out

@@ -140,7 +140,8 @@ def _lines(row: Mapping[str, Any]) -> list[str]:
             if isinstance(value, dict):
                 value = [f"{bound} {seconds:g} s" for bound, seconds in value.items()]
             if value:
-                lines.append(f"    {name}: {', '.join(value) if isinstance(value, list) else value}")
+                label = "calls that need approval" if name == "confirm" else name
+                lines.append(f"    {label}: {', '.join(value) if isinstance(value, list) else value}")
     return lines + [f"    ignored or read in its own way: {note}" for note in row["ignored"]]
 
 
