@@ -493,3 +493,80 @@ async def test_a_sequential_tool_stays_so_in_one_that_makes_many_calls_of_it() -
         assert not (await many.execute({"calls": [{"page": 1}, {"page": 2}]})).is_error
 
     assert most == 1
+
+
+def allow(call: ToolCallPart, tool: ToolSpec) -> bool:
+    return True
+
+
+def deny(call: ToolCallPart, tool: ToolSpec) -> bool:
+    return False
+
+
+def ask_about_rm(call: ToolCallPart, tool: ToolSpec) -> bool | None:
+    return None if tool.name == "rm" else True
+
+
+def remover(done: list[str], confirm: Any = None) -> Agent:
+    """Return an agent that removes a file, whatever it is asked."""
+
+    @tool
+    def rm(path: str) -> str:
+        """Remove a file."""
+        done.append(path)
+        return "removed"
+
+    return Agent(ScriptedModel([tool_call("rm", {"path": "a"}), "done"]), name="child", tools=[rm], confirm=confirm)
+
+
+def above(child: Agent, name: str = "parent", **options: Any) -> Agent:
+    call = tool_call(child.as_tool().name, {"message": "clean up"})
+    return Agent(ScriptedModel([call, "over"]), name=name, tools=[child.as_tool()], **options)
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("confirm", [None, "never", allow])
+async def test_a_policy_that_denies_a_call_denies_it_to_the_agents_below(confirm: Any, deep: bool) -> None:
+    done: list[str] = []
+    asked: list[str] = []
+
+    async def policy(call: ToolCallPart, tool: ToolSpec) -> bool:
+        asked.append(tool.name)
+        return tool.name != "rm"
+
+    child = remover(done, confirm)
+    agent = above(above(child, "middle"), confirm=policy) if deep else above(child, confirm=policy)
+    result = await agent.run("go")
+
+    assert done == []
+    assert asked[-1] == "rm"
+    assert result.status == "completed"
+
+
+async def test_a_policy_that_allows_a_call_leaves_it_to_the_policy_of_the_agent_below() -> None:
+    done: list[str] = []
+
+    await above(remover(done, deny), confirm=allow).run("go")
+    assert done == []
+
+    await above(remover(done), confirm=allow).run("go")
+    assert done == ["a"]
+
+
+@pytest.mark.parametrize("confirm", ["destructive", "always", ask_about_rm])
+@pytest.mark.parametrize("approve", [True, False])
+async def test_a_person_is_asked_about_a_call_below_where_the_policy_above_wants_it(
+    confirm: Any, approve: bool
+) -> None:
+    done: list[str] = []
+    asked: list[str] = []
+    with anyio.fail_after(PATIENCE):
+        run = above(remover(done), confirm=confirm).send("go")
+        async for event in run:
+            if isinstance(event, ApprovalRequested):
+                asked.append(event.tool.name)
+                decide = run.approve if approve or event.tool.name != "rm" else run.deny
+                assert decide(event)
+
+    assert asked[-1] == "rm"
+    assert done == (["a"] if approve else [])

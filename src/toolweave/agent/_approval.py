@@ -185,15 +185,25 @@ class Approvals:
         allowed: The permanent grants of the agent.
         seconds: Time limit for a person's answer.
         attended: Whether a person can be asked.
+        above: The approvals of the run whose tool started this one: a run below may do no more than those above it.
     """
 
     attended: Attended
 
-    def __init__(self, confirm: Confirm, allowed: Grants, *, seconds: float, attended: Attended = True) -> None:
+    def __init__(
+        self,
+        confirm: Confirm,
+        allowed: Grants,
+        *,
+        seconds: float,
+        attended: Attended = True,
+        above: Approvals | None = None,
+    ) -> None:
         self._confirm: Confirm = confirm
         self._for_agent = allowed
         self._for_run = Grants()
         self._seconds = seconds
+        self._above = above
         self.attended = attended
         self._waiting: dict[str, _PendingApproval] = {}
 
@@ -219,11 +229,16 @@ class Approvals:
         There is no decision yet where the run waits for it. With `force` a person is asked under any policy. A tool
         whose config wants approvals is asked about under any policy that is not a function.
         """
+        above = True if self._above is None else await self._above.ruling(call, tool)
+        if _denies(above):
+            return _approval(above), False
         granted = tool in self._for_run or tool in self._for_agent
-        lenient = self._confirm == "never" and not tool.needs_approval
+        lenient = self._confirm == "never" and not tool.needs_approval and above is not None
         if not force and (lenient or granted):
             return Approval(approved=True), False
         answer = None if force else await self._answer(call, tool)
+        if above is None and not _denies(answer):
+            answer = None
         if answer is None:
             if self.attended == "later":
                 ask()
@@ -231,11 +246,22 @@ class Approvals:
             if not self.attended:
                 return Approval(approved=False, reason="there is no one who could be asked"), False
             return await self._asked(_PendingApproval(call, tool, alone=force), ask), True
-        if not isinstance(answer, (bool, Approval)):  # pyright: ignore[reportUnnecessaryIsInstance] - "no" would be true
-            raise TypeError(f"confirm= answers with True, False, None or an Approval, not {answer!r}")
-        approval = answer if isinstance(answer, Approval) else Approval(approved=answer)
+        approval = _approval(answer)
         self._remember(tool, approval)
         return approval, False
+
+    async def ruling(self, call: ToolCallPart, tool: ToolSpec) -> Answer:
+        """Return the answer of this policy, and of those above it, to a call of a run below; None asks a person."""
+        above = True if self._above is None else await self._above.ruling(call, tool)
+        if _denies(above):
+            return above
+        if self._confirm == "never" or tool in self._for_run or tool in self._for_agent:
+            return above
+        answer = await self._answer(call, tool)
+        if answer is None or _denies(answer):
+            return answer
+        self._remember(tool, _approval(answer))
+        return above
 
     def accept(self, tool: ToolSpec, approval: Approval) -> None:
         """Apply a recorded answer of a person."""
@@ -281,6 +307,21 @@ class Approvals:
     def _settle(self, waiting: _PendingApproval, approval: Approval) -> None:
         waiting.approval = approval
         waiting.decided.set()
+
+
+def _approval(answer: Answer) -> Approval:
+    """Return the answer of a policy that is a function as a decision.
+
+    Raises:
+        TypeError: It is neither a truth value nor an `Approval`.
+    """
+    if not isinstance(answer, (bool, Approval)):  # "no" would be true
+        raise TypeError(f"confirm= answers with True, False, None or an Approval, not {answer!r}")
+    return answer if isinstance(answer, Approval) else Approval(approved=answer)
+
+
+def _denies(answer: Answer) -> bool:
+    return answer is not None and not _approval(answer).approved
 
 
 def checked_confirm(confirm: Confirm | None) -> Confirm:

@@ -81,6 +81,7 @@ class Run:
             host.allowed,
             seconds=job.rules.limits.approval_seconds,
             attended=True if job.attended is None else job.attended,
+            above=None if self.parent is None else self.parent._approvals,  # noqa: SLF001 - its own kind
         )
         self._questions = RunQuestions(self.id, self._approvals)
         limited_above = self.parent is not None and self.parent._driver.priced  # noqa: SLF001 - its own kind
