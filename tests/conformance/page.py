@@ -39,14 +39,14 @@ The suite run against a gateway (`tests/conformance/gateway.py`) in front of the
 passes through it. Continuous integration runs the scenarios that each revision requires, the extensions beside them,
 and all scenarios of each revision.
 
-A third leg is before a server by version 2 of the Python SDK, which speaks both eras and asks its clients differently in
-each. A gateway with default settings speaks to it in the era of each caller: 27 of 27 scenarios of 2025-06-18, 33 of 33
-of 2025-11-25 and 40 of 40 of 2026-07-28 pass (`tests/conformance/test_sdk.py`).
+The suite also runs before a server by version 2 of the Python SDK, which speaks both eras and asks its clients
+differently in each. A gateway with default settings speaks to it in the era of each caller: 27 of 27 scenarios of
+2025-06-18, 33 of 33 of 2025-11-25 and 40 of 40 of 2026-07-28 pass (`tests/conformance/test_sdk.py`).
 
-The interaction tests of that SDK are run between its own client and server with a gateway in the middle, over Streamable
+The interaction tests of that SDK run between its own client and server with a gateway in the middle, over Streamable
 HTTP and with default settings. Of 228, which all pass without a gateway, at least 160 pass through it. The others are
-listed with their reasons in `tests/conformance/sdk_losses.txt`: cursors and unlisted names (a gateway makes pages of its
-own and finds things by their lists), and ids, tokens and identities of one hop.
+listed with their reasons in `tests/conformance/sdk_losses.txt`. Most are about cursors and unlisted names, since a
+gateway makes pages itself and finds things by their lists, or about ids, tokens and identities of one hop.
 
 Two legs cross the eras. A client of 2025-11-25 passes all 30 scenarios before a server that is spoken to in 2026-07-28.
 And a client of 2026-07-28 passes the 18 that both revisions require of a server, and two that ask the client, before a
