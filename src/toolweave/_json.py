@@ -27,6 +27,9 @@ _MANY_POINTS = 8
 # Each pattern begins with a letter, which `re` looks for with `memchr`: ten times as fast as one pattern for both.
 _LONG_EXPONENTS = (re.compile(rb"e[-+]?[0-9]{3}"), re.compile(rb"E[-+]?[0-9]{3}"))
 
+_STRIDE = 150
+_DIGITS = re.compile(rb"[0-9]{2}")
+
 
 class JsonDecoder(Generic[ValueT]):
     """Decoder of JSON texts to values of one type.
@@ -78,6 +81,12 @@ def decode_json(text: bytes | str | msgspec.Raw, kind: type[Any] | Any = Any) ->
 def has_long_exponent(text: bytes) -> bool:
     """Return whether a text may hold a number with three or more digits of exponent."""
     return any(pattern.search(text) is not None for pattern in _LONG_EXPONENTS)
+
+
+def may_be_out_of_range(text: bytes) -> bool:
+    """Return whether a text may hold a number that no `float` can be: with a long exponent, or of very many digits."""
+    # Every run of that many digits covers two places in a row of this sample.
+    return has_long_exponent(text) or _DIGITS.search(text[::_STRIDE]) is not None
 
 
 def _is_full_of_fractions(text: bytes) -> bool:

@@ -45,7 +45,7 @@ def probes(client: Plain) -> dict[str, Probe]:
     for _ in range(300):
         deep = [deep]
     results = ("blocks", "numbers", "failed", "empty", "many", "app", "params", "internal", "own", "full", "headers")
-    results = (*results, "array_meta", "text_meta")
+    results = (*results, "array_meta", "text_meta", "exponent", "digits")
     made = {f"the tool {name}": client.call(name, {}) for name in results}
     made |= {
         "arguments": client.call("echo", {"a": [1, 2.5, -0.0, 2**70, "ü\n\x00\u2028"], "b": None, "": {"": [[]]}}),
@@ -124,6 +124,8 @@ async def test_the_short_way_answers_as_the_long_one(era: str, version: str) -> 
     assert short["arguments"][0] == 200
     assert short["arguments"][2]["result"]["structuredContent"]["arguments"]["a"][3] == 2**70
     assert [short[f"the tool {name}"][0] for name in ("array_meta", "text_meta")] == [200, 200]
+    for name in ("exponent", "digits"):
+        assert "out of range" in json.dumps(short[f"the tool {name}"][2])
     assert short["the tool array_meta"][2]["result"]["content"] == [{"type": "text", "text": "m"}]
 
 
