@@ -83,10 +83,16 @@ def has_long_exponent(text: bytes) -> bool:
     return any(pattern.search(text) is not None for pattern in _LONG_EXPONENTS)
 
 
-def may_be_out_of_range(text: bytes) -> bool:
-    """Return whether a text may hold a number that no `float` can be: with a long exponent, or of very many digits."""
-    # Every run of that many digits covers two places in a row of this sample.
-    return has_long_exponent(text) or _DIGITS.search(text[::_STRIDE]) is not None
+def is_out_of_range(text: bytes) -> bool:
+    """Return whether a JSON text cannot be read for a number that is too large for a `float`."""
+    # Every run of as many digits as that takes covers two places in a row of this sample.
+    if not has_long_exponent(text) and _DIGITS.search(text[::_STRIDE]) is None:
+        return False
+    try:
+        _decode_any(text)
+    except (ValueError, RecursionError):
+        return True
+    return False
 
 
 def _is_full_of_fractions(text: bytes) -> bool:

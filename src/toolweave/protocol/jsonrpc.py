@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from toolweave._json import JsonDecoder, may_be_out_of_range
+from toolweave._json import JsonDecoder, is_out_of_range
 from toolweave.protocol.brackets import is_deeper, opened, outside_of_strings
 from toolweave.protocol.codes import INVALID_REQUEST, PARSE_ERROR
 
@@ -223,15 +223,7 @@ def decode_raw_result(text: bytes) -> RawResult | None:
     if answer.method is not msgspec.UNSET or answer.error is not msgspec.UNSET:
         return None
     # A number that cannot be read makes the answer invalid on every path, so it must not pass unread on this one.
-    return None if may_be_out_of_range(text) and not _can_be_read(text) else answer
-
-
-def _can_be_read(text: bytes) -> bool:
-    try:
-        _decode_any(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
+    return None if is_out_of_range(text) else answer
 
 
 def decode_lenient(text: bytes) -> list[LenientMessage]:
