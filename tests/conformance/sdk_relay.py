@@ -133,9 +133,11 @@ def list_what_is_used(server: Server[Any]) -> None:
         if ctx.method not in added:
             return result
         key = LISTS[ctx.method][0]
-        members = (
-            result if isinstance(result, dict) else result.model_dump(by_alias=True, exclude_none=True, mode="json")
-        )
+        members: dict[str, Any]
+        if isinstance(result, dict):
+            members = cast("dict[str, Any]", result)
+        else:
+            members = result.model_dump(by_alias=True, exclude_none=True, mode="json")
         entries: list[dict[str, Any]] = members.setdefault(key, [])
         known = {value for entry in entries for value in entry.values() if isinstance(value, str)}
         entries.extend(_entry(key, name) for name in added[ctx.method] if name not in known)

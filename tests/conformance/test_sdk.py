@@ -40,6 +40,7 @@ def through(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield gateway
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.requirement("R105")
 @pytest.mark.parametrize("revision", SCENARIOS)
 def test_every_scenario_passes_before_a_server_of_both_eras(revision: str, through: str, tmp_path: Path) -> None:
@@ -50,6 +51,7 @@ def test_every_scenario_passes_before_a_server_of_both_eras(revision: str, throu
     assert len(outcomes) == SCENARIOS[revision]
 
 
+@pytest.mark.timeout(600)
 def test_the_sdks_own_tests_pass_through_a_gateway_but_for_the_listed_losses(tmp_path: Path) -> None:
     outcomes = play_interaction_tests(tmp_path)
 
