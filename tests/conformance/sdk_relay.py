@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests over Streamable HTTP, and connect them through a gateway."""
     items[:] = [item for item in items if re.search(r"\[(asyncio-)?streamable-http-20[\d-]+(-asyncio)?\]", item.nodeid)]
     conftest: Any = importlib.import_module("tests.interaction.conftest")  # of the SDK's distribution
-    factories: dict[str, Any] = vars(conftest)["_FACTORIES"]
+    factories = cast("dict[str, Any]", vars(conftest)["_FACTORIES"])
     factories["streamable-http"] = through_gateway
 
 

@@ -232,3 +232,58 @@ async def test_a_gateway_that_stands_in_for_one_upstream_passes_its_announcement
                 await talk.heard("notifications/subscriptions/acknowledged")
             server.notify(method)
             assert len(await talk.heard(method)) == 1
+
+
+# changes of a caller
+
+
+ROOTS_SERVER = """
+import json, sys
+noted = []
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message.get("method")
+    if "id" not in message:
+        noted.append(method)
+        continue
+    results = {
+        "initialize": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "r", "version": "1"},
+        },
+        "tools/list": {"tools": [{"name": "noted", "inputSchema": {"type": "object"}}]},
+        "tools/call": {"content": [{"type": "text", "text": json.dumps(noted)}]},
+        "ping": {},
+    }
+    if method in results:
+        answer = {"result": results[method]}
+    else:
+        answer = {"error": {"code": -32601, "message": "Method not found"}}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", HANDSHAKES)
+@pytest.mark.parametrize("carrier", ["inprocess", "http"])
+async def test_changed_roots_of_a_caller_are_announced_to_its_own_connection(
+    version: str, carrier: str, tmp_path: Path
+) -> None:
+    (tmp_path / "server.py").write_text(ROOTS_SERVER, encoding="utf-8")
+    config: Json = {"command": sys.executable, "args": [str(tmp_path / "server.py")], "tool_prefix": ""}
+    with anyio.fail_after(60):
+        gateway = gateway_to(config)
+        async with (
+            gateway.running(),
+            calling(gateway, version, callbacks=Callbacks(roots=[]), carrier=carrier) as caller,
+            calling(gateway, version, callbacks=Callbacks(roots=[]), carrier=carrier) as another,
+        ):
+            await caller.call_tool("noted")
+            await another.call_tool("noted")
+            await caller.set_roots(["file:///work"])
+            while "notifications/roots/list_changed" not in (await caller.call_tool("noted")).text:
+                await anyio.sleep(0.02)
+            others = (await another.call_tool("noted")).text
+
+    assert "roots" not in others

@@ -19,7 +19,7 @@ from toolweave.config import ServerConfig
 from toolweave.connect._client_features.callbacks import AnswerRequest, ClientStandIn
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._state import ConnectionState
-from toolweave.errors import ErrorKind, RequestError, ToolError, printable
+from toolweave.errors import ErrorKind, RequestError, ServerError, ToolError, printable
 from toolweave.gateway._handshake_connections import report_list_changes
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.logs import LogLevel
@@ -27,6 +27,7 @@ from toolweave.serve._request import Json
 
 _log = logging.getLogger("toolweave.gateway")
 _SWEEP_SECONDS = 1.0
+_NOTIFY_SECONDS = 5.0
 _OVER = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED, ConnectionState.CLOSED})
 
 
@@ -214,6 +215,16 @@ class AskingConnections:
             self._pool.pop(key, None)
         with anyio.CancelScope(shield=True):  # bounded by the server's own time for closing
             await asking.connection.close()
+
+    async def note_roots_changed(self, caller: str) -> None:
+        """Notify the servers on all connections of a caller that its roots have changed; one that cannot is logged."""
+        for key, there in list(self._pool.items()):
+            for asking in there if key.caller == caller else ():
+                try:
+                    with anyio.move_on_after(_NOTIFY_SECONDS):
+                        await asking.connection.roots_changed()
+                except ServerError as error:
+                    _log.warning("%s; it was not notified of changed roots", error)
 
     def _tell(self) -> None:
         event, self._freed = self._freed, anyio.Event()

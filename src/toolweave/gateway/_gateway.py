@@ -48,7 +48,7 @@ from toolweave.hub._hub import caller_servers, config_source, offer_names
 from toolweave.hub._offers import HubOffers
 from toolweave.oauth import TokenStore
 from toolweave.protocol.eras import abilities
-from toolweave.protocol.methods import TOOLS_CALL
+from toolweave.protocol.methods import NOTIFICATIONS_ROOTS_LIST_CHANGED, TOOLS_CALL
 from toolweave.protocol.subscriptions import TASK_IDS
 from toolweave.serve._changes import Changes
 from toolweave.serve._endpoint import Endpoint
@@ -59,7 +59,7 @@ from toolweave.serve._offers.prompts import Prompts
 from toolweave.serve._offers.resources import Resources
 from toolweave.serve._operations import Operations
 from toolweave.serve._plain_calls import PlainCalls
-from toolweave.serve._request import Feature, Json, Method, Middleware, Offered, Request
+from toolweave.serve._request import Client, Feature, Json, Method, Middleware, Offered, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._request_state import TTL_SECONDS
 from toolweave.serve._runners import ServerRunners
@@ -335,6 +335,7 @@ class Gateway(ServerRunners):
         calls = FastCalls(self.tools, self.routes, self.relay, self.endpoint, slow=parts.slow is not None)
         self._plain_calls = PlainCalls(takes=calls.takes, sender=calls)
         caller_servers(hub).on_change.append(self.changes.tools_changed)
+        self.changes.on_client_notification = self._note_from_client
         for event in ("prompts_changed", "resources_changed", "state"):
             hub.on(event, lambda connection, change: self.routes.forget())
 
@@ -386,6 +387,11 @@ class Gateway(ServerRunners):
 
     def _handshake_declared(self) -> Json:
         return self.endpoint.capabilities(modern=False)
+
+    def _note_from_client(self, method: str, client: Client) -> None:
+        """Pass a change of a caller's roots on to the upstreams that can ask for them."""
+        if method == NOTIFICATIONS_ROOTS_LIST_CHANGED and client.key is not None:
+            self._parts.groups.current().start_soon(self._parts.connections.note_roots_changed, client.key)
 
     async def _before_handshake(self, request: Request) -> None:
         """Open the connections in the handshake era that a caller will use, whose capabilities its handshake declares.

@@ -20,7 +20,7 @@ from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.uris import normal_uri
-from toolweave.serve._request import Push
+from toolweave.serve._request import Client, Push
 from toolweave.tools import Toolset, Unsubscribe
 
 _log = logging.getLogger("toolweave.serve")
@@ -199,12 +199,14 @@ class Changes:
 
     Attributes:
         debounce: The seconds.
+        on_client_notification: Called with the method and the client of a notification that is about no request.
         on_left: Called with the seconds that a legacy conversation lasted, when it has ended; None for no call.
         passed_on: Those of the servers that this one is mounted in, whose clients are notified of changes of its lists.
     """
 
     def __init__(self, *, debounce: float = 0.05, most_streams: int = 1024) -> None:
         self.debounce = debounce
+        self.on_client_notification: Callable[[str, Client], None] | None = None
         self.on_left: Callable[[float], None] | None = None
         self.passed_on: list[Changes] = []
         self._most_streams = most_streams
@@ -285,6 +287,11 @@ class Changes:
                 self.on_left(time.monotonic() - begun)
 
         return leave
+
+    def note_from_client(self, method: str, client: Client) -> None:
+        """Handle a notification of a client in a legacy conversation, such as a change of its roots."""
+        if self.on_client_notification is not None:
+            self.on_client_notification(method, client)
 
     def conversation(self, name: str | None) -> LegacySubscriber | None:
         """Return the subscribed conversation of this name, or None."""

@@ -303,6 +303,10 @@ class ChangeSubscriptions(Protocol):
         """Send every change to `push` from now on; returns a function that ends that."""
         ...
 
+    def note_from_client(self, method: str, client: Client) -> None:
+        """Handle a notification of a client in a legacy conversation that is about no request."""
+        ...
+
 
 class Feature(Protocol):
     """A server feature: its methods and the capabilities that it declares, by era."""

@@ -223,6 +223,8 @@ class Conversation:
                 scope.cancel()
         elif method == methods.NOTIFICATIONS_INITIALIZED:
             self._join()
+        elif self._client is not None and self._conversations is not None:
+            self._conversations.note_from_client(method, self._client)
 
     def _join(self) -> None:
         ready = self._client is not None and self._leave is None and not self._over

@@ -144,6 +144,8 @@ class LegacyHttp:
             call = _cancelled(session, message)
             if call is not None:
                 call.cancel()
+        elif self._conversations is not None and isinstance(message.method, str):
+            self._conversations.note_from_client(message.method, session.client)
 
     async def _initialize(self, key: RequestId, params: Mapping[str, Any], scope: Scope, send: Send) -> None:
         """Answer a handshake; a successful one begins a session, or restarts the session that it names."""
