@@ -220,7 +220,8 @@ def _after_answer(state: RunState, rules: RunRules, offer: AvailableTools, answe
     if state.stop in ("max_tokens", "refusal", "other"):
         return Finish(reason=state.stop, detail=state.detail)
     if state.stop == "malformed_call":
-        return _again(state, rules, offer, Finish(reason="malformed_call", detail=state.detail), _UNREADABLE)
+        complaint = f"{_UNREADABLE}\nThe provider's words: {state.detail}" if state.detail else _UNREADABLE
+        return _again(state, rules, offer, Finish(reason="malformed_call", detail=state.detail), complaint)
     if rules.output is None and _is_empty(answer):
         return _again(state, rules, offer, Finish(reason="empty_answer"), _EMPTY)
     if rules.output is None:

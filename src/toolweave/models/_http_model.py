@@ -15,6 +15,7 @@ from toolweave.models._base import ModelEvent, ModelRequest, StreamRestarted
 from toolweave.models._http import ProviderApi
 from toolweave.models._inline_thoughts import ThoughtSplitter, split_events
 from toolweave.models._messages import AssistantMessage
+from toolweave.models._provider_errors import MalformedCallError
 from toolweave.models._refused_features import RefusedFeatures
 from toolweave.models._retry import Retry, with_retries
 from toolweave.tools._arguments import encode
@@ -57,12 +58,24 @@ class HttpModel(ABC):
             ModelError: The provider refused or could not be reached; retries are over by then.
         """
         splitter = ThoughtSplitter()
-        async with aclosing(self._unsupported.stream(request, self._sent)) as events:
+        async with aclosing(self._readable(request)) as events:
             async for event in events:
                 if isinstance(event, StreamRestarted):
                     splitter = ThoughtSplitter()
                 for ours in split_events(splitter, event, self._inline_provider):
                     yield ours
+
+    async def _readable(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Yield the events of a turn; one whose call the provider could not read ends as a malformed call."""
+        try:
+            async with aclosing(self._unsupported.stream(request, self._sent)) as events:
+                async for event in events:
+                    yield event
+        except MalformedCallError as exc:
+            failed = exc
+        else:
+            return
+        yield failed.turn
 
     async def _sent(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         tools = self.wire_tools(request.tools, strict=request.settings.strict_tools)

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
+from toolweave._json import decode_json
 from toolweave.errors import ModelError
+from toolweave.models._base import Finished
+from toolweave.models._messages import AssistantMessage, TextPart
 
 MALFORMED = re.compile(r"malformed_function_call|unexpected_tool_call", re.IGNORECASE)
 """Gemini's finish reason of a turn whose call it could not parse; it comes with more words around it."""
+
+_FAILED_CALL = re.compile(r"tool_use_failed", re.IGNORECASE)
+"""Groq's code for the same."""
 
 _LONGEST = 600
 _READ = 4_000  # characters that are searched for what looks like a key, which takes time by their square
@@ -65,6 +72,25 @@ _HINTS = {
 }
 
 
+class MalformedCallError(ModelError):
+    """The model wrote a tool call that its provider could not read; the turn can be asked for again.
+
+    Attributes:
+        generation: The text that the model wrote, as far as the provider sent it.
+    """
+
+    def __init__(self, message: str, *, model: str, kind: str, status: int | None, generation: str) -> None:
+        super().__init__(message, model=model, kind=kind, status=status)
+        self.generation = generation
+
+    @property
+    def turn(self) -> Finished:
+        """The turn as it ended: the text of the model, and the words of its provider."""
+        parts = (TextPart(text=self.generation),) if self.generation else ()
+        message = AssistantMessage(parts=parts)
+        return Finished(message=message, stop_reason="malformed_call", stop_detail=self.message)
+
+
 def refusal(
     model: str,
     body: Any,
@@ -77,16 +103,23 @@ def refusal(
 
     Without a `status` it is an error that came within a stream; a number in its `code` counts as one.
     """
-    words = _words(body)
+    upstream, name = _upstream(body)
+    words = f"{_words(body)} {_words(upstream)}"
     if status is None:
         status = _code(body)
     kind = _kind(status, words)
     if retry_after is None:
         retry_after = _delay(body)
-    text = short(redact(_message(body))) or "no reason was given"
+    text = short(redact(_message(upstream) or _message(body))) or "no reason was given"
+    if name:
+        text = f"{short(redact(name))}: {text}"
     where = f"HTTP {status}: " if status is not None else ""
     hint = f" ({_HINTS[kind]})" if kind in _HINTS else ""
-    return ModelError(f"{where}{text}{hint}", model=model, kind=kind, status=status, retry_after=retry_after)
+    message = f"{where}{text}{hint}"
+    if _FAILED_CALL.search(words):
+        generation = redact(_generation(body)[:_READ])
+        return MalformedCallError(message, model=model, kind=kind, status=status, generation=generation)
+    return ModelError(message, model=model, kind=kind, status=status, retry_after=retry_after)
 
 
 def without_secrets(text: str) -> str:
@@ -107,6 +140,30 @@ def _kind(status: int | None, words: str) -> str:
     if status is None:
         return "protocol"
     return _BY_STATUS.get(status, "overloaded" if status >= 500 else "invalid_request")
+
+
+def _error_members(body: Any) -> dict[str, Any]:
+    members = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    error = members.get("error")
+    return cast("dict[str, Any]", error) if isinstance(error, dict) else members
+
+
+def _upstream(body: Any) -> tuple[Any, str]:
+    """Return the error body of the provider behind a router, and its name; OpenRouter sends it as JSON text."""
+    metadata = _error_members(body).get("metadata")
+    if not isinstance(metadata, dict):
+        return None, ""
+    members = cast("dict[str, Any]", metadata)
+    raw, name = members.get("raw"), members.get("provider_name")
+    if isinstance(raw, str):
+        with suppress(ValueError, RecursionError):
+            raw = decode_json(raw)
+    return raw, name if isinstance(name, str) else ""
+
+
+def _generation(body: Any) -> str:
+    found = _error_members(body).get("failed_generation")
+    return found if isinstance(found, str) else ""
 
 
 def _message(body: Any) -> str:
