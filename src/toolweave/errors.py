@@ -294,6 +294,7 @@ class ModelError(ToolweaveError):
             the model), `"invalid_request"`, `"refused"`, `"unreachable"`, `"timeout"` or `"protocol"`.
         status: The HTTP status, when there was one.
         retry_after: Seconds to wait as the provider requests, or None.
+        malformed_call: The text of the model, if the provider could not read a tool call in it; else None.
     """
 
     def __init__(
@@ -304,8 +305,10 @@ class ModelError(ToolweaveError):
         kind: str = "protocol",
         status: int | None = None,
         retry_after: float | None = None,
+        malformed_call: str | None = None,
     ) -> None:
         super().__init__(f"model {model!r}: {message}")
+        self.malformed_call = malformed_call
         self.model = model
         self.message = message
         self.kind = kind

@@ -15,7 +15,7 @@ from toolweave.models._base import ModelEvent, ModelRequest, StreamRestarted
 from toolweave.models._http import ProviderApi
 from toolweave.models._inline_thoughts import ThoughtSplitter, split_events
 from toolweave.models._messages import AssistantMessage
-from toolweave.models._provider_errors import MalformedCallError
+from toolweave.models._provider_errors import malformed_turn
 from toolweave.models._refused_features import RefusedFeatures
 from toolweave.models._retry import Retry, with_retries
 from toolweave.tools._arguments import encode
@@ -71,11 +71,12 @@ class HttpModel(ABC):
             async with aclosing(self._unsupported.stream(request, self._sent)) as events:
                 async for event in events:
                     yield event
-        except MalformedCallError as exc:
-            failed = exc
-        else:
             return
-        yield failed.turn
+        except ModelError as exc:
+            turn = malformed_turn(exc)
+            if turn is None:
+                raise
+        yield turn
 
     async def _sent(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         tools = self.wire_tools(request.tools, strict=request.settings.strict_tools)

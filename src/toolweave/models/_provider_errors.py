@@ -72,23 +72,13 @@ _HINTS = {
 }
 
 
-class MalformedCallError(ModelError):
-    """The model wrote a tool call that its provider could not read; the turn can be asked for again.
-
-    Attributes:
-        generation: The text that the model wrote, as far as the provider sent it.
-    """
-
-    def __init__(self, message: str, *, model: str, kind: str, status: int | None, generation: str) -> None:
-        super().__init__(message, model=model, kind=kind, status=status)
-        self.generation = generation
-
-    @property
-    def turn(self) -> Finished:
-        """The turn as it ended: the text of the model, and the words of its provider."""
-        parts = (TextPart(text=self.generation),) if self.generation else ()
-        message = AssistantMessage(parts=parts)
-        return Finished(message=message, stop_reason="malformed_call", stop_detail=self.message)
+def malformed_turn(error: ModelError) -> Finished | None:
+    """Return the turn of a model whose provider could not read its call; None for any other error."""
+    if error.malformed_call is None:
+        return None
+    parts = (TextPart(text=error.malformed_call),) if error.malformed_call else ()
+    message = AssistantMessage(parts=parts)
+    return Finished(message=message, stop_reason="malformed_call", stop_detail=error.message)
 
 
 def refusal(
@@ -115,11 +105,14 @@ def refusal(
         text = f"{short(redact(name))}: {text}"
     where = f"HTTP {status}: " if status is not None else ""
     hint = f" ({_HINTS[kind]})" if kind in _HINTS else ""
-    message = f"{where}{text}{hint}"
-    if _FAILED_CALL.search(words):
-        generation = redact(_generation(body)[:_READ])
-        return MalformedCallError(message, model=model, kind=kind, status=status, generation=generation)
-    return ModelError(message, model=model, kind=kind, status=status, retry_after=retry_after)
+    return ModelError(
+        f"{where}{text}{hint}",
+        model=model,
+        kind=kind,
+        status=status,
+        retry_after=retry_after,
+        malformed_call=redact(_generation(body)[:_READ]) if _FAILED_CALL.search(words) else None,
+    )
 
 
 def without_secrets(text: str) -> str:

@@ -40,7 +40,7 @@ from toolweave.models._messages import (
     UserMessage,
 )
 from toolweave.models._prices import Price
-from toolweave.models._provider_errors import MALFORMED, MalformedCallError, refusal, short, without_secrets
+from toolweave.models._provider_errors import MALFORMED, malformed_turn, refusal, short, without_secrets
 from toolweave.models._tool_schemas import profile_of_provider
 from toolweave.protocol.content import AudioContent, ContentBlock, EmbeddedResource, ImageContent
 from toolweave.tools._arguments import json_text, read_arguments, wire_id
@@ -265,8 +265,8 @@ class PydanticAIModel:
             raise
         except Exception as exc:  # boundary: any provider's library
             failed = self._error(exc, request.settings.timeout)
-        if isinstance(failed, MalformedCallError):
-            yield failed.turn
+        if (turn := malformed_turn(failed)) is not None:
+            yield turn
             return
         raise failed  # out here, since such an exception may hold the request with its key
 
