@@ -9,6 +9,8 @@ import argparse
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.shared.exceptions import UrlElicitationRequiredError
+from mcp_types import ElicitRequestURLParams
 from pydantic import BaseModel
 
 __all__: list[str] = []
@@ -23,6 +25,7 @@ class Form(BaseModel):
 def made() -> MCPServer:
     """Return the server."""
     server = MCPServer("eras", log_level="ERROR")
+    leading: list[Any] = []
 
     @server.tool()
     def era(ctx: Context[Any, Any]) -> str:
@@ -46,6 +49,19 @@ def made() -> MCPServer:
         server.add_tool(grown)
         await ctx.session.send_tool_list_changed()
         return "grown"
+
+    @server.tool()
+    async def page(ctx: Context[Any, Any]) -> str:
+        """Lead the client to a page, which it visits at once."""
+        needed = ElicitRequestURLParams(message="Look", url="https://example.com/a", elicitation_id="the-page")
+        leading.append(ctx.session)
+        raise UrlElicitationRequiredError([needed])
+
+    @server.tool()
+    async def visited() -> str:
+        """Report that the page was visited, in the session that was led to it."""
+        await leading[-1].send_elicit_complete("the-page")
+        return "reported"
 
     return server
 

@@ -287,3 +287,27 @@ async def test_changed_roots_of_a_caller_are_announced_to_its_own_connection(
             others = (await another.call_tool("noted")).text
 
     assert "roots" not in others
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("able", [{}, {"elicitation": {"url": {}}}], ids=["able to nothing", "able"])
+async def test_a_caller_that_was_led_to_a_page_by_an_error_is_notified_of_the_visit_and_no_other_caller_is(
+    able: Json, tmp_path: Path
+) -> None:
+    complete = "notifications/elicitation/complete"
+    with anyio.fail_after(60), of_both_eras("http", tmp_path / "log") as config:
+        gateway = gateway_to(config)
+        async with (
+            gateway.running(),
+            talking(gateway, "2025-11-25", able) as led,
+            talking(gateway, "2025-11-25", able) as another,
+        ):
+            with pytest.raises(RequestError) as refused:
+                await led.ask("tools/call", {"name": "page"})
+            await another.ask("tools/call", {"name": "visited"})
+            told = await led.heard(complete)
+            await another.ask("ping")
+
+    assert refused.value.code == -32042
+    assert told == [{"elicitationId": "the-page"}]
+    assert another.of(complete) == []

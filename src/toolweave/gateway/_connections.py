@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import anyio
@@ -20,7 +21,7 @@ from toolweave.connect._client_features.callbacks import AnswerRequest, ClientSt
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._state import ConnectionState
 from toolweave.errors import ErrorKind, RequestError, ServerError, ToolError, printable
-from toolweave.gateway._handshake_connections import report_list_changes
+from toolweave.gateway._handshake_connections import OnServerNotification, report_list_changes
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.logs import LogLevel
 from toolweave.serve._request import Json
@@ -90,6 +91,9 @@ class AskingConnections:
         most_unnamed: Maximum number of processes of one server for all callers together whose principal is not known:
             these may make up as many callers as they like.
         idle_seconds: Seconds without a call after which a connection is closed.
+
+    Attributes:
+        on_notification: Called with the server and each of its notifications on these connections, or None.
     """
 
     def __init__(
@@ -101,6 +105,7 @@ class AskingConnections:
         self._idle_seconds = idle_seconds
         self._pool: dict[_Key, list[AskingConnection]] = {}
         self._freed = anyio.Event()
+        self.on_notification: OnServerNotification | None = None
 
     def __len__(self) -> int:
         return sum(map(len, self._pool.values()))
@@ -183,6 +188,8 @@ class AskingConnections:
         if (key.caller is not None and len(there) >= self._most_per_caller) or self._crowd(key, config) is not None:
             return None
         made = AskingConnection(config, key.version, capabilities)
+        if self.on_notification is not None:
+            made.connection.on("notification", partial(self.on_notification, config.name))
         if shared is not None and config.transport != "stdio":  # a process has lists of its own
             report_list_changes(made.connection, shared)
         self._pool.setdefault(key, []).append(made)

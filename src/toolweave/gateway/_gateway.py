@@ -29,6 +29,7 @@ from toolweave.gateway._fast_calls import FastCalls
 from toolweave.gateway._handshake_connections import HandshakeClients, HandshakeConnections
 from toolweave.gateway._lists import Lists
 from toolweave.gateway._logs import UpstreamLogs
+from toolweave.gateway._page_visits import PageVisits
 from toolweave.gateway._parked_calls import ParkedCalls
 from toolweave.gateway._parking import Parking
 from toolweave.gateway._relay import Relay
@@ -215,6 +216,7 @@ class GatewayParts(NamedTuple):
         secrets: The keys.
         connections: The connections to legacy upstreams that may ask.
         handshakes: The connections in the handshake era to upstreams that speak both.
+        visits: The pages that callers have to visit.
         parked: The calls that wait for their callers.
         groups: The task groups in which it is served.
         logs: The log levels of callers.
@@ -226,6 +228,7 @@ class GatewayParts(NamedTuple):
     secrets: GatewaySecrets
     connections: AskingConnections
     handshakes: HandshakeConnections
+    visits: PageVisits
     parked: ParkedCalls
     groups: ServingGroups
     logs: Logs
@@ -239,14 +242,19 @@ class GatewayParts(NamedTuple):
     ) -> GatewayParts:
         """Return the parts of a new gateway."""
         groups = ServingGroups("calls to upstreams run")
+        changes = Changes()
+        handshakes = HandshakeConnections()
+        visits = PageVisits(changes)
+        connections.on_notification = handshakes.on_notification = visits.note_notification
         return cls(
             secrets=secrets,
             connections=connections,
-            handshakes=HandshakeConnections(),
+            handshakes=handshakes,
+            visits=visits,
             parked=ParkedCalls(Parking(seconds=secrets.cipher.ttl), groups, replicas),
             groups=groups,
             logs=Logs(enabled=True),
-            changes=Changes(),
+            changes=changes,
             replicas=replicas,
         )
 
@@ -314,6 +322,7 @@ class Gateway(ServerRunners):
             connections=parts.connections,
             parked=parts.parked,
             handshakes=parts.handshakes,
+            visits=parts.visits,
             of_caller=of_caller is not None,
         )
         self.callers = CallerGateways(CallerHubs(hub, token_store), self._before, parts.groups)
@@ -335,6 +344,7 @@ class Gateway(ServerRunners):
         calls = FastCalls(self.tools, self.routes, self.relay, self.endpoint, slow=parts.slow is not None)
         self._plain_calls = PlainCalls(takes=calls.takes, sender=calls)
         caller_servers(hub).on_change.append(self.changes.tools_changed)
+        hub.on("notification", lambda one, notification: parts.visits.note_notification(one.name, notification))
         self.changes.on_client_notification = self._note_from_client
         for event in ("prompts_changed", "resources_changed", "state"):
             hub.on(event, lambda connection, change: self.routes.forget())

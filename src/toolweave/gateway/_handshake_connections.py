@@ -8,8 +8,9 @@ of their era, and modern callers on the one of the hub. Only a server of one era
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, TypeAlias
 
 import anyio
 import msgspec
@@ -22,6 +23,9 @@ from toolweave.protocol.subscriptions import LIST_CHANGED
 from toolweave.protocol.versions import MODERN_VERSIONS
 
 _log = logging.getLogger("toolweave.gateway")
+
+OnServerNotification: TypeAlias = Callable[[str, tuple[str, Mapping[str, Any]]], None]
+"""Takes the name of a server, and a notification of it: method and params."""
 
 HANDSHAKE = "legacy"
 """The setting `protocol` of these connections."""
@@ -54,11 +58,13 @@ class HandshakeConnections:
 
     Attributes:
         log_level: The minimum severity of log messages that connections ask for when they are made, or None.
+        on_notification: Called with the server and each of its notifications on these connections, or None.
     """
 
     def __init__(self) -> None:
         self._siblings: dict[McpConnection, _Sibling] = {}
         self.log_level: LogLevel | None = None
+        self.on_notification: OnServerNotification | None = None
 
     def __iter__(self) -> Iterator[McpConnection]:
         return (one.connection for one in self._siblings.values() if one.connection is not None)
@@ -119,6 +125,8 @@ class HandshakeConnections:
         callbacks = Callbacks(log_level=self.log_level)
         connection = McpConnection(shared.config.replace(protocol=HANDSHAKE), callbacks=callbacks)
         report_list_changes(connection, shared)
+        if self.on_notification is not None:
+            connection.on("notification", partial(self.on_notification, shared.name))
         return connection
 
     async def sweep(self) -> None:

@@ -31,6 +31,7 @@ from toolweave.gateway._caller_abilities import check_able, check_questions, dec
 from toolweave.gateway._caller_stream import CallerStream
 from toolweave.gateway._connections import AskingConnection, AskingConnections
 from toolweave.gateway._handshake_connections import HANDSHAKE, HandshakeConnections, refuses_handshake
+from toolweave.gateway._page_visits import PageVisits
 from toolweave.gateway._parked_calls import CallIsGone, ParkedCalls
 from toolweave.gateway._parking import LiveCall, ParkedRound
 from toolweave.gateway._relayed_call import RelayedCall
@@ -84,6 +85,7 @@ class Relay:
         connections: The connections to legacy upstreams that may ask.
         parked: The calls that wait for their callers.
         handshakes: The connections in the handshake era to upstreams that speak both.
+        visits: The pages that callers have to visit.
         of_caller: Whether the upstreams are called as one caller, and a refusal of its credentials is raised.
 
     Attributes:
@@ -100,10 +102,12 @@ class Relay:
         connections: AskingConnections,
         parked: ParkedCalls,
         handshakes: HandshakeConnections,
+        visits: PageVisits,
         of_caller: bool = False,
     ) -> None:
         self.shared = hub.clients
         self.handshakes = handshakes
+        self._visits = visits
         self._hub = hub
         self._logs = logs
         self._cipher = cipher
@@ -467,6 +471,8 @@ class Relay:
             if exc.code == URL_ELICITATION_REQUIRED and modern:  # an error of older revisions: it means the same
                 needed = {"requiredCapabilities": ABILITIES["elicitation.url"]}
                 raise RequestError(exc.message, code=MISSING_CAPABILITY, data=needed) from None
+            if exc.code == URL_ELICITATION_REQUIRED:
+                self._visits.note_required(call.route.server, call.request.client, exc.data)
             if not (exc.code == MISSING_CAPABILITY and is_call and not modern):
                 code, message, data = error_for(exc.code, exc.message, exc.data, method=call.method, modern=modern)
                 raise RequestError(message, code=code, data=data) from None

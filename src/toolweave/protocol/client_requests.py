@@ -24,6 +24,7 @@ from toolweave.protocol.json_types import Json, as_array, as_object, as_text
 __all__ = [
     "ABILITIES",
     "CAPABILITY_OF",
+    "ELICITATION_ID",
     "REJECTED",
     "REQUESTED_SCHEMA",
     "STOPPED_AT_END",
@@ -127,6 +128,8 @@ REJECTED = -1
 
 # Elicitation
 
+ELICITATION_ID = "elicitationId"
+"""The member that names a visit to a page (2025-11-25)."""
 REQUESTED_SCHEMA = "requestedSchema"
 """The parameter with the form."""
 
