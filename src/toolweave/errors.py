@@ -293,7 +293,7 @@ class ModelError(ToolweaveError):
         kind: One of `"auth"`, `"rate_limited"`, `"overloaded"`, `"too_long"` (the conversation does not fit
             the model), `"invalid_request"`, `"refused"`, `"unreachable"`, `"timeout"` or `"protocol"`.
         status: The HTTP status, when there was one.
-        retry_after: Seconds to wait as the provider requests, or None.
+        retry_after: Seconds to wait as the provider requests, or None; infinity if it requests no retry.
         malformed_call: The text of the model, if the provider could not read a tool call in it; else None.
     """
 

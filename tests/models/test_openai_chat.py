@@ -355,7 +355,7 @@ async def test_a_server_that_does_not_stream_is_understood() -> None:
 
 async def test_more_tools_than_the_api_takes_is_an_error_with_the_apis_words() -> None:
     tools = [ToolSpec(name=f"t{number}") for number in range(129)]
-    async with fake_openai() as fake, model_of(fake) as model:
+    async with fake_openai() as fake, model_of(fake, provider="unknown") as model:
         with pytest.raises(ModelError, match="maximum length 128") as caught:
             await complete(model, ModelRequest(messages=HELLO, tools=tools))
 

@@ -12,14 +12,15 @@ from tests.models.fake_openai import call, chat_turn, said
 from tests.models.http_server import Answer, Received, error_answer, serve, stream_answer
 from toolweave import Agent, tool
 from toolweave.errors import ModelError
-from toolweave.models import OpenAICompatibleModel
+from toolweave.models import OpenAICompatibleModel, Retry
 from toolweave.models._retry import NO_RETRY
+from toolweave.tools import ToolSpec
 
 pytestmark = pytest.mark.anyio
 
 
-def model_at(url: str) -> OpenAICompatibleModel:
-    return OpenAICompatibleModel(url, model="m", api_key=fake_openai.KEY, retry=NO_RETRY)
+def model_at(url: str, retry: Retry = NO_RETRY) -> OpenAICompatibleModel:
+    return OpenAICompatibleModel(url, model="m", api_key=fake_openai.KEY, retry=retry)
 
 
 def routed(raw: Any, name: str | None = "Somebody") -> Answer:
@@ -90,3 +91,42 @@ async def test_a_call_that_its_provider_could_not_read_goes_back_to_the_model(st
         _, wrote, complaint = server.requests[1].json["messages"]
         assert wrote["content"] == REFUSED["failed_generation"]
         assert "did not match schema" in complaint["content"]
+
+
+async def test_a_provider_that_forbids_a_retry_is_not_asked_again() -> None:
+    async def handle(_: Received) -> Answer:
+        return error_answer(500, {"error": {"message": "no"}}, x_should_retry="false")
+
+    async with (
+        serve(handle) as server,
+        model_at(server.url, Retry(attempts=3, first=0)) as model,
+        Agent(model) as agent,
+    ):
+        with pytest.raises(ModelError) as raised:
+            await agent.run("go")
+
+        assert (raised.value.kind, len(server.requests)) == ("overloaded", 1)
+
+
+LONG = ToolSpec(name="t", input_schema={"type": "object"}, description="x" * 3_000)
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize(
+    ("url", "provider", "bounded"),
+    [
+        ("https://api.openai.com/v1", None, True),
+        ("https://res.openai.azure.com/openai/v1", None, True),
+        ("https://res.cognitiveservices.azure.com/openai/v1", None, True),
+        ("https://res.services.ai.azure.com/openai/v1", None, True),
+        ("https://proxy.example/v1", "openai", True),
+        ("https://proxy.example/v1", None, False),
+        ("https://openai.azure.com.example/v1", None, False),
+    ],
+)
+def test_the_bounds_of_openai_hold_for_azure_too(url: str, provider: str | None, bounded: bool, api: Any) -> None:
+    model = OpenAICompatibleModel(url, model="m", api_key="k", provider=provider, api=api)
+
+    (definition,) = model.wire_tools([LONG]).definitions
+    assert (len(definition.get("function", definition)["description"]) <= 1024) == bounded
+    assert model.max_tools == (128 if bounded else None)

@@ -7,6 +7,7 @@ a `ModelError`, and no key shows in errors, reprs or logs. Knows no provider's v
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -218,7 +219,9 @@ class ProviderApi:
             body: Any = decode_json(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             body = raw.decode("utf-8", "replace")
-        return self.refusal(body, status=response.status_code, wait=retry_after(response.headers))
+        final = response.headers.get("x-should-retry", "").strip().lower() == "false"
+        wait = math.inf if final else retry_after(response.headers)
+        return self.refusal(body, status=response.status_code, wait=wait)
 
     def _silent(self, exc: httpx2.TimeoutException, timeout: float) -> ModelError:
         import httpx2

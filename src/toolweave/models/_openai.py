@@ -18,7 +18,7 @@ from toolweave.models._openai_chat import ChatTurn, chat_messages, is_mistral
 from toolweave.models._openai_responses import ResponsesTurn, responses_input
 from toolweave.models._prices import Price
 from toolweave.models._retry import Retry
-from toolweave.models._tool_schemas import OPENAI_HOST, schemas_for
+from toolweave.models._tool_schemas import OPENAI_HOST, has_openai_bounds, schemas_for
 from toolweave.protocol.sse import ServerSentEvent
 from toolweave.schema._lowering import lower
 from toolweave.schema._profiles import SchemaProfile
@@ -72,6 +72,7 @@ class OpenAICompatibleModel(HttpModel):
             sent["authorization"] = f"Bearer {api_key if isinstance(api_key, str) else api_key.reveal()}"
         server = ProviderApi(base_url, model=f"{provider or 'openai'}:{model}", headers=sent)
         self._is_openai = server.host == OPENAI_HOST
+        self._has_openai_bounds = has_openai_bounds(server.host, provider)
         self.provider = provider or ("openai" if self._is_openai else server.url)
         server.model = self.name
         self._is_mistral = is_mistral(self.provider, model)
@@ -85,7 +86,7 @@ class OpenAICompatibleModel(HttpModel):
             self._schemas.plain,
             responses_form if self._responses else chat_form,
             strict=strict,
-            max_description=_OPENAI_MAX_DESCRIPTION if self._is_openai else None,
+            max_description=_OPENAI_MAX_DESCRIPTION if self._has_openai_bounds else None,
             max_tools=self.max_tools,
         )
 

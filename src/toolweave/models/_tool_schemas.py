@@ -11,6 +11,8 @@ from toolweave.schema._profiles import SchemaProfile
 
 OPENAI_HOST = "api.openai.com"
 
+_AZURE_HOSTS = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
+
 _GPT_OSS = re.compile(r"gpt-oss", re.IGNORECASE)
 _OLLAMA_PORT = ":11434"
 _HOSTS: Mapping[str, str] = {
@@ -40,6 +42,11 @@ _WITHOUT_STRICT: Mapping[SchemaProfile, SchemaProfile] = {
 }
 
 
+def has_openai_bounds(host: str, provider: str | None) -> bool:
+    """Return whether a server is OpenAI, or Azure, which has the same bounds of tools; a given name is believed."""
+    return provider == "openai" if provider is not None else host == OPENAI_HOST or host.endswith(_AZURE_HOSTS)
+
+
 class ToolSchemas(NamedTuple):
     """The schemas that a model takes.
 
@@ -67,8 +74,13 @@ def schemas_for(url: str, model: str, provider: str | None, chosen: SchemaProfil
     """
     parts = urlsplit(url)
     host = parts.hostname or ""
-    known = provider or _HOSTS.get(host) or ("ollama" if parts.netloc.endswith(_OLLAMA_PORT) else "")
-    most = _MAX_TOOLS.get(host)
+    known = (
+        provider
+        or _HOSTS.get(host)
+        or ("openai" if has_openai_bounds(host, None) else "")
+        or ("ollama" if parts.netloc.endswith(_OLLAMA_PORT) else "")
+    )
+    most = _MAX_TOOLS.get(OPENAI_HOST if has_openai_bounds(host, provider) else host)
     if chosen is not None and chosen in _WITHOUT_STRICT:
         return ToolSchemas(_WITHOUT_STRICT[chosen], chosen, always_strict=True, max_tools=most)
     plain: SchemaProfile = chosen or _PLAIN.get(known, "openai")
