@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from toolweave.serve._auth.middleware import AuthorizesTokens, identity_of, scheme_of
+from toolweave.serve._auth.middleware import AuthorizesTokens, challenges_for, identity_of, scheme_of
 from toolweave.serve._auth.refusal import Refusal
 from toolweave.serve._http.asgi import Scope
 from toolweave.serve._request import FindOffers
@@ -55,4 +55,4 @@ class OperationGate:
         if granted.issuperset(needed):
             return None
         every = tuple(dict.fromkeys([*self._auth.required_scopes, *needed]))
-        return self._auth.challenges.insufficient_scope(every, scheme=scheme_of(scope))
+        return challenges_for(self._auth, scope).insufficient_scope(every, scheme=scheme_of(scope))

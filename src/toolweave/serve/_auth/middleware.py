@@ -6,6 +6,7 @@ is never read from a URL or a form (RFC 6750, 5.3).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from toolweave.serve._auth.scopes import Access
 from toolweave.serve._http.asgi import App, Message, Receive, Scope, Send
 from toolweave.serve._request import Identity, MayUse, OfferKind
 
+_log = logging.getLogger("toolweave.serve._auth")
 _IDENTITY = "toolweave.identity"
 _SCHEME = "toolweave.scheme"
 _MAY = "toolweave.may"
@@ -53,6 +55,15 @@ class AuthorizesTokens(Protocol):
     async def identify(self, token: str) -> Identity | None:
         """Return the identity of a token; None when it is invalid."""
         ...
+
+    def warn_if_unreachable(self, root_path: str) -> None:
+        """Warn once if clients cannot reach its pages because the app is mounted at a path."""
+        ...
+
+
+def challenges_for(auth: AuthorizesTokens, scope: Scope) -> Challenges:
+    """Return the challenges of an endpoint as a request reaches it: its app may be mounted below another one."""
+    return auth.challenges.mounted_at(scope.get("root_path", ""))
 
 
 def identity_of(scope: Scope) -> Identity | None:
@@ -90,8 +101,9 @@ class Authorization:
             identity, scheme, nonce = await self._authenticate(scope)
             granted = auth.access.granted(identity.scopes)
             if not granted.issuperset(auth.required_scopes):
-                raise Refused(auth.challenges.insufficient_scope(auth.required_scopes, scheme=scheme))
+                raise Refused(challenges_for(auth, scope).insufficient_scope(auth.required_scopes, scheme=scheme))
         except Refused as refused:
+            auth.warn_if_unreachable(scope.get("root_path", ""))
             await refused.refusal.send(send)
             return
         except IssuerUnavailable as exc:
@@ -109,17 +121,17 @@ class Authorization:
         auth = self._auth
         scheme, token = _credentials(scope)
         if token is None:
-            raise Refused(auth.challenges.no_token())
+            raise Refused(challenges_for(auth, scope).no_token())
         identity = await auth.identify(token)
         if identity is None:
-            raise Refused(auth.challenges.invalid_token())
+            raise Refused(challenges_for(auth, scope).invalid_token())
         if scheme == "Bearer":
             # RFC 9449, 7.2: without the proof, any observer could use it
             if identity.key_thumbprint is not None or auth.proofs.rules.required:
-                raise self._refused("invalid_token", "The token must be sent with a proof of its key, as DPoP")
+                raise self._refused(scope, "invalid_token", "The token must be sent with a proof of its key, as DPoP")
             return identity, scheme, None
         if identity.key_thumbprint is None:
-            raise self._refused("invalid_token", "The token is not bound to a key; it is sent as Bearer")
+            raise self._refused(scope, "invalid_token", "The token is not bound to a key; it is sent as Bearer")
         return identity, scheme, await self._proved(scope, token, identity.key_thumbprint)
 
     async def _proved(self, scope: Scope, token: str, thumbprint: str) -> str | None:
@@ -130,12 +142,14 @@ class Authorization:
         try:
             _, nonce = await self._auth.proofs.check(proofs, target)
         except BadProof as exc:
-            raise self._refused(exc.error, str(exc), exc.nonce) from None
+            raise self._refused(scope, exc.error, str(exc), exc.nonce) from None
         return nonce
 
-    def _refused(self, error: str, description: str, nonce: str | None = None) -> Refused:
+    def _refused(self, scope: Scope, error: str, description: str, nonce: str | None = None) -> Refused:
+        _log.info("a token was refused: %s", description)
         algorithms = self._auth.proofs.rules.algorithms
-        return Refused(self._auth.challenges.invalid_proof(error, description, algorithms=algorithms, nonce=nonce))
+        challenges = challenges_for(self._auth, scope)
+        return Refused(challenges.invalid_proof(error, description, algorithms=algorithms, nonce=nonce))
 
 
 def _may(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -76,6 +77,17 @@ class Challenges(msgspec.Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...] = ()
     dpop_algorithms: tuple[str, ...] = ()
     dpop_required: bool = False
+
+    def mounted_at(self, root_path: str) -> Challenges:
+        """Return the challenges of the endpoint in an app that is mounted at a path of its host.
+
+        The metadata are served below the mount, so their URL is named there: RFC 9728, 5.1, allows any URL.
+        """
+        if not root_path.strip("/") or self.metadata_url is None:
+            return self
+        parts = urlsplit(self.metadata_url)
+        mount = quote("/" + root_path.strip("/"), safe="/:@!$&'()*+,;=-._~%")
+        return msgspec.structs.replace(self, metadata_url=f"{parts.scheme}://{parts.netloc}{mount}{parts.path}")
 
     def no_token(self) -> Refusal:
         """Return the refusal of a request without a token: 401, without an error code."""

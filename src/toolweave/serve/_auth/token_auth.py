@@ -40,8 +40,7 @@ class ProtectionOptions(TypedDict, total=False):
         required_scopes: The scopes that every token must have; 403 without.
         scopes: The scopes of single tools, resources and prompts, and the scopes that a scope includes.
         resource: The endpoint's own URL (`https://api.example/mcp`).
-        authorization_servers: The issuers of its tokens. With both, clients discover where to sign in (RFC 9728). Of a
-            mounted app, the metadata has to be reachable at the root of the host.
+        authorization_servers: The issuers of its tokens. With both, clients discover where to sign in (RFC 9728).
         scopes_supported: The scopes that this metadata lists, `required_scopes` by default.
         dpop: Offer clients to prove that a token is theirs, or demand it (RFC 9449).
         api_keys: API keys that are accepted beside the tokens.
@@ -199,6 +198,19 @@ class TokenAuth:
             dpop_required=self.challenges.dpop_required,
         )
         return {metadata_path(self.resource): JsonDocument(document)}
+
+    def public_paths(self) -> tuple[str, ...]:
+        """Return the paths that clients look for at the root of the host."""
+        return tuple(self.documents())
+
+    def reachable_at_root(self) -> None:
+        """Note that the root of the host leads to these paths, although the app is mounted below it."""
+
+    def warn_if_unreachable(self, root_path: str) -> None:
+        """Warn once if clients cannot reach its pages because the app is mounted at a path.
+
+        The challenge names the metadata below the mount, so a client finds them there.
+        """
 
     def protect(self, app: App) -> tuple[App, dict[str, App]]:
         """Return the app wrapped in the authorization, and the public documents by path."""

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import anyio
 
 from toolweave.errors import ConfigError
-from toolweave.protocol.headers import Mirrored, mirrored_arguments, mirroring_problem
 from toolweave.schema import load_validator
 from toolweave.serve._auth.gate import OperationGate
 from toolweave.serve._endpoint import Endpoint
@@ -33,8 +32,10 @@ from toolweave.serve._http.fast_path import FastPath
 from toolweave.serve._http.guard import AppRoute, Guard, Paths
 from toolweave.serve._http.layered import ResponseMaker
 from toolweave.serve._http.legacy import LegacyHttp
+from toolweave.serve._http.mirrored import MirroredArguments
 from toolweave.serve._http.origins import Origins
 from toolweave.serve._http.response import ResponseLimits
+from toolweave.serve._http.root_routes import TakesRoutes, add_routes
 from toolweave.serve._http.session_peers import SessionPeers
 from toolweave.serve._http.sessions import HttpSessions
 from toolweave.serve._plain_calls import PlainCalls
@@ -259,6 +260,27 @@ class HttpApp:
 
         return end
 
+    @property
+    def public_paths(self) -> tuple[str, ...]:
+        """The paths that clients look for at the root of the host, such as metadata for a sign-in; none without `auth`.
+
+        If the app is mounted below another one, route them to the app there. `serve_at_root` does that in Starlette
+        and FastAPI.
+        """
+        auth = self._build.settings.auth
+        return () if auth is None else auth.public_paths()
+
+    def serve_at_root(self, outer: TakesRoutes) -> None:
+        """Route the `public_paths` to this app in the application that it is mounted in, after its own routes.
+
+        `lifespan(outer)` does it for you. A path that the application serves itself stays with the application, and a
+        warning names it.
+        """
+        add_routes(outer, self.public_paths, self)
+        auth = self._build.settings.auth
+        if auth is not None:
+            auth.reachable_at_root()
+
     @asynccontextmanager
     async def mounted(self, path: str, served: ServedEndpoint) -> AsyncGenerator[None]:
         """Serve one more endpoint at a path for the block, replacing one that was mounted there before.
@@ -295,7 +317,8 @@ class HttpApp:
         """Run the app's lifespan for the block; may be entered again afterwards.
 
         Args:
-            app: Ignored; there so that `Starlette(lifespan=mcp_app.lifespan)` works.
+            app: The application that this one is mounted in, as in `FastAPI(lifespan=mcp_app.lifespan)`. What clients
+                look for at the root of the host is served there: see `serve_at_root`.
 
         Raises:
             RuntimeError: It is entered already, or no asyncio event loop is running.
@@ -303,6 +326,8 @@ class HttpApp:
         running_loop("the ASGI app of an MCP server")
         if self._app is not None:
             raise RuntimeError("the lifespan of this MCP app is entered already")
+        if isinstance(app, TakesRoutes):
+            self.serve_at_root(app)
         build = self._build
         self.draining = False
         async with AsyncExitStack() as stack:
@@ -480,7 +505,7 @@ class _AppParts:
             served.endpoint,
             legacy,
             spawner,
-            mirrored=_MirroredArguments(served.tool_schema),
+            mirrored=MirroredArguments(served.tool_schema),
             gate=gate,
             bounds=self._bounds,
             streams=streams,
@@ -563,28 +588,3 @@ class _AppParts:
             header_bytes=limits.header_bytes,
             header_count=limits.header_count,
         )
-
-
-_MOST_KNOWN = 20_000
-
-
-class _MirroredArguments:
-    """The arguments that a tool wants in headers (`x-mcp-header`); found once for each definition."""
-
-    def __init__(self, schema_of: Callable[[str], Mapping[str, Any] | None] | None) -> None:
-        self._schema_of = schema_of
-        self._known: dict[str, tuple[object, Mirrored]] = {}
-
-    def __call__(self, name: str) -> Mirrored:
-        schema = None if self._schema_of is None else self._schema_of(name)
-        if schema is None:
-            self._known.pop(name, None)
-            return ()
-        known = self._known.get(name)
-        if known is None or known[0] is not schema:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()  # of tools that came and went
-            # a client drops a tool with a wrong annotation, and sends no headers
-            mirrored = () if mirroring_problem(schema) is not None else mirrored_arguments(schema)
-            known = self._known[name] = (schema, mirrored)
-        return known[1]

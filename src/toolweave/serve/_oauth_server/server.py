@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Unpack
@@ -24,6 +25,8 @@ from toolweave.serve._oauth_server.upstream_client import UpstreamClient
 from toolweave.serve._request import Identity
 from toolweave.state import Store
 
+_log = logging.getLogger("toolweave.serve._oauth_server")
+
 _PATHS = {
     "authorize": "/authorize",
     "consent": "/consent",
@@ -45,8 +48,8 @@ class OAuthServer(TokenAuth):
     consent to each client and sign in at the provider, and clients get tokens of this server's own, which are valid for
     it and no other. The provider's tokens stay in the store, encrypted.
 
-    Register `ORIGIN/oauth/callback` at the provider as the redirect URI. The app has to be mounted at the root of its
-    host: clients look for its metadata there.
+    Register `ORIGIN/oauth/callback` at the provider as the redirect URI. Clients look for its metadata at the root of
+    the host: an app that is mounted below another one is served there by `HttpApp.serve_at_root`.
 
     Args:
         url: The endpoint's own URL, such as `https://notes.example/mcp`.
@@ -90,6 +93,7 @@ class OAuthServer(TokenAuth):
         parts = urlsplit(url)
         self.issuer = f"{parts.scheme}://{parts.netloc}"
         self.resource_url = plain_resource(url)
+        self._is_reachable = False
         self.allow = allow
         named: ProtectionOptions = {**options, "resource": url, "authorization_servers": (self.issuer,)}
         self.resources = {self.resource_url}
@@ -138,6 +142,25 @@ class OAuthServer(TokenAuth):
         if rules.registration:
             document["registration_endpoint"] = self.issuer + _PATHS["register"]
         return document
+
+    def public_paths(self) -> tuple[str, ...]:
+        """Return the paths that clients and people look for at the root of the host."""
+        return (*super().public_paths(), *_WELL_KNOWN, *_PATHS.values())
+
+    def reachable_at_root(self) -> None:
+        """Note that the root of the host leads to these paths, although the app is mounted below it."""
+        self._is_reachable = True
+
+    def warn_if_unreachable(self, root_path: str) -> None:
+        """Warn once if clients cannot reach its pages because the app is mounted at a path."""
+        if root_path.strip("/") and not self._is_reachable:
+            self._is_reachable = True  # one warning is enough
+            _log.warning(
+                "the app is mounted at %r, but clients look for its authorization server at %s: call "
+                "app.serve_at_root(outer), or route app.public_paths to the app",
+                root_path,
+                self.issuer,
+            )
 
     def protect(self, app: App) -> tuple[App, dict[str, App]]:
         """Return the app wrapped in the authorization, and the public endpoints by path."""
