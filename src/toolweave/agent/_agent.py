@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 
@@ -26,6 +27,7 @@ from toolweave.agent._prompt import Prompt, Sendable, messages_of
 from toolweave.agent._resume import resume
 from toolweave.agent._run import Run, current_run, runtime_of
 from toolweave.agent._run_loop import AgentRuntime, RunRequest
+from toolweave.agent._session_queue import hold_session
 from toolweave.agent._sessions import MemoryConversations, SessionStates
 from toolweave.agent._step import RunRules
 from toolweave.agent._submit import SubmittedRun, submit_message
@@ -147,6 +149,7 @@ class BaseAgent:
             strict=on_error == "raise",
             errors={},
             durable=self.durable is not None,
+            hold_session=partial(hold_session, self.durable),
             defer_tokens=defer_tools,
             history=history,
         )
@@ -168,7 +171,9 @@ class BaseAgent:
         """Store its runs in `backend` from now on, as with `Agent(backend=)`; only for an agent without a store."""
         self.durable = make_durable(self.name, None, backend, self._on_unknown)
         assert self.durable is not None  # there is a backend
-        self._host.durable, self._host.conversations = True, self.durable.conversations
+        self._host.durable = True
+        self._host.conversations = self.durable.conversations
+        self._host.hold_session = partial(hold_session, self.durable)
 
     @property
     def max_depth(self) -> int:

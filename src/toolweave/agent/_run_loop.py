@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import anyio
 
@@ -46,6 +47,9 @@ from toolweave.tools._call import IDEMPOTENCY_KEY, NO_CONTEXT, CallContext
 if TYPE_CHECKING:
     from toolweave.agent._telemetry import RunTelemetry
 
+HoldSession: TypeAlias = "Callable[[str | None, str], AbstractAsyncContextManager[None]]"
+"""Holds a session for a run of this id."""
+
 _log = logging.getLogger("toolweave.agent")
 _SAVE_SECONDS = 30.0
 _STATUS: dict[StopReason, RunStatus] = {
@@ -69,6 +73,7 @@ class AgentRuntime:
         strict: Whether a toolset that cannot be opened ends a run.
         errors: Errors of the toolsets that could not be opened, by name.
         durable: Whether its runs are kept in a store.
+        hold_session: Holds a session during a block, so that no run of another process is in it.
         defer_tokens: Tokens of definitions above which the model gets a search tool; None sends all of them.
         history: Function that returns the messages to send of a conversation; None sends all of them.
     """
@@ -88,6 +93,7 @@ class AgentRuntime:
     strict: bool
     errors: dict[str, Exception]
     durable: bool
+    hold_session: HoldSession
     defer_tokens: int | None
     history: History | None = None
 
@@ -185,7 +191,7 @@ class RunLoop:
     async def drive(self, room: SessionState, period: LifespanPeriod) -> RunResult:
         """Execute the run to its end; a failure is in the result, cancellation propagates."""
         journal = self._job.journal or self._host.open_journal(self._run.id)
-        async with journal.held(self._run.cancel):
+        async with self._host.hold_session(self._job.session, self._run.id), journal.held(self._run.cancel):
             return await self._work(room, period, journal)
 
     @property

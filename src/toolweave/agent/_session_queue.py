@@ -1,28 +1,38 @@
-"""The queue of one session's submitted runs: workers execute them in the order of submission.
+"""The order of one session's runs: the lease that each run holds, and the queue of those that were submitted.
 
-It is in the store, so that runs of one session wait for each other across processes; it knows no worker.
+Both are in the store, so that runs of one session wait for each other across processes; they know no worker.
 
 Why the order holds: the key of an entry begins with the time of submission, and a run waits while an entry before its
-own has not ended. Why two runs never write one conversation: a run also holds the lease of the session, which covers
-clocks that differ and entries that another version wrote.
+own has not ended. Why two runs never write one conversation: each run holds the lease of the session, also those that
+no worker executes. A run within another one of its session does not wait for it, which would be for ever.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
+
+import anyio
 
 from toolweave.agent._durable import Durable
 from toolweave.agent._records import LEASES, RunRecord, conversation_key, read_record, read_start, write_start
 from toolweave.agent._sessions import continue_conversation
-from toolweave.errors import StoreError
+from toolweave.errors import RunError, StoreError
+from toolweave.jobs._backoff import until
 from toolweave.jobs._lease import Lease
 from toolweave.state import Put, iter_documents
 
 _COLLECTION = "run-lines"
 """Runs that were submitted to a session, below the session's key, in the order of submission."""
+
+
+_LOOK_SECONDS = 1.0
+"""Seconds until a session is tried again without a signal: the process that held it may be dead."""
+_held: ContextVar[frozenset[str]] = ContextVar("toolweave-held-sessions", default=frozenset())
+"""The sessions that are held by the runs around this context."""
 
 
 class SessionQueue:
@@ -72,12 +82,11 @@ class SessionQueue:
         if self._record.session is None:
             yield True
             return
-        seconds, sleep = self._durable.lease_seconds, self._durable.sleep
-        lease = Lease(self._store, LEASES, f"session:{self._session}", seconds=seconds, sleep=sleep)
+        lease = _lease(self._durable, self._session)
         if await lease.take() is not None:
             yield False
             return
-        async with lease.kept(_nothing):
+        async with _kept(lease, self._session):
             await self._go_on_from_now()
             yield True
 
@@ -91,6 +100,62 @@ class SessionQueue:
         messages = continue_conversation(history, sent)
         now = replace(start, messages=tuple(messages), sent=len(messages) - len(history))
         await write_start(self._store, now, ttl=self._durable.keep_seconds)
+
+
+@asynccontextmanager
+async def hold_session(durable: Durable | None, session: str | None, run_id: str) -> AsyncGenerator[None, None]:
+    """Hold the lease of a session for a run of this process; wait while another run has it.
+
+    Does nothing without a store or a session, and within a run that holds it.
+
+    Raises:
+        RunError: Another process took the session, because this one was silent for too long.
+        StoreError: The store cannot be reached.
+    """
+    key = "" if durable is None or session is None else _session(durable.agent, session)
+    if durable is None or not key or key in _held.get():
+        yield
+        return
+    lease = _lease(durable, key)
+
+    async def take() -> bool | None:
+        return True if await lease.take() is None else None
+
+    if not await take():
+        await until(durable.store, _freed_signal(key), take, sleep=durable.sleep, last=_LOOK_SECONDS)
+    completed = False
+    async with _kept(lease, key):
+        yield
+        completed = True
+    if not completed:  # cancelled by the loss of the lease
+        raise RunError("lost its session to another process; resume it", run_id=run_id, reason="error")
+
+
+def _lease(durable: Durable, key: str) -> Lease:
+    """Return the lease of a session, not yet taken."""
+    seconds, sleep = durable.lease_seconds, durable.sleep
+    return Lease(durable.store, LEASES, f"session:{key}", seconds=seconds, sleep=sleep)
+
+
+@asynccontextmanager
+async def _kept(lease: Lease, key: str) -> AsyncGenerator[None, None]:
+    """Renew the taken lease of a session during the block, then give it back and wake those that wait for it."""
+    token = _held.set(_held.get() | {key})
+    try:
+        async with lease.kept(_nothing):
+            try:
+                yield
+            finally:
+                if not lease.lost:
+                    with anyio.CancelScope(shield=True), suppress(StoreError):
+                        await lease.give_back_with([], tell=_freed_signal(key))
+    finally:
+        _held.reset(token)
+
+
+def _freed_signal(key: str) -> str:
+    """Return the name of the signal that the lease of a session was given back."""
+    return f"session/{key}"
 
 
 def queued(agent: str, session: str | None, run_id: str, at: float, *, ttl: float) -> Sequence[Put]:
