@@ -183,3 +183,16 @@ async def test_a_lookup_that_fails_is_an_error_that_may_be_tried_again() -> None
         here.server.metadata["authorization_servers"] = ["http://127.0.0.1:9"]
         with pytest.raises(ConnectError, match="did not work"):
             await signed_in(here)
+
+
+@pytest.mark.slow
+async def test_a_token_that_ends_soon_is_renewed_before_a_request_is_refused() -> None:
+    async with world() as here:
+        here.host.seconds = 1
+        async with connected(here.target()) as connection:
+            with anyio.fail_after(30):
+                while not here.host.forms("refresh_token"):
+                    assert (await connection.call_tool("t")).text == "done"
+                    await anyio.sleep(0.05)
+        assert len(here.person.asked) == 1
+        assert here.server.tokens().count("") == 1
