@@ -154,3 +154,21 @@ def test_whatever_a_server_sets_what_is_sent_is_one_line_of_ascii(cookies: list[
     sent = sent_after(*cookies, *(f"a={text}; Path={text}; Expires={text}; Max-Age={text}" for text in cookies))
     assert sent.isascii()
     assert sent.isprintable()
+
+
+@pytest.mark.parametrize(
+    "cookie",
+    [
+        "__Host-a=1; Path=/",
+        "__Host-a=1; Path=/mcp; Secure",
+        "__Host-a=1; Path=/; Secure; Domain=api.example.com",
+        "__Secure-a=1; Path=/",
+        "__host-a=1; Path=/",
+    ],
+)
+def test_a_cookie_that_breaks_the_rule_of_its_prefix_is_ignored(cookie: str) -> None:
+    assert sent_after(cookie) == ""
+
+
+def test_a_cookie_that_keeps_the_rule_of_its_prefix_is_sent_back() -> None:
+    assert sent_after("__Host-a=1; Path=/; Secure", "__Secure-b=2; Path=/; Secure") == "__Host-a=1; __Secure-b=2"

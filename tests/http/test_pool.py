@@ -374,3 +374,13 @@ async def test_an_address_that_refuses_is_passed_over_at_once_and_all_are_named_
         named(monkeypatch, "none.test", "127.0.0.7", "127.0.0.8")
         with pytest.raises(NoAnswer, match=r"ConnectError.*127\.0\.0\.7.*127\.0\.0\.8"):
             await fetch(client("http://none.test:9/"))
+
+
+@pytest.mark.parametrize("status", [b"000", b"099"])
+async def test_a_status_below_those_of_http_is_an_error_and_no_interim_answer(status: bytes) -> None:
+    with anyio.fail_after(10):
+        async with answering(b"HTTP/1.1 %b X\r\ncontent-length: 2\r\n\r\nok" % status) as (url, _):
+            http = client(url)
+            with pytest.raises(NoAnswer, match="is not an HTTP status"):
+                await get(http)
+            http.close()

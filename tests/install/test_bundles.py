@@ -225,6 +225,8 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"a\\evil": (info("a\\evil"), b"x")}, "no path inside of it"),
     ({"a\u202eb": "x"}, "no path inside of it"),
     ({"a/" * 41 + "x": "x"}, "no path inside of it"),
+    ({"x" * 300: "x"}, "no path inside of it"),
+    ({"a/" + "\u00e9" * 128: "x"}, "no path inside of it"),
     ({"x": link("x", "/etc/passwd")}, "a link or a device"),
     ({"x": (info("x", create_system=3, external_attr=(stat.S_IFIFO | 0o600) << 16), b"")}, "a link or a device"),
     ({"SERVER/main.py": "x"}, "twice"),

@@ -396,3 +396,13 @@ async def test_a_stream_of_changes_that_nobody_reads_is_ended(caplog: pytest.Log
         with anyio.fail_after(60):
             async for _ in stream:
                 pass
+
+
+async def test_a_progress_token_that_is_too_long_to_be_repeated_is_refused() -> None:
+    async with served_http(doing_server()) as url:
+        kept = await call(url, "add", {"a": 1, "b": 2}, meta={"progressToken": "t" * 1_024})
+        refused = await call(url, "add", {"a": 1, "b": 2}, meta={"progressToken": "t" * 1_025})
+
+    assert kept.status == 200
+    assert refused.status == 400
+    assert b"1,024 characters" in refused.body

@@ -124,5 +124,6 @@ def _console(stream: TextIO) -> Console:
     return Console(file=stream, highlight=False, markup=False, emoji=False, width=width, soft_wrap=False)
 
 
-def _takes_unicode(stream: TextIO) -> bool:
-    return (stream.encoding or "utf-8").lower().replace("-", "").startswith("utf")
+def _takes_unicode(stream: TextIO | None) -> bool:
+    encoding = None if stream is None else stream.encoding  # there is none if the process began without it
+    return (encoding or "utf-8").lower().replace("-", "").startswith("utf")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import TextIO
+
+from toolweave.cli._exit_codes import CommandError
 
 
 def write(stream: TextIO | None, text: str) -> None:
@@ -17,13 +20,26 @@ def write(stream: TextIO | None, text: str) -> None:
 
 
 def quietly(stream: TextIO, act: Callable[[], object]) -> None:
-    """Write by `act`; after a closed pipe the rest is discarded."""
+    """Write by `act`; after a closed pipe the rest is discarded.
+
+    Raises:
+        CommandError: Standard output cannot be written, such as on a full disk.
+    """
     try:
         act()
-    except BrokenPipeError:  # and the flush at the process's end must not complain either
-        descriptor = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(descriptor, stream.fileno())
-        os.close(descriptor)
+    except BrokenPipeError:
+        _discard(stream)
+    except OSError as error:
+        _discard(stream)
+        if stream is not sys.stderr:  # an error about standard error has nowhere to go
+            raise CommandError(f"the output cannot be written: {error.strerror or error}") from None
+
+
+def _discard(stream: TextIO) -> None:
+    """Discard the rest of the output, so that the flush at the end of the process does not fail either."""
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(descriptor, stream.fileno())
+    os.close(descriptor)
 
 
 def is_terminal(stream: TextIO) -> bool:

@@ -14,6 +14,7 @@ import anyio
 
 from toolweave.protocol import methods
 from toolweave.protocol.json_types import as_text
+from toolweave.serve._envelope import MAX_TOKEN
 from toolweave.serve._logs import Logs
 from toolweave.serve._request import Json, Request
 
@@ -35,7 +36,9 @@ class CallerStream:
     def __init__(self, request: Request, logs: Logs) -> None:
         self._request = request
         self._logs = logs
-        self._token = request.meta.get("progressToken")
+        token = request.meta.get("progressToken")
+        is_long = isinstance(token, str) and len(token) > MAX_TOKEN
+        self._token = None if is_long else token
         self._waiting: deque[tuple[str, Json]] = deque()
         self._news = anyio.Event()
         self._ended = False

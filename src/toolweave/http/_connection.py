@@ -320,6 +320,9 @@ class Socket(asyncio.Protocol):
             return
         head = self.head
         head.status = self._parser.get_status_code()
+        if head.status < 100:
+            self._fail("RemoteProtocolError", f"{head.status:03} is not an HTTP status")
+            return
         if head.status < 200:
             if head.status == 101:
                 self._fail("RemoteProtocolError", "it changed to another protocol")

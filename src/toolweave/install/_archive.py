@@ -23,6 +23,7 @@ MAX_MEMBERS = 50_000
 MAX_UNPACKED_BYTES = 1024 * 1024 * 1024
 _MAX_DEPTH = 40
 _MAX_NAME = 1_000
+_MAX_PART_BYTES = 255  # of the name of a file or a folder, on most systems
 _PIECE = 256 * 1024
 _ENCRYPTED = 0x1
 _MAX_DIRECTORY_BYTES = 8 * 1024 * 1024
@@ -159,7 +160,8 @@ def _path_of(member: zipfile.ZipInfo) -> PurePosixPath:
     name = member.orig_filename  # `filename` ends at a NUL, and has other separators on other systems
     path = PurePosixPath(name)
     leads_out = path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name
-    odd = not path.parts or len(name) > _MAX_NAME or len(path.parts) > _MAX_DEPTH or not name.isprintable()
+    long = any(len(part.encode("utf-8", "surrogatepass")) > _MAX_PART_BYTES for part in path.parts)
+    odd = long or not path.parts or len(name) > _MAX_NAME or len(path.parts) > _MAX_DEPTH or not name.isprintable()
     if leads_out or odd:
         raise RegistryError(f"the bundle has a member {shown(name)!r}, which is no path inside of it")
     return path

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 __all__ = ["EventParser", "ServerSentEvent"]
 
 _MAX_RETRY_DIGITS = 9
+_MAX_ID_BYTES = 4_096  # an id is sent back as a header; a longer one is ignored
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class EventParser:
             self._data.append(value)
         elif field == b"event":
             self._type = value
-        elif field == b"id" and b"\0" not in value:
+        elif field == b"id" and b"\0" not in value and len(value) <= _MAX_ID_BYTES:
             self._id = value
         elif field == b"retry" and value.isdigit() and len(value) <= _MAX_RETRY_DIGITS:
             self.retry_seconds = int(value) / 1000

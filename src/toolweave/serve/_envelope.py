@@ -97,6 +97,8 @@ def _malformed(meta: Json) -> str | None:
     token = meta.get("progressToken", 0)
     if not isinstance(token, int | str) or isinstance(token, bool):
         return "'progressToken' must be a string or an integer"
+    if isinstance(token, str) and len(token) > MAX_TOKEN:
+        return f"'progressToken' must have at most {MAX_TOKEN:,} characters"
     return None
 
 
@@ -107,6 +109,8 @@ def _is_implementation(info: object) -> bool:
     return isinstance(members.get("name"), str) and isinstance(members.get("version"), str)
 
 
+MAX_TOKEN = 1_024
+"""Characters of a progress token, which is sent back with each report of progress."""
 _KINDS = {str: "a string", dict: "an object"}
 
 

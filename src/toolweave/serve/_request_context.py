@@ -21,6 +21,7 @@ from toolweave.protocol.codes import INVALID_PARAMS, MISSING_CAPABILITY
 from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE, input_request, input_required
 from toolweave.protocol.logs import LogLevel
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
+from toolweave.serve._envelope import MAX_TOKEN
 from toolweave.serve._logs import Logs
 from toolweave.serve._progress import ProgressStream
 from toolweave.serve._request import Json, Request
@@ -81,7 +82,8 @@ class HandlerRunner:
         meta = request.meta
         caller = _ModernCaller(request, self) if request.modern else _LegacyCaller(request, self)
         token = meta.get("progressToken")
-        if type(token) is str or type(token) is int:
+        # A long token would come back with each report; from a legacy client, which is not refused, it is ignored.
+        if type(token) is int or (type(token) is str and len(token) <= MAX_TOKEN):
             return await self._watched(request, token, caller, work)
         ctx = CallContext(meta=_kept(request, meta), state=self.state, caller=caller)
         return await (work(ctx) if caller.plain else caller.run(work, ctx))

@@ -121,6 +121,11 @@ def _parsed(text: str, url: str, now: float) -> tuple[str, _Cookie] | None:
     if (domain and not _belongs(host, domain)) or (secure and parts.scheme != "https"):
         return None
     path = named.get("path", "")
+    name = found.group(1).lower()
+    if name.startswith(("__host-", "__secure-")) and not secure:  # RFC 6265bis, 4.1.3
+        return None
+    if name.startswith("__host-") and (domain or path != "/"):
+        return None
     if not path.startswith("/"):
         path = parts.path.rpartition("/")[0] or "/"  # the folder of the URL (RFC 6265, 5.1.4)
     return found.group(1), _Cookie(value=found.group(2).strip(), path=path, secure=secure, ends=_end(named, now))
