@@ -29,8 +29,9 @@ Every message names the thing it is about, what was expected and what to do next
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, cast
 
 from toolweave._text import printable, shortened
@@ -92,6 +93,18 @@ class ErrorKind(StrEnum):
     """The server answered with a JSON-RPC error or with something that is not MCP."""
     TOO_LARGE = "too_large"
     """A message passed a size limit."""
+
+
+CODE_OF_KIND: Mapping[ErrorKind, str] = MappingProxyType(
+    {
+        ErrorKind.INVALID_INPUT: "INVALID_INPUT",
+        ErrorKind.EXECUTION_FAILED: "EXECUTION_FAILED",
+        ErrorKind.TIMEOUT: "TIMEOUT",
+        ErrorKind.NOT_FOUND: "RESOURCE_NOT_FOUND",
+    }
+)
+"""The codes that a handler may give instead of a kind, by the kinds that they mean."""
+_KIND_OF_CODE: Mapping[object, ErrorKind] = {code: kind for kind, code in CODE_OF_KIND.items()}
 
 
 class ToolweaveError(Exception):
@@ -218,7 +231,8 @@ class ToolError(ToolweaveError):
     """One tool call failed: raised by handlers, and the value of `ToolResult.error`.
 
     Attributes:
-        kind: The `ErrorKind`, for programs to branch on.
+        kind: The `ErrorKind`, for programs to branch on; without one that of the code, if it is `INVALID_INPUT`,
+            `TIMEOUT` or `RESOURCE_NOT_FOUND`, else `execution_failed`.
         code: The JSON-RPC error code or the server's own code, when there is one.
         message: One sentence for a person or a model.
         retryable: True when sending the same call again is safe and may help; for a server's result, its own claim.
@@ -230,14 +244,14 @@ class ToolError(ToolweaveError):
         self,
         message: str,
         *,
-        kind: ErrorKind | str = ErrorKind.EXECUTION_FAILED,
+        kind: ErrorKind | str | None = None,
         code: int | str | None = None,
         retryable: bool = False,
         data: Any = None,  # any JSON value
         unexpected: bool = False,
     ) -> None:
         super().__init__(message)
-        self.kind = ErrorKind(kind)
+        self.kind = _KIND_OF_CODE.get(code, ErrorKind.EXECUTION_FAILED) if kind is None else ErrorKind(kind)
         self.code = code
         self.message = message
         self.retryable = retryable

@@ -10,17 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pydantic
 import pytest
 
 from toolweave.config import (
     Auth,
+    McpConnectionConfig,
+    McpFullConfig,
+    McpHttpConfig,
+    McpStdioConfig,
     Secret,
     ServerConfig,
     Source,
     Timeouts,
     known_transports,
+    load_config,
     register_transport_name,
     reveal,
+    server_config,
 )
 from toolweave.errors import ConfigError
 
@@ -531,3 +538,41 @@ def test_making_a_config_warns_of_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ServerConfig(transport="sse", url="http://h")
+
+
+@pytest.mark.requirement("R4")
+def test_a_field_of_a_pydantic_model_takes_what_stands_in_a_config_file() -> None:
+    class ToolsConfig(pydantic.BaseModel):
+        mcp_servers: dict[str, ServerConfig] = {}
+        main: ServerConfig | None = None
+
+    entry = {"command": "npx", "args": ["server"], "env": {"API_TOKEN": "secret-of-mine"}}
+    made = ToolsConfig.model_validate({"mcp_servers": {"fs": entry, "web": {"url": "https://h.example/mcp"}}})
+    assert made.mcp_servers["fs"] == server_config(entry)
+    assert made.mcp_servers["web"].transport == "http"
+    assert ToolsConfig(main=made.mcp_servers["fs"]).main is made.mcp_servers["fs"]
+    assert ToolsConfig.model_validate({"main": "https://h.example/mcp"}).main == made.mcp_servers["web"]
+    loaded = load_config(made.mcp_servers)
+    assert {name: one.name for name, one in loaded.servers.items()} == {"fs": "fs", "web": "web"}
+    assert "secret-of-mine" not in made.model_dump_json() + repr(made)
+    assert ToolsConfig.model_json_schema()["properties"]["mcp_servers"]["type"] == "object"
+    for wrong in ({"transport": "pigeon", "url": "https://h"}, {}, 5):
+        with pytest.raises(pydantic.ValidationError):
+            ToolsConfig.model_validate({"mcp_servers": {"x": wrong}})
+
+
+@pytest.mark.requirement("R4")
+@pytest.mark.parametrize(
+    ("kind", "entry"),
+    [
+        (McpStdioConfig, {"command": "npx"}),
+        (McpHttpConfig, {"url": "https://h.example/mcp", "headers": {"a": "b"}}),
+        (McpConnectionConfig, {"command": "npx"}),
+        (McpFullConfig, {"transport": "stdio", "connection": {"command": "npx"}}),
+    ],
+)
+def test_the_typed_entries_are_fields_of_pydantic_models(kind: Any, entry: dict[str, Any]) -> None:
+    adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(dict[str, kind])  # pyright: ignore[reportInvalidTypeForm]
+    assert adapter.validate_python({"a": entry}) == {"a": entry}
+    with pytest.raises(pydantic.ValidationError):
+        adapter.validate_python({"a": {"command": 5, "url": 5, "transport": "pigeon"}})

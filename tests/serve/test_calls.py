@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Self
 
 import anyio
@@ -426,6 +427,46 @@ async def test_an_old_name_still_works_is_counted_and_warned_of_once(caplog: pyt
     assert results == ["2", "2"]
     assert server.aliases["plus"].uses == 2
     assert caplog.text.count("tool name 'plus' is deprecated") == 1
+
+
+@pytest.mark.requirement("R102")
+@EACH_CARRIER
+async def test_a_client_learns_of_a_deprecated_name_from_the_list_and_from_each_result(carrier: str, era: str) -> None:
+    server = serve(add)
+    server.alias("plus", "add", deprecated="use 'add'", sunset=date(2999, 1, 1))
+    server.alias("sum", "add", deprecated="use 'add'", sunset=date(2020, 1, 1))
+
+    async with connected(server, carrier, era) as connection:
+        (tool,) = await connection.list_tools()
+        told = await connection.call_tool("plus", {"a": 1, "b": 1})
+        gone = await connection.call_tool("sum", {"a": 1, "b": 1})
+
+    notice = {"name": "plus", "use": "add", "message": "use 'add'", "sunset": "2999-01-01"}
+    assert tool.raw["_meta"]["io.toolweave/deprecated"][0] == notice
+    assert (told.text, told.meta["io.toolweave/deprecated"]) == ("2", notice)
+    assert gone.require_error().kind is ErrorKind.NOT_FOUND
+    assert "gone since 2020-01-01: use 'add'" in gone.text
+    assert gone.meta["io.toolweave/deprecated"]["sunset"] == "2020-01-01"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("TIMEOUT", ErrorKind.TIMEOUT),
+        ("INVALID_INPUT", ErrorKind.INVALID_INPUT),
+        ("RESOURCE_NOT_FOUND", ErrorKind.NOT_FOUND),
+        ("EXECUTION_FAILED", ErrorKind.EXECUTION_FAILED),
+        ("TEAPOT", ErrorKind.EXECUTION_FAILED),
+    ],
+)
+async def test_the_code_of_an_error_alone_decides_its_kind(code: str, kind: ErrorKind) -> None:
+    def fail() -> str:
+        raise ToolError("no", code=code)
+
+    assert ToolError("no", code=code, kind="denied").kind is ErrorKind.DENIED
+    async with connected(serve(fail)) as connection:
+        error = (await connection.call_tool("fail", {})).require_error()
+    assert (error.code, error.kind) == (code, kind)
 
 
 @EACH_CARRIER

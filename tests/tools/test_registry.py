@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -290,3 +290,30 @@ async def test_a_schema_that_is_none_is_refused_when_its_tool_is_registered(whic
         registry.add(tool(f, input_schema={"type": "nonsense"}))
     assert len(registry) == 0
     registry.add(tool(f, input_schema=good, output_schema=good))
+
+
+@pytest.mark.requirement("R102")
+async def test_a_caller_by_a_deprecated_name_is_told_until_its_sunset_and_refused_from_then_on() -> None:
+    registry = ToolRegistry([add])
+    today = datetime.now(UTC).date()
+    registry.alias("plus", "add")
+    registry.alias("sum", "add", deprecated="use 'add'", sunset=today + timedelta(days=2))
+    registry.alias("total", "add", sunset=today)
+    registry.alias("more", "add", deprecated="the API changed", sunset=date(2020, 1, 1))
+
+    plain = await registry.execute("plus", {"a": 1, "b": 2})
+    assert (plain.text, dict(plain.meta)) == ("3", {})
+    told = await registry.execute("sum", {"a": 1, "b": 2})
+    notice = {"name": "sum", "use": "add", "message": "use 'add'", "sunset": (today + timedelta(days=2)).isoformat()}
+    assert told.text == "3"
+    assert told.meta["io.toolweave/deprecated"] == notice
+    for name, message in (("total", "use 'add'"), ("more", "the API changed")):
+        gone = await registry.filtered(["add"]).execute(name, {"a": 1, "b": 2})
+        assert gone.require_error().kind is ErrorKind.NOT_FOUND
+        assert f"tool name {name!r} is gone since" in gone.text
+        assert message in gone.text
+        assert gone.meta["io.toolweave/deprecated"]["name"] == name
+    (spec,) = registry.snapshot()
+    assert [one["name"] for one in spec.meta["io.toolweave/deprecated"]] == ["sum", "total", "more"]
+    assert (await registry.execute("add", {"a": 1, "b": 2})).meta == {}
+    assert registry.aliases["more"].uses == 1

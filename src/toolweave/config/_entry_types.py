@@ -14,8 +14,15 @@ transport   what it is                                      use it for
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired, Required, TypedDict
+from typing import Any, Literal, NotRequired, Required
+
+# Pydantic, in whose models these may be fields, refuses the class of `typing` before Python 3.12.
+if sys.version_info >= (3, 12):  # pragma: no cover
+    from typing import TypedDict
+else:
+    from typing_extensions import TypedDict
 
 McpTransport = Literal["stdio", "http", "sse", "inprocess", "websocket"]
 """The transports an entry can name; `websocket` is an old name of `http`."""

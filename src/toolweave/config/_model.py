@@ -170,6 +170,18 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     source: Source | None = None
     sensitive: Sequence[Secret] = ()
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """Return the schema by which a field of a pydantic model takes what `server_config` takes."""
+        from toolweave.config._pydantic import config_schema  # only where there is such a model
+
+        return config_schema(cls)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
+        """Return the JSON Schema of such a field: the entry of a config file, or a URL or command line."""
+        return {"title": cls.__name__, "type": ["object", "string"], "description": "An MCP server."}
+
     def __post_init__(self) -> None:
         try:
             for key, value in _normalised(self).items():

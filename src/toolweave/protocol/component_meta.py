@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import Any, TypeAlias, cast
 
 __all__ = [
+    "DEPRECATED",
     "TAGS",
     "VERSION",
     "VERSIONS",
@@ -30,6 +31,12 @@ TAGS = "io.toolweave/tags"
 """The tags of a definition: a list of texts."""
 VERSION = "io.toolweave/version"
 """The version of a definition; in a request the version that is asked for."""
+DEPRECATED = "io.toolweave/deprecated"
+"""The deprecated names of a tool, in its definition a list of notices; in a result the notice of the called name.
+
+A notice is an object: `name`, the deprecated name; `use`, the tool's name; `message`; and `sunset`, the day from which
+on the name is refused, if there is one.
+"""
 VERSIONS = "io.toolweave/versions"
 """All versions that are offered under the name of a definition, newest first; there where it has several."""
 

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, cast
 
-from toolweave.errors import ErrorKind, ProtocolError, ToolError
+from toolweave.errors import CODE_OF_KIND, ErrorKind, ProtocolError, ToolError
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.content import TextContent, block_json, content_block
 from toolweave.protocol.json_types import Json, as_array, as_object, as_text
@@ -169,11 +169,6 @@ def _mirror(made: Json) -> None:
 ERROR_META = "io.toolweave/error"
 """The key in a result's `_meta`."""
 
-_CODES = {
-    ErrorKind.INVALID_INPUT: "INVALID_INPUT",
-    ErrorKind.TIMEOUT: "TIMEOUT",
-    ErrorKind.NOT_FOUND: "RESOURCE_NOT_FOUND",
-}
 _MAX_CODE_CHARS = 200
 _CLAIMED = frozenset(ErrorKind) - {ErrorKind.NOT_SENT, ErrorKind.CLOSED, ErrorKind.AUTH_REQUIRED}
 """The kinds that a server can report of a call; the others are transport errors, which only its client knows."""
@@ -181,7 +176,7 @@ _CLAIMED = frozenset(ErrorKind) - {ErrorKind.NOT_SENT, ErrorKind.CLOSED, ErrorKi
 
 def _error_json(error: ToolError) -> Json:
     """Return the member for an error; a missing code is that of its kind, and data that is no JSON is left out."""
-    code = _CODES.get(error.kind, "EXECUTION_FAILED") if error.code is None else error.code
+    code = CODE_OF_KIND.get(error.kind, "EXECUTION_FAILED") if error.code is None else error.code
     made: Json = {"kind": error.kind.value, "code": code}
     if error.retryable:
         made["retryable"] = True
@@ -204,7 +199,7 @@ def _read_error(meta: Mapping[str, Any], message: str) -> ToolError:
     kind, code = said.get("kind"), said.get("code")
     return ToolError(
         message,
-        kind=kind if isinstance(kind, str) and kind in _CLAIMED else ErrorKind.EXECUTION_FAILED,
+        kind=kind if isinstance(kind, str) and kind in _CLAIMED else None,
         code=code if _is_code(code) else None,
         retryable=said.get("retryable") is True,
         data=said.get("data"),

@@ -6,17 +6,20 @@ Whole toolsets are joined by `combined`.
 from __future__ import annotations
 
 import logging
+import time
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
-from typing import Any, Literal, TypeAlias
+from datetime import UTC, date, datetime
+from typing import Any, Literal, TypeAlias, cast
 
-from toolweave.errors import DuplicateToolError, SchemaError
-from toolweave.protocol.component_meta import version_key, versioned, with_versions
+from toolweave.errors import DuplicateToolError, ErrorKind, SchemaError
+from toolweave.protocol.component_meta import DEPRECATED, version_key, versioned, with_versions
+from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._function import check_tool, is_unbound
 from toolweave.tools._function import tool as function_tool
 from toolweave.tools._names import free_name, unknown_tool
+from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Listeners, Tool, ToolList, ToolsChanged, Toolset, ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import RoutingToolset, route_of
@@ -35,7 +38,7 @@ class Alias:
         name: The other name.
         target: The name it stands for.
         deprecated: The warning for its users, or None when both names are fine.
-        sunset: The day it goes away, or None.
+        sunset: The day from which on it is refused, in UTC, or None.
         uses: Calls made by this name.
     """
 
@@ -44,6 +47,22 @@ class Alias:
     deprecated: str | None = None
     sunset: date | None = None
     uses: int = 0
+
+    @property
+    def notice(self) -> dict[str, Any] | None:
+        """The notice for callers (`_meta["io.toolweave/deprecated"]`), or None if both names are fine."""
+        if self.deprecated is None and self.sunset is None:
+            return None
+        made: dict[str, Any] = {"name": self.name, "use": self.target}
+        made["message"] = self.deprecated or f"use {self.target!r}"
+        if self.sunset is not None:
+            made["sunset"] = self.sunset.isoformat()
+        return made
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its day has come."""
+        return self.sunset is not None and datetime.fromtimestamp(time.time(), UTC).date() >= self.sunset
 
 
 class ToolRegistry(RoutingToolset):
@@ -128,8 +147,9 @@ class ToolRegistry(RoutingToolset):
         Args:
             name: The other name.
             target: The tool's name.
-            deprecated: Log a warning at the first use; a text is added to it.
-            sunset: The day the other name goes away, for that warning.
+            deprecated: Log a warning at the first use, and tell callers in each result; a text is added to both.
+            sunset: The day in UTC from which on calls by the other name are refused; callers are told before. It makes
+                the name deprecated.
 
         Raises:
             DuplicateToolError: The other name is taken.
@@ -140,6 +160,8 @@ class ToolRegistry(RoutingToolset):
         if name in self._tools or name in self._aliases:
             raise DuplicateToolError(name)
         reason = f"use {target!r}" if deprecated is True else deprecated or None
+        if sunset is not None and reason is None:
+            reason = f"use {target!r}"
         made = self._aliases[name] = Alias(name=name, target=target, deprecated=reason, sunset=sunset)
         self._publish(changed=(target,))
         return made
@@ -156,11 +178,32 @@ class ToolRegistry(RoutingToolset):
             spec = self.snapshot().find(name)
             if spec is None:
                 return None
-            if name in self._aliases:
-                self._count(self._aliases[name])
+            alias = self._aliases.get(name)
+            if alias is not None and alias.notice is not None:
+                return self, name  # its results have a notice
+            if alias is not None:
+                self._count(alias)
             entry = self._entry(spec.name)
         tool = entry[1]
         return route_of(tool.toolset, tool.spec.name)
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        """Run one tool; see `Toolset.call`. A deprecated name is refused from its sunset on."""
+        alias = self._aliases.get(call.name)
+        notice = None if alias is None or call.name in self._tools else alias.notice
+        if alias is None or notice is None:
+            return await super().call(call, ctx)
+        self._count(alias)
+        if alias.is_over:
+            text = f"tool name {alias.name!r} is gone since {notice['sunset']}: {notice['message']}"
+            result = ToolResult.failure(text, kind=ErrorKind.NOT_FOUND)
+        else:
+            result = await super().call(call.replace(name=alias.target), ctx)
+        meta = {**result.meta, DEPRECATED: notice}
+        raw = result.raw
+        if isinstance(raw, dict):
+            raw = {**cast("dict[str, Any]", raw), "_meta": meta}
+        return result.replace(meta=meta, raw=raw)
 
     def snapshot(self) -> ToolSnapshot:
         """Return the definitions in the order they were added."""
@@ -254,7 +297,12 @@ class ToolRegistry(RoutingToolset):
     def _shown(self, spec: ToolSpec, aliases: tuple[str, ...]) -> ToolSpec:
         """Return a definition with its aliases and versions; the same object while it is equal: others cache it."""
         versions = [one.version or "" for one, _ in self._sorted(spec.name)]
-        shown = spec.replace(aliases=aliases, meta=with_versions(spec.meta, [spec.version or "", *versions]))
+        meta = with_versions(spec.meta, [spec.version or "", *versions])
+        own = (self._aliases[name].notice for name in aliases if name in self._aliases)
+        notices = [notice for notice in own if notice is not None]
+        if notices:
+            meta = {**meta, DEPRECATED: notices}
+        shown = spec.replace(aliases=aliases, meta=meta)
         known = self._as_shown.get(spec.name)
         if known is None or known[0] is not spec or known[1] != shown:
             known = self._as_shown[spec.name] = (spec, shown)
@@ -263,7 +311,8 @@ class ToolRegistry(RoutingToolset):
     def _count(self, alias: Alias) -> None:
         alias.uses += 1
         if alias.deprecated is not None and alias.uses == 1:
-            until = f" (goes away on {alias.sunset.isoformat()})" if alias.sunset is not None else ""
+            when = "gone since" if alias.is_over else "goes away on"
+            until = f" ({when} {alias.sunset.isoformat()})" if alias.sunset is not None else ""
             _log.warning("tool name %r is deprecated%s: %s", alias.name, until, alias.deprecated)
 
 

@@ -42,6 +42,10 @@ def main() -> int:
         return asyncio.run(run(options.tool, options.arguments))
     except ConfigError as error:
         print(error, file=sys.stderr)
+        if error.server is None:  # the file, not an entry
+            print(
+                "`toolweave init` writes an mcp.json with an example", file=sys.stderr
+            )
         return 2
 
 
