@@ -228,6 +228,7 @@ def test_the_client_says_what_is_missing(tmp_path: Path) -> None:
 
     assert done.returncode == 2
     assert "mcp.json" in done.stderr
+    assert "`toolweave init`" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -173,9 +173,16 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
         """Return the schema by which a field of a pydantic model takes what `server_config` takes."""
-        from toolweave.config._pydantic import config_schema  # only where there is such a model
+        import importlib  # as below
 
-        return config_schema(cls)
+        from toolweave.config._pydantic import config_schema, masked  # only where there is such a model
+
+        config: Any = importlib.import_module("toolweave.config")  # whose readers import this module
+
+        def show(value: ServerConfig) -> dict[str, Any]:
+            return masked(config.normalize_config(value.name, value), value.redact)
+
+        return config_schema(cls, config.server_config, show)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
