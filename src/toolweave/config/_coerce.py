@@ -15,7 +15,7 @@ from toolweave.config._dialect_rules import Dialect
 from toolweave.config._entries import SSE_DEPRECATED, looks_like_entry, read_entry
 from toolweave.config._expand import Scope
 from toolweave.config._locate import SECTIONS, find_servers
-from toolweave.config._model import WEBSOCKET_DEPRECATED, ServerConfig, Source, warn_deprecated
+from toolweave.config._model import WEBSOCKET_DEPRECATED, ServerConfig, Source, read_fields_with, warn_deprecated
 from toolweave.config._naming import name_from_command, name_from_url
 from toolweave.config._timeouts import Timeouts
 from toolweave.config._validation import kind_of
@@ -174,3 +174,6 @@ def _script(text: str, name: str) -> ServerConfig:
     interpreter = _INTERPRETERS.get(Path(text).suffix.lower())
     command, args = (interpreter, [text]) if interpreter else (text, [])
     return ServerConfig(name=name, transport="stdio", command=command, args=args)
+
+
+read_fields_with(server_config)

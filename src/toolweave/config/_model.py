@@ -80,6 +80,14 @@ class Source(Value, frozen=True, kw_only=True):
         return self.path if self.line is None else f"{self.path}:{self.line}"
 
 
+_field_readers: list[Callable[[Any], ServerConfig]] = []
+
+
+def read_fields_with(parse: Callable[[Any], ServerConfig]) -> None:
+    """Set the function that makes the config of a pydantic model's field; it is in a module that needs this one."""
+    _field_readers.append(parse)
+
+
 class ServerConfig(Value, frozen=True, kw_only=True):
     """Everything needed to reach one MCP server.
 
@@ -173,16 +181,12 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
         """Return the schema by which a field of a pydantic model takes what `server_config` takes."""
-        import importlib  # as below
-
         from toolweave.config._pydantic import config_schema, masked  # only where there is such a model
 
-        config: Any = importlib.import_module("toolweave.config")  # whose readers import this module
+        def show(config: ServerConfig) -> dict[str, Any]:
+            return masked(config.without_defaults(), config.redact)
 
-        def show(value: ServerConfig) -> dict[str, Any]:
-            return masked(config.normalize_config(value.name, value), value.redact)
-
-        return config_schema(cls, config.server_config, show)
+        return config_schema(cls, _field_readers[-1], show)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
