@@ -180,7 +180,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """Return the schema by which a field of a pydantic model takes what `server_config` takes."""
+        """Return the schema of a field of a pydantic model, whose values `server_config` reads."""
         from toolweave.config._pydantic import config_schema, masked  # only where there is such a model
 
         def show(config: ServerConfig) -> dict[str, Any]:
