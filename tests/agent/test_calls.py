@@ -240,6 +240,21 @@ async def test_an_error_of_the_tool_itself_never_ends_the_run() -> None:
     assert (await agent.send("go")).text == "go on"
 
 
+class Answered(Server):
+    """A server that has answered itself what its kind of error says."""
+
+    async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
+        return (await super().call(call, ctx)).replace(raw={"isError": True, "content": []})
+
+
+@pytest.mark.requirement("C2")
+async def test_an_error_that_the_server_answered_never_ends_the_run() -> None:
+    server = Answered("read", kind=ErrorKind.TIMEOUT)
+    agent = Agent(ScriptedModel([tool_call("read"), "go on"]), tools=server, on_transport_error="raise")
+
+    assert (await agent.send("go")).text == "go on"
+
+
 async def test_tools_that_change_while_a_run_goes_on_are_seen_at_its_next_turn() -> None:
     server = Scripted([spec("old")])
 
