@@ -406,3 +406,20 @@ async def test_a_progress_token_that_is_too_long_to_be_repeated_is_refused() -> 
     assert kept.status == 200
     assert refused.status == 400
     assert b"1,024 characters" in refused.body
+
+
+@pytest.mark.parametrize(
+    "target, status", [("http://evil.test/mcp", 421), ("{url}", 200), ("HTTP://EVIL.test/mcp", 421)]
+)
+async def test_the_host_of_an_absolute_target_counts_and_not_the_header(target: str, status: int) -> None:
+    body = call_body("add", {"a": 1, "b": 2})
+    async with served_http(doing_server()) as url:
+        host = url.split("/")[2]
+        headers = {"Host": host, "Content-Length": str(len(body)), **modern_headers("add")}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        with anyio.fail_after(30):
+            async with connected(url) as stream:
+                await stream.send(f"POST {target.format(url=url)} HTTP/1.1\r\n{lines}\r\n".encode() + body)
+                answer = await read_answer(stream)
+
+    assert answer.status == status

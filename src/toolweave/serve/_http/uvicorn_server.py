@@ -10,6 +10,7 @@ import contextlib
 import ipaddress
 import logging
 import math
+import re
 import signal
 import socket
 import sys
@@ -37,6 +38,7 @@ _GRACE = 1.0
 _LARGE = 65536  # bytes of a body that is written by itself: to copy it would cost more than to write twice
 _MOST_LINES = 4096
 _LONGEST_LINE = 256
+_ABSOLUTE_TARGET = re.compile(rb"(?i)https?://([^/?#]*)")
 _DECIDING = frozenset({b"connection", b"transfer-encoding"})
 
 
@@ -429,6 +431,10 @@ class _HttpProtocol(HttpToolsProtocol):
         """A head is complete."""
         self._in_head = False
         self._disarm()
+        found = _ABSOLUTE_TARGET.match(self.url)
+        if found is not None:  # its host counts, whatever the header says (RFC 9112, 3.2.2)
+            others = [header for header in self.headers if header[0] != b"host"]
+            self.headers[:] = [*others, (b"host", found[1])]
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
