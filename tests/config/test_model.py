@@ -99,7 +99,7 @@ def test_paths_may_be_given_as_path_objects() -> None:
         ({"command": "x", "disabled": "yes"}, "disabled", "true or false"),
         ({"command": "x", "include": "a"}, "include", "list of strings"),
         ({"command": "x", "tool_prefix": 1}, "tool_prefix", "must be a string"),
-        ({"command": "x", "restart": "always"}, "restart", "known: on_failure, never"),
+        ({"command": "x", "restart": "sometimes"}, "restart", "known: on_failure, always, never"),
         ({"command": "x", "restart": None}, "restart", "is null; known"),
         ({"command": "x", "legacy_sse": True}, "legacy_sse", "is true or false; known"),
         ({"command": "x", "protocol": "latest"}, "protocol", "'auto', 'legacy' or a revision"),

@@ -45,7 +45,7 @@ common: dict[str, Any] = {
     "include": st.lists(plain.filter(lambda text: text != "*"), max_size=3),
     "exclude": st.lists(plain.filter(lambda text: text != "*"), max_size=3),
     "tool_prefix": st.none() | st.just("") | plain,
-    "restart": st.sampled_from(["on_failure", "never"]),
+    "restart": st.sampled_from(["on_failure", "always", "never"]),
     "protocol": st.sampled_from(["auto", "legacy", "2025-06-18"]),
     "max_concurrency": st.none() | st.integers(1, 99),
     "max_message_bytes": st.none() | st.integers(1, 2**40),

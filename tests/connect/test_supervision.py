@@ -99,6 +99,15 @@ async def test_waits_between_attempts_are_those_of_the_policy_and_no_attempt_beg
     assert waits == pytest.approx([0.1 * 0.75, 0.3 * 0.75, 0.9 * 0.75])
 
 
+async def fail(clock: FakeClock, *, times: int) -> None:
+    """Let so many attempts fail, and return in the backoff after the last."""
+    for _ in range(times):
+        await clock.until_sleeping()
+        (wait,) = clock.sleepers
+        await clock.advance(wait)
+    await clock.until_sleeping()
+
+
 @pytest.mark.requirement("C24")
 async def test_a_connection_that_was_given_up_answers_at_once_with_the_cause_and_dials_nobody() -> None:
     server, clock = Fickle(), FakeClock()
@@ -190,6 +199,57 @@ async def test_a_server_that_never_came_up_is_tried_again_by_a_use_after_the_coo
         server.refuses = False
         await clock.advance(POLICY.cooldown)
         assert [tool.name for tool in await connection.list_tools()] == ["work"]
+
+
+async def test_a_server_that_is_always_tried_again_comes_up_however_late() -> None:
+    server, clock = Fickle(), FakeClock()
+    server.refuses = True
+    async with supervised(server, clock, restart="always") as (connection, changes):
+        connection.start()
+        await fail(clock, times=20)
+        waits = [change.retry_in for change in changes if change.retry_in is not None]
+        assert waits[0] <= POLICY.first_unreached
+        assert POLICY.cap < waits[-1] <= POLICY.slowest
+        assert connection.restarts == 0
+
+        server.refuses = False
+        await clock.advance(POLICY.slowest)
+        await eventually(lambda: connection.state is ConnectionState.READY)
+        assert (await connection.call_tool("work")).text == "done"
+
+
+async def test_a_use_of_a_server_that_is_away_fails_at_once_or_ends_the_backoff_after_the_cool_down() -> None:
+    server, clock = Fickle(), FakeClock()
+    server.refuses = True
+    async with supervised(server, clock, restart="always") as (connection, changes):
+        connection.start()
+        await fail(clock, times=12)
+        attempts = len(changes)
+        with pytest.raises(ConnectError, match="not today"):
+            await connection.list_tools()
+        assert len(changes) == attempts
+
+        server.refuses = False
+        await clock.advance(POLICY.cooldown)
+        assert [tool.name for tool in await connection.list_tools()] == ["work"]
+
+
+async def test_a_server_that_was_ready_and_is_always_tried_again_is_not_given_up() -> None:
+    server, clock = Fickle(), FakeClock()
+    async with supervised(server, clock, restart="always") as (connection, _):
+        await connection.list_tools()
+        server.refuses = True
+        server.hang_up()
+        await fail(clock, times=POLICY.attempts + 2)
+        assert connection.away
+        result = await connection.call(ToolCall(name="work", arguments={}), CallContext())
+        assert result.is_error
+        assert "not today" in result.text
+
+        server.refuses = False
+        await clock.advance(POLICY.slowest)
+        await eventually(lambda: connection.state is ConnectionState.READY)
+        assert (await connection.call_tool("work")).text == "done"
 
 
 async def test_a_call_that_comes_during_a_backoff_waits_for_the_restart() -> None:

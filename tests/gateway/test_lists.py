@@ -164,7 +164,7 @@ async def test_a_failing_upstream_costs_only_its_entries_and_its_status_says_so(
 
     assert {tool["name"].partition("_")[0] for tool in found["tools"]} == {"good"}
     assert found["_meta"][UPSTREAMS]["good"] == {"status": "ready"}
-    assert {found["_meta"][UPSTREAMS][name]["status"] for name in ("gone", "mute")} == {"failed"}
+    assert {found["_meta"][UPSTREAMS][name]["status"] for name in ("gone", "mute")} <= {"backoff", "connecting"}
     assert all("error" in found["_meta"][UPSTREAMS][name] for name in ("gone", "mute"))
     if version == MODERN:
         assert (found["ttlMs"], found["cacheScope"]) == (0, "private")

@@ -22,7 +22,8 @@ def test_a_gateway_is_ready_once_its_required_servers_are(tmp_path: Path) -> Non
     config = write_gateway_config(tmp_path, servers, {"required": ["a", "gone"]})
     with gateway(tmp_path, config) as running:
         found = running.spoken("GET", "/readyz")
-        assert (found.status, found.json["ready"], found.json["missing"]) == (503, False, {"gone": "failed"})
+        assert (found.status, found.json["ready"]) == (503, False)
+        assert found.json["missing"]["gone"] in ("backoff", "connecting")
         health = running.spoken("GET", "/healthz")
         assert (health.status, health.text) == (200, "ok")
 

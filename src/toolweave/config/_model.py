@@ -118,7 +118,8 @@ class ServerConfig(Value, frozen=True, kw_only=True):
             not say that they only read), `destructive`, or `never`; or one of these by tool, `*` for the others.
         tool_prefix: The literal prefix of each tool's name; None is the server's name and `_`,
             `""` is no prefix.
-        restart: Reconnect after a failure, or keep the exact cause as the answer of each call.
+        restart: `on_failure` reconnects a lost connection, with an end; `always` has no end and also tries a server
+            again that was never reached; `never` keeps the exact cause as the answer of each call.
         legacy_sse: Fall back to the old HTTP+SSE transport when Streamable HTTP is not there.
         protocol: `auto`, `legacy` (the newest handshake revision), or one revision such as `2025-06-18`.
         validate_input: Check arguments against the tool's schema before sending.
@@ -157,7 +158,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     exclude: Sequence[str] = ()
     confirm: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     tool_prefix: str | None = None
-    restart: Literal["on_failure", "never"] = "on_failure"
+    restart: Literal["on_failure", "always", "never"] = "on_failure"
     legacy_sse: Literal["auto", "never", "only"] = "auto"
     protocol: str = "auto"
     validate_input: bool = True
@@ -552,7 +553,7 @@ _RULES: dict[str, Callable[[Any, str], Any]] = {
     "exclude": check_texts,
     "confirm": _confirm,
     "tool_prefix": _prefix,
-    "restart": _choice("on_failure", "never"),
+    "restart": _choice("on_failure", "always", "never"),
     "legacy_sse": _choice("auto", "never", "only"),
     "protocol": _protocol,
     "validate_input": check_flag,

@@ -72,6 +72,7 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
         callbacks: Callbacks = NO_CALLBACKS,
         clock: Clock | None = None,
         stand_in: ClientStandIn | None = None,
+        endless: bool = False,
     ) -> None:
         self.config = config
         self._lazy = lazy
@@ -93,6 +94,8 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
             on_state=self._state_changed,
             clock=clock,
         )
+        if endless:
+            self._supervisor.endless = True
         self._requester = Requester(config, self._supervisor, self._catalog)
         self._client = ClientCapabilities(config, self._requester, self._peer)
         lists = (self._catalog.live, self._prompts, self._resources, self._templates)
@@ -146,6 +149,14 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
     def restarts(self) -> int:
         """The number of reconnections after a loss."""
         return self._supervisor.restarts
+
+    @property
+    def away(self) -> bool:
+        """Whether the server could not be reached for long, or ever, and is tried again in the background.
+
+        Until then each use fails at once with the cause.
+        """
+        return self._supervisor.waits_away
 
     @property
     def silent_for(self) -> float:
@@ -209,10 +220,17 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
 
     # life
 
-    def start(self) -> None:
-        """Start connecting in the background, until `close()`; `state` and the events report the progress."""
+    def start(self, *, now: bool = False) -> None:
+        """Start connecting in the background, until `close()`; `state` and the events report the progress.
+
+        With `now`, a connection that was given up is tried again without waiting for the end of its cool-down.
+        """
         self._kept = True
-        self._supervisor.start()
+        self._supervisor.start(now=now)
+
+    async def keep_trying(self) -> None:
+        """Never give the server up from now on, as with `restart="always"`; has no effect with `restart="never"`."""
+        self._supervisor.endless = True
 
     async def open(self) -> None:
         """Connect and shake hands; returns when the server is ready, which it stays until `close()`.
@@ -467,7 +485,7 @@ def connect_mcp(
     headers: Mapping[str, str] | Callable[[], Any] | None = None,
     auth: Auth | AuthHook | AuthFlow | Callable[[], Any] | str | None = None,
     timeout: float | Mapping[str, float] | Timeouts | None = None,
-    restart: Literal["on_failure", "never"] | None = None,
+    restart: Literal["on_failure", "always", "never"] | None = None,
     lazy: bool = False,
     callbacks: Callbacks = NO_CALLBACKS,
 ) -> Connecting[McpConnection]:
@@ -481,7 +499,8 @@ def connect_mcp(
         auth: Credentials for HTTP: an `Auth`, a bearer token, a callable asked before each request, an `AuthHook` that
             is also called with each refusal, or an authorization object of `httpx`.
         timeout: Seconds for every wait, or a `Timeouts`.
-        restart: `"on_failure"` reconnects a lost connection with backoff, `"never"` keeps the exact cause.
+        restart: `"on_failure"` reconnects a lost connection with backoff, `"always"` never gives up, `"never"` keeps
+            the exact cause.
         lazy: Connect at the first use instead of at once.
         callbacks: Handlers for the server's requests, in every era; requests without a handler are refused.
 

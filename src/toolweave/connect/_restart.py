@@ -21,9 +21,15 @@ class ConnectionLoss(Value, frozen=True, kw_only=True):
 
 
 class RetryAfter(Value, frozen=True):
-    """Try again after so many seconds."""
+    """Try again after so many seconds.
+
+    Attributes:
+        seconds: The wait.
+        slow: Whether the quick attempts are used up, which ends an ordinary connection and slows an endless one down.
+    """
 
     seconds: float
+    slow: bool = False
 
 
 class GiveUp(Value, frozen=True):
@@ -35,14 +41,20 @@ class GiveUp(Value, frozen=True):
 class RestartPolicy(Value, frozen=True, kw_only=True):
     """Exponential backoff with jitter, a cap and an end, and a circuit breaker.
 
+    An endless connection, such as the upstream of a gateway, has no end: where others are given up, its waits grow on
+    from `cap` to `slowest`.
+
     Two things end it. Too many failures in a row: the server does not come up, or not for long. Too many
     losses within a window: it comes up each time and falls again, which the first count forgives. Either
     way the circuit is open for `cooldown` seconds; the next use after that closes it or opens it again.
 
     Attributes:
         first: Seconds before the first attempt.
+        first_unreached: The same for an endless connection that was never ready: a server that crashes as it starts is
+            not started over at once.
         factor: Each further wait is this many times longer.
         cap: The longest wait, in seconds.
+        slowest: The longest wait of an endless connection, in seconds.
         attempts: After so many failures in a row the connection is given up.
         stable: A connection that was ready for so many seconds resets the count of failures.
         losses: After more than so many losses within `window` seconds the connection is given up.
@@ -51,8 +63,10 @@ class RestartPolicy(Value, frozen=True, kw_only=True):
     """
 
     first: float = 0.1
+    first_unreached: float = 1.0
     factor: float = 3.0
     cap: float = 30.0
+    slowest: float = 300.0
     attempts: int = 6
     stable: float = 5.0
     losses: int = 20
@@ -60,23 +74,35 @@ class RestartPolicy(Value, frozen=True, kw_only=True):
     cooldown: float = 30.0
     auth_cooldown: float = 1.0
 
-    def next(self, history: Sequence[ConnectionLoss], now: float, jitter: float) -> RetryAfter | GiveUp:
+    def next(
+        self, history: Sequence[ConnectionLoss], now: float, jitter: float, *, endless: bool = False
+    ) -> RetryAfter | GiveUp:
         """Return the action after the last loss of `history`, which is in the order of time.
 
-        `jitter` in [0, 1) spreads the wait over its upper half, so that many clients do not return at once.
+        `jitter` in [0, 1) spreads the wait over its upper half, so that many clients do not return at once. `endless`
+        gives up never.
         """
         failures = self.failures(history)
+        why = self._used_up(failures, history, now)
+        if why is not None and not endless:
+            return GiveUp(why)
+        if why is not None:
+            beyond = failures - self.attempts
+            wait = backoff(beyond, first=self.cap, longest=self.slowest, factor=1.5, spread=(0.5, 1.0), chance=jitter)
+            return RetryAfter(wait, slow=True)
+        reached = not endless or any(loss.held is not None for loss in history)
+        first = self.first if reached else self.first_unreached
+        wait = backoff(failures, first=first, longest=self.cap, factor=self.factor, spread=(0.5, 1.0), chance=jitter)
+        return RetryAfter(wait)
+
+    def _used_up(self, failures: int, history: Sequence[ConnectionLoss], now: float) -> str | None:
+        """Return why the quick attempts are used up, or None while they are not."""
         if failures > self.attempts:
-            return GiveUp(f"{failures} failures in a row")
+            return f"{failures} failures in a row"
         # A server that stays up just longer than `stable` and then falls resets the row each time; only the window sees
         # it.
         recent = sum(now - loss.at < self.window for loss in history)
-        if recent > self.losses:
-            return GiveUp(f"{recent} losses within {self.window:g} s")
-        wait = backoff(
-            failures, first=self.first, longest=self.cap, factor=self.factor, spread=(0.5, 1.0), chance=jitter
-        )
-        return RetryAfter(wait)
+        return f"{recent} losses within {self.window:g} s" if recent > self.losses else None
 
     def failures(self, history: Sequence[ConnectionLoss]) -> int:
         """Return the failures in a row at the end of `history`; one that held for long begins the row."""

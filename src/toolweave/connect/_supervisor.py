@@ -57,7 +57,12 @@ class Supervisor:
     `settle` is awaited with every new open session before requests use it; `run_background` runs beside it
     until the session ends. `clock` drives backoff and cool-down, nothing else.
 
+    An endless connection is never given up. It is away while it could not be reached for so long that an ordinary one
+    would have been: its users then get the cause at once, and a use after the cool-down does not wait for the backoff.
+
     Attributes:
+        endless: Whether it is tried again for ever, from the first attempt on.
+        away: Whether it waits in `backoff` where an ordinary connection would be given up.
         loop: The event loop that the connection runs on; None before it was started.
     """
 
@@ -94,6 +99,8 @@ class Supervisor:
         self._opened: float | None = None
         self._granted = 0.0
         self._ever_ready = False
+        self.endless = config.restart == "always"
+        self.away = False
         self._over_since = 0.0
         self._refused: AuthRequiredError | None = None
         self.doubted = False
@@ -105,16 +112,22 @@ class Supervisor:
         """The server's name."""
         return self.config.name
 
-    def start(self) -> None:
+    def start(self, *, now: bool = False) -> None:
         """Start connecting in a task of its own; does nothing when started already.
 
-        A connection that was given up starts again once its cool-down is over; one that wants other
-        credentials tries again on its session, if that is still open.
+        A connection that was given up starts again once its cool-down is over, or at once with `now`; one that wants
+        other credentials tries again on its session, if that is still open.
         """
-        if self._stopping or not (self.state is ConnectionState.IDLE or self._cooled_down()):
+        if self._stopping or not (self.state is ConnectionState.IDLE or self._startable(now=now)):
             return
+        waited = self.state is ConnectionState.BACKOFF
         self._set(ConnectionState.CONNECTING, self.error)
-        if self._refused is not None:
+        if waited:
+            # The state is changed here and not by the task that wakes up later, so that whoever called waits for the
+            # attempt and is not answered with the error of the one before.
+            if self._scope is not None:
+                self._scope.cancel()
+        elif self._refused is not None:
             self._refused = None
             self._wake.set()
         else:
@@ -199,7 +212,7 @@ class Supervisor:
             return self.line
         self.start()
         begun = anyio.current_time()
-        while self.state not in _OVER:
+        while self.state not in _OVER and not self.waits_away:
             # Computed in each round: `_granted` grows while the server shows signs of life, and the patience of a
             # waiter is for silence, not for a slow start.
             deadline = begun + seconds + self._granted
@@ -217,6 +230,11 @@ class Supervisor:
         if self.state is ConnectionState.CLOSED:
             raise ConnectionClosedError("the connection is closed; connect again", server=self.config.name)
         raise again(self.error, self.config.name)
+
+    @property
+    def waits_away(self) -> bool:
+        """Whether it waits for the next attempt to reach a server that has been away for long, or always."""
+        return self.away and self.state is ConnectionState.BACKOFF
 
     def degrade(self, error: Exception) -> None:
         """Mark the connection as degraded: it is open, but its tools could not be listed."""
@@ -276,21 +294,26 @@ class Supervisor:
         """Wait for the backoff of the restart policy and return None, or return the final outcome."""
         if isinstance(error, AuthRequiredError):
             return ConnectionState.AUTH_REQUIRED, error
-        # a server that never came up is not tried for ever behind its user's back
-        if self.config.restart == "never" or not self._ever_ready or isinstance(error, ConfigError):
+        # Behind the back of its user, a server that never came up is not tried for ever; that of a service is.
+        wanted = self._ever_ready or self.endless
+        if self.config.restart == "never" or not wanted or isinstance(error, ConfigError):
             return ConnectionState.FAILED, error
         now = self._clock.monotonic()
         # Appended before the decision: the policy counts this loss too. The deque forgets what no decision needs.
         self._losses.append(ConnectionLoss(at=now, held=held))
-        decision = self._policy.next(self._losses, now, self._clock.jitter())
+        decision = self._policy.next(self._losses, now, self._clock.jitter(), endless=self.endless)
         if isinstance(decision, GiveUp):
             why = f"given up after {decision.why} (a use after {self._policy.cooldown:g} s tries again): "
             return ConnectionState.FAILED, again(error, self.config.name, why)
-        self._set(ConnectionState.BACKOFF, error, retry_in=decision.seconds)
+        self.away = decision.slow or not self._ever_ready
+        self._over_since = now
+        # The scope before the state: a listener of the state may end the wait.
         with anyio.CancelScope() as self._scope:
+            self._set(ConnectionState.BACKOFF, error, retry_in=decision.seconds)
             await self._clock.sleep(decision.seconds)
         if not self._stopping:
-            self.restarts += 1
+            if self._ever_ready:
+                self.restarts += 1
             self._set(ConnectionState.CONNECTING, error)
         return None
 
@@ -441,6 +464,7 @@ class Supervisor:
                 return
             self._opened = self._clock.monotonic() if self._opened is None else self._opened
             self._ever_ready = True
+            self.away = False
             self.line = line
             # `_settle` may have degraded it: open and usable, though its tools could not be listed.
             if self.state is not ConnectionState.DEGRADED:
@@ -455,13 +479,13 @@ class Supervisor:
         await self._wake.wait()
         self._wake = anyio.Event()
 
-    def _cooled_down(self) -> bool:
-        now = self._clock.monotonic()
+    def _startable(self, *, now: bool) -> bool:
+        """Whether a connection that is not under way may be tried: `now`, or after its cool-down."""
+        passed = math.inf if now else self._clock.monotonic() - self._over_since
         if self.state is ConnectionState.AUTH_REQUIRED:
-            return now >= self._over_since + self._policy.auth_cooldown
-        if self.state is ConnectionState.FAILED and self.config.restart != "never":
-            return now >= self._over_since + self._policy.cooldown
-        return False
+            return passed >= self._policy.auth_cooldown
+        given_up = self.state is ConnectionState.FAILED or self.waits_away
+        return given_up and self.config.restart != "never" and passed >= self._policy.cooldown
 
     def _set(self, state: ConnectionState, error: Exception | None = None, *, retry_in: float | None = None) -> None:
         previous = self.state

@@ -23,6 +23,7 @@ from toolweave.gateway._routes import Routes
 from toolweave.gateway._sign_in_first import SignInFirst, sign_in_tool, without_round
 from toolweave.gateway._sign_ins import SignIns
 from toolweave.gateway._tasks import TaskNames
+from toolweave.hub._hub import down_servers
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.protocol.json_types import as_object, as_text
@@ -328,7 +329,7 @@ class CallerRequests:
         if tool is None and name not in inner.tools.snapshot().by_name:  # exactly: rules apply to the called name
             named = (one for one in self._sign_in_tools(inner) if one.name == name)
             tool = next((one for one in named if self._may(request, one)), None) or self._missing_for(request, inner)
-            if tool is None:
+            if tool is None and down_servers(inner.hub).owner(name) is None:
                 return await own(request)
         if tool is not None:
             return await self._after_sign_in(request, inner, tool)

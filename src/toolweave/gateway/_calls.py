@@ -16,6 +16,7 @@ from toolweave.gateway._relay import Relay
 from toolweave.gateway._routes import Route, Routes
 from toolweave.gateway._slow_calls import SlowCalls
 from toolweave.gateway._tasks import UpstreamTasks
+from toolweave.gateway._unreached import UnreachedUpstreams
 from toolweave.hub import Hub
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
@@ -44,6 +45,7 @@ class Calls:
         relay: Sends the requests.
         tasks: Knows which calls become tasks of their callers.
         local: Answers calls of tools that no upstream offers.
+        unreached: Answers requests for what an upstream may have that could not be reached so far.
         slow: Turns calls that take long into tasks; None leaves all as they are.
     """
 
@@ -55,6 +57,7 @@ class Calls:
         tasks: UpstreamTasks,
         *,
         local: Feature,
+        unreached: UnreachedUpstreams,
         slow: SlowCalls | None = None,
     ) -> None:
         self._hub = hub
@@ -62,6 +65,7 @@ class Calls:
         self._relay = relay
         self._tasks = tasks
         self._local = local
+        self._unreached = unreached
         self._slow = slow
         self._shaped_calls: ShapedCalls | None = None
 
@@ -87,6 +91,8 @@ class Calls:
             request.object("arguments")  # anything else is refused
         sent = _sent_for(request)
         route = self._routes.tool(name) if sent is None else sent.route
+        if route is None and (answer := self._unreached.called(request, name)) is not None:
+            return answer
         if route is None:  # a tool of this process, or none
             return await self._local.methods(modern=request.modern)[methods.TOOLS_CALL](request)
         if self._slow is None or route.spec is None:
@@ -129,7 +135,8 @@ class Calls:
         name = request.text("name")
         route = await self._routes.prompt(name)
         if route is None or not _may(request, "prompts", name, route):
-            raise not_offered("prompts", name, modern=request.modern)
+            error = self._unreached.error_for_prompt(request, name) if route is None else None
+            raise error or not_offered("prompts", name, modern=request.modern)
         params = _params(request, name=route.name)
         return self._named(route, await self._relay.request(request, route, request.method, params))
 
@@ -143,13 +150,14 @@ class Calls:
             try:
                 result = await self._relay.request(request, route, request.method, _params(request, uri=route.name))
             except RequestError as exc:
-                if exc.code not in _UNKNOWN or len(routes) == 1:
+                others = len(routes) > 1 or self._unreached.names(request.client.may)
+                if exc.code not in _UNKNOWN or not others:
                     raise
                 continue
             self._routes.keep_resource(uri, route)
             own = result if route.name == uri else with_uris(result, {route.name: uri})
             return self._named(route, own) | ({"cacheScope": "private"} if _is_limited(request) else {})
-        raise not_offered("resources", uri, modern=request.modern)
+        raise self._unreached.no_resource(request, uri)
 
     async def _complete(self, request: Request) -> Json:
         ref = request.object("ref")
@@ -159,7 +167,8 @@ class Calls:
             raise RequestError(f"{request.method} needs 'ref': {exc}", code=INVALID_PARAMS) from None
         route = await (self._routes.prompt(name) if kind == "prompt" else self._routes.template(name))
         if route is None or not _may(request, "prompts" if kind == "prompt" else "resources", name, route):
-            raise unknown_reference(kind, name)
+            error = self._unreached.error_for_prompt(request, name) if kind == "prompt" and route is None else None
+            raise error or unknown_reference(kind, name)
         if route.server not in self._hub.clients or not self._completes(route.server):
             return completion_json((), total=0, has_more=False)
         own = {member: route.name if value == name and member != "type" else value for member, value in ref.items()}

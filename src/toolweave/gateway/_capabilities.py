@@ -5,10 +5,11 @@ A gateway of a single upstream with unchanged names declares the identity of tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from toolweave.connect import ConnectionState, McpConnection
+from toolweave.gateway._unreached import UnreachedUpstreams
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers, offer_names
 from toolweave.protocol.json_types import as_object
@@ -33,7 +34,7 @@ def declares(connection: McpConnection, capability: str, member: str | None = No
 def offered(
     hub: Hub, capability: str, member: str | None = None, *, clients: Mapping[str, McpConnection] | None = None
 ) -> bool:
-    """Return whether any upstream declares the capability, or is still connecting and might.
+    """Return whether any upstream declares the capability, or might: it is connecting, or was never reached.
 
     An upstream that is called with callers' credentials may declare anything to each of them.
 
@@ -47,8 +48,12 @@ def offered(
     return (
         not upstreams
         or bool(caller_servers(hub).configs)
-        or any(one.state in _STARTING or declares(one, capability, member) for one in upstreams)
+        or any(_is_to_come(one) or declares(one, capability, member) for one in upstreams)
     )
+
+
+def _is_to_come(connection: McpConnection) -> bool:
+    return connection.state in _STARTING or connection.protocol_version is None
 
 
 class UpstreamCapabilities:
@@ -60,6 +65,7 @@ class UpstreamCapabilities:
         info: The gateway's own `Implementation` object.
         instructions: Its own instructions, which replace those of the upstreams; None for theirs.
         handshakes: The connections as callers with a handshake reach them.
+        unreached: The upstreams whose offers are not known, which the instructions name.
     """
 
     def __init__(
@@ -70,12 +76,14 @@ class UpstreamCapabilities:
         instructions: str | None = None,
         *,
         handshakes: Mapping[str, McpConnection],
+        unreached: UnreachedUpstreams,
     ) -> None:
         self._handshakes = handshakes
         self._hub = hub
         self._tools = tools
         self._own_info = dict(info)
         self._own_instructions = instructions
+        self._unreached = unreached
         self._upstreams = hub.clients
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
@@ -115,10 +123,18 @@ class UpstreamCapabilities:
         """Return the instructions of all upstreams, each quoted under its name, or those of the only one as they are.
 
         Every line of an upstream is quoted, so that none can impersonate another. Those of an upstream where a caller
-        may use nothing that is known are left out.
+        may use nothing that is known are left out. Upstreams whose tools are missing are named at the end, so that a
+        model can tell its user.
         """
-        if self._own_instructions is not None:
-            return self._own_instructions
+        missing = [f"The {self._unreached.described(name)}: its tools are missing." for name in self._missing(may)]
+        found = self._of_upstreams(may) if self._own_instructions is None else self._own_instructions
+        return "\n\n".join([*([] if found is None else [found]), *missing]) or None
+
+    def _missing(self, may: MayUse | None) -> Sequence[str]:
+        """Return the upstreams that have failed; one that is only starting is there soon."""
+        return [name for name in self._unreached.names(may) if name in self._hub.errors]
+
+    def _of_upstreams(self, may: MayUse | None) -> str | None:
         only = self.only
         if only is not None:
             return only.instructions if self._shows(only.name, may) else None

@@ -43,6 +43,7 @@ from toolweave.gateway._skills import UpstreamSkills
 from toolweave.gateway._slow_calls import SlowCalls
 from toolweave.gateway._slow_tasks import SlowTasks
 from toolweave.gateway._tasks import TaskNames, UpstreamTasks
+from toolweave.gateway._unreached import UnreachedUpstreams
 from toolweave.gateway._updates import ResourceUpdates
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers, config_source, offer_names
@@ -177,10 +178,12 @@ class CallerView(NamedTuple):
     Attributes:
         tools: Returns the tools that are shown of those of a hub.
         serves: Whether anything of a server is shown, by its name.
+        prefix: Put before the names of tools.
     """
 
     tools: Callable[[Toolset], Toolset]
     serves: Callable[[str], bool]
+    prefix: str = ""
 
 
 class GatewaySecrets(NamedTuple):
@@ -366,7 +369,9 @@ class Gateway(ServerRunners):
             stands_in=lambda: self._about.only is not None,
         )
         handshakes = HandshakeClients(hub.clients, parts.handshakes)
-        self._about = UpstreamCapabilities(hub, self.tools, self._info, instructions, handshakes=handshakes)
+        down = UnreachedUpstreams(hub, self.serves_to_callers, self._view_prefix)
+        about = UpstreamCapabilities(hub, self.tools, self._info, instructions, handshakes=handshakes, unreached=down)
+        self._about = about
         listen = Listen(
             self.changes,
             declared=self._declared,
@@ -377,7 +382,7 @@ class Gateway(ServerRunners):
             own=lambda request: request.client.principal,
         )
         return [
-            Calls(hub, self.routes, self.relay, tasks, local=local, slow=self._slow_calls(tasks)),
+            Calls(hub, self.routes, self.relay, tasks, local=local, unreached=down, slow=self._slow_calls(tasks)),
             self._lists,
             UpstreamSkills(hub, self.routes, self.relay, offers, page_size=self._page_size),
             self._about,
@@ -437,6 +442,9 @@ class Gateway(ServerRunners):
     def serves_to_callers(self, server: str) -> bool:
         """Whether anything of a server that is called as its callers is shown."""
         return self._view is None or self._view.serves(server)
+
+    def _view_prefix(self) -> str:
+        return "" if self._view is None else self._view.prefix
 
     async def is_of_caller(self, uri: str, inner: InnerGateway) -> bool:
         """Whether the gateway of a caller has a resource that this one has not."""
@@ -523,6 +531,7 @@ class Gateway(ServerRunners):
         Calls that wait for their callers end with it, and with the last of them the connections of callers.
         """
         async with AsyncExitStack() as stack:
+            await self.hub.keep_trying()
             await stack.enter_async_context(self.hub)
             await stack.enter_async_context(self.tools)
             slow = None if self._parts.slow is None else self._parts.slow.tasks

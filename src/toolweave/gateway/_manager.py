@@ -133,6 +133,7 @@ class GatewayManager:
         self._tasks: anyio.abc.TaskGroup | None = None
         self._app: HttpApp | None = None
         self._page: MetricsPage | None = None
+        self._starting = True
         self._console: ConsoleApp | None = None
         self._wanted_reload = anyio.Event()
         self._reading = anyio.Lock()
@@ -271,6 +272,7 @@ class GatewayManager:
         async with runs, self.server.running(), anyio.create_task_group() as tasks:
             self._tasks, self._app = tasks, app
             self._changes.open(tasks)
+            tasks.start_soon(self._settle)
             tasks.start_soon(self._reload_when_asked)
             if self._page is not None:
                 tasks.start_soon(self._page.keep_fresh)
@@ -293,6 +295,11 @@ class GatewayManager:
                     mount.ended.set()
                 self._mounts.clear()
                 tasks.cancel_scope.cancel()
+
+    async def _settle(self) -> None:
+        """Note when every upstream of the start is ready or has failed once; later ones do not count."""
+        await self.hub.settled("all")
+        self._starting = False
 
     async def serve_stdio(self) -> None:
         """Serve one client over standard input and output, without the virtual servers; see `McpServer.serve_stdio`."""
@@ -336,9 +343,7 @@ class GatewayManager:
             if config != self.config:
                 self.generation += 1
             self.config = config
-        connected = {*self.hub.clients, *caller_servers(self.hub).configs}
-        failed_before = {*self._changes.not_applied, *(name for name in self.hub.errors if name not in connected)}
-        retried = [name for name in change.unchanged if name in failed_before]
+        retried = [name for name in change.unchanged if name in self._failed]
         self._put_rules(self.server, None)  # before a server is there that rules may be about
         for mount in self._mounts.values():
             self._put_rules(mount.server, mount.view)
@@ -484,6 +489,7 @@ class GatewayManager:
             not_applied=self._changes.not_applied,
             generation=self.generation,
             shared=None if self._replicas is None else "ready" if self._replicas.away is None else "away",
+            starting=self._starting,
         )
 
     # inside
@@ -501,6 +507,14 @@ class GatewayManager:
     def _away(self) -> tuple[str, ...]:
         away = None if self._replicas is None else self._replicas.away
         return () if away is None else (away,)
+
+    @property
+    def _failed(self) -> set[str]:
+        """The upstreams that could not be connected, or not with their new settings."""
+        clients = self.hub.clients
+        connected = {name for name, client in clients.items() if not client.away}
+        others = connected | caller_servers(self.hub).configs.keys()
+        return {*self._changes.not_applied, *(name for name in self.hub.errors if name not in others)}
 
     @property
     def _paths(self) -> tuple[Path, ...]:

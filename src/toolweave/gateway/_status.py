@@ -13,6 +13,7 @@ from toolweave.connect import ConnectionState
 from toolweave.gateway._upstream_changes import UpstreamChanges
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers
+from toolweave.hub._starting import STARTING
 
 _READY = frozenset({ConnectionState.READY})
 
@@ -77,7 +78,8 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
         config: `"loaded"`, `"kept"` when the last change of the file was refused, or `"partial"` when upstreams could
             not be connected with their new settings and keep the earlier ones.
         generation: The number of the config in use; it grows with each change.
-        missing: The state of each required upstream that is not ready.
+        missing: The state of each required upstream that is not ready, and of each that is still starting for the first
+            time since the gateway started.
         shared: `"ready"`, or `"away"` while the store of the replicas cannot be reached, without which calls and lists
             keep working; None where nothing is shared.
     """
@@ -127,14 +129,21 @@ def readiness(
     not_applied: Mapping[str, str],
     generation: int,
     shared: str | None = None,
+    starting: bool = False,
 ) -> Readiness:
-    """Return whether a gateway is ready: each required upstream has shaken hands, and its tools are known."""
+    """Return whether a gateway is ready.
+
+    Each required upstream has shaken hands and its tools are known, and while the gateway is `starting`, every other
+    one has done so or has failed once: before that, requests for it would be answered as if it were down.
+    """
     states = hub.states()
     missing = {
         name: states[name].value if name in states else "absent"
         for name in required
         if states.get(name) not in _READY and name not in caller_servers(hub).configs
     }
+    if starting:
+        missing |= {name: state.value for name, state in states.items() if state in STARTING and name not in hub.errors}
     config = "kept" if problem is not None else "partial" if not_applied else "loaded"
     ready = not missing and not draining
     return Readiness(

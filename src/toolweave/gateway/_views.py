@@ -87,7 +87,7 @@ def caller_view(view: VirtualServer) -> CallerView:
     def serves(server: str) -> bool:
         return not view.servers or server in view.servers
 
-    return CallerView(partial(virtual_tools, view=view), serves)
+    return CallerView(partial(virtual_tools, view=view), serves, view.prefix)
 
 
 class ViewMiddleware:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from toolweave.hub._connect import connect_mcp_servers
     from toolweave.hub._discover import DiscoveredTools, McpClient, discover_mcp_tools
     from toolweave.hub._explain import ToolExplanation, explain_tool
-    from toolweave.hub._hub import Hub, connect_mcp_servers
+    from toolweave.hub._hub import Hub
     from toolweave.hub._skill_tools import SkillTools, skill_tools
 
 __all__ = [
@@ -30,16 +31,14 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        "_connect": ("connect_mcp_servers",),
         "_discover": (
             "DiscoveredTools",
             "McpClient",
             "discover_mcp_tools",
         ),
         "_explain": ("ToolExplanation", "explain_tool"),
-        "_hub": (
-            "Hub",
-            "connect_mcp_servers",
-        ),
+        "_hub": ("Hub",),
         "_skill_tools": (
             "SkillTools",
             "skill_tools",

@@ -12,12 +12,19 @@ import anyio.to_thread
 
 from toolweave.config import LoadedConfig, ServerConfig, load_config, server_config
 from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks
-from toolweave.connect._connecting import Connecting, Openable
+from toolweave.connect._connecting import Openable
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._diagnosis import again
 from toolweave.connect._state import ConnectionState, StateChanged
-from toolweave.errors import AuthRequiredError, ConnectionClosedError, DuplicateToolError, ErrorKind, ToolError
+from toolweave.errors import (
+    AuthRequiredError,
+    ConnectionClosedError,
+    DuplicateToolError,
+    ErrorKind,
+    ToolError,
+)
 from toolweave.hub._caller_servers import CallerServers
+from toolweave.hub._down_servers import DownServers
 from toolweave.hub._events import HubEventName, HubEvents, Listener
 from toolweave.hub._fan_out import for_each
 from toolweave.hub._naming import NameConflict
@@ -78,6 +85,9 @@ class Hub(Openable, HubFeatures):
         self._patience = patience
         self._starts = ServerStarts(self._clients, patience)
         self._added: dict[str, ServerConfig] = {}
+        self._down = DownServers(
+            self._clients, self._errors, self._prefixes, self._caller_servers, settled=self._settles, place=self._place
+        )
         self._awaited: dict[McpConnection, int] = {}
         self._tools = HubTools(self._clients, self._prefixes)
         self._listeners = Listeners()
@@ -93,7 +103,10 @@ class Hub(Openable, HubFeatures):
 
     @property
     def clients(self) -> Mapping[str, McpConnection]:
-        """The connections by server name: open, connecting or lost, but not those that never came up; a live view."""
+        """The connections by server name: open, connecting or lost; a live view.
+
+        A server that never came up is in it while it is tried again.
+        """
         return self._clients_shown
 
     @property
@@ -148,8 +161,14 @@ class Hub(Openable, HubFeatures):
         return self._listeners.subscribe(listener)
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
-        """Run one tool by its exposed name or an alias; see `Toolset.call`."""
+        """Run one tool by its exposed name or an alias; see `Toolset.call`.
+
+        If the server of such names is down, it is tried again first, at most every 30 s.
+        """
         spec = self.snapshot().find(call.name)
+        if spec is None and self._down.owner(call.name) in self._errors:
+            await self._home.run(self._down.reach(call.name))
+            spec = self.snapshot().find(call.name)
         if spec is None:
             return ToolResult.failure(self._missing_tool_error(call.name))
         server, name = self._tools.route(spec.name)
@@ -220,6 +239,11 @@ class Hub(Openable, HubFeatures):
         check_wait(wait)
         await self._starts.until_settled(wait)
 
+    async def keep_trying(self) -> None:
+        """Give no server up while the hub is open, as with `restart="always"`; gateways and servers do so."""
+        self._down.endless = True
+        await self._home.run(self._down.keep_trying())
+
     async def close(self) -> None:
         """Close all connections concurrently, finally; idempotent, from any task or thread, bounded."""
         await super().close()
@@ -231,8 +255,9 @@ class Hub(Openable, HubFeatures):
         self._closed = True
         # they stay listed until they are closed, so that a second caller waits for them too
         # All at once: a server that takes its whole bound to end must not delay the others by it.
-        await for_each(list(self._clients.values()), McpConnection.close)
+        await for_each([*self._clients.values(), *self._down.given_up.values()], McpConnection.close)
         self._clients.clear()
+        self._down.given_up.clear()
         self._starting = self._opened = False
         self._rename(*self._tools.servers)
         self._home.leave()
@@ -257,6 +282,8 @@ class Hub(Openable, HubFeatures):
         self._check_open()
         self._home.settle()
         client = self._clients.get(name)
+        if client is not None and client.away:
+            await client.close()  # it waits for a server that the new settings may not mean
         added = client is None or client.state in OVER
         if client is None or added:
             self._caller_servers.forget(name)
@@ -266,7 +293,8 @@ class Hub(Openable, HubFeatures):
         # started by the config is not counted and stays.
         client.start()  # nothing when it has begun
         await self._until_usable(client)
-        if client.state in OVER and client.error is not None:  # another waiter may have closed it meanwhile
+        failed = client.state in OVER or client.away
+        if failed and client.error is not None:  # another waiter may have closed it meanwhile
             raise again(client.error, name)
         await client.open()  # at once: it is usable
         if added:
@@ -304,6 +332,7 @@ class Hub(Openable, HubFeatures):
         client = self._clients.pop(name, None)
         error = self._errors.pop(name, None)
         self._added.pop(name, None)
+        self._down.given_up.pop(name, None)
         self._caller_servers.forget(name)
         if client is None and error is None:
             raise self._no_server(name)
@@ -326,7 +355,7 @@ class Hub(Openable, HubFeatures):
     async def _replace(self, name: str, config: Any) -> McpConnection | None:
         self._check_open()
         self._home.settle()
-        client = McpConnection(server_config(config, name=name), callbacks=self._callbacks)
+        client = self._made(server_config(config, name=name))
         await client.open()
         if self._closed:
             await client.close()
@@ -343,7 +372,8 @@ class Hub(Openable, HubFeatures):
     async def refresh(self, name: str | None = None) -> ToolsChanged:
         """List the tools of one server or of all servers again; return the change.
 
-        A server that fails is in `errors` until a later refresh succeeds; its last known tools stay.
+        Servers that are down, or never came up, are tried again. A server that fails is in `errors` until a later
+        refresh succeeds; its last known tools stay.
 
         Raises:
             KeyError: There is no such server.
@@ -352,8 +382,10 @@ class Hub(Openable, HubFeatures):
         return await self._home.run(self._refresh(name))
 
     async def _refresh(self, name: str | None) -> ToolsChanged:
-        chosen = self._chosen(name)
+        self._check_open()
         before = self.snapshot()
+        await self._down.retry(name)
+        chosen = self._chosen(name)
         failures = await for_each(chosen, McpConnection.refresh)
         failed = {client.name: exc for client, exc in failures}
         for client in chosen:
@@ -383,22 +415,21 @@ class Hub(Openable, HubFeatures):
                 self._starts.begin(self._begin(config))
 
     def _begin(self, config: ServerConfig) -> McpConnection:
-        client = McpConnection(config, callbacks=self._callbacks)
+        client = self._made(config)
         self._join(client)
         return client
+
+    def _made(self, config: ServerConfig) -> McpConnection:
+        return McpConnection(config, callbacks=self._callbacks, endless=self._down.endless)
 
     def _join(self, client: McpConnection) -> None:
         """Make a connection that of its server."""
         config, name = client.config, client.name
-        returns = name in self._prefixes and name not in self._clients
+        known = name in self._prefixes
         self._errors.pop(name, None)
+        self._down.given_up.pop(name, None)
         self._prefixes[name] = f"{name}_" if config.tool_prefix is None else config.tool_prefix
-        self._clients[name] = client
-        # A dict keeps the order of insertion, and the order of the servers is that of their tools. A server that failed
-        # and came back would be last.
-        if returns:  # to its position: faults do not change the order of the servers
-            for known in [one for one in self._prefixes if one in self._clients]:
-                self._clients[known] = self._clients.pop(known)
+        self._place(client, known=known)
 
         def moved(change: StateChanged) -> None:
             self._starts.changed(client, change)
@@ -409,6 +440,19 @@ class Hub(Openable, HubFeatures):
         client.on("problem", lambda text: self._problem(client, text))
         client.subscribe(lambda _change: self._rename(name))
         self._events.attach(client)
+
+    async def _settles(self, client: McpConnection) -> None:
+        await self._starts.until_usable_or_over(client)
+
+    def _place(self, client: McpConnection, *, known: bool = True) -> None:
+        """Add a connection to the hub's; that of a server that was known takes the position it had."""
+        returns = known and client.name not in self._clients
+        self._clients[client.name] = client
+        # A dict keeps the order of insertion, and the order of the servers is that of their tools. A server that failed
+        # and came back would be last.
+        if returns:  # to its position: faults do not change the order of the servers
+            for one in [one for one in self._prefixes if one in self._clients]:
+                self._clients[one] = self._clients.pop(one)
 
     def _problem(self, client: McpConnection, text: str) -> None:
         if text in client.pin_problems or text in client.filter_problems:
@@ -442,8 +486,11 @@ class Hub(Openable, HubFeatures):
         # Version 0: it has never listed its tools, so nothing is lost by leaving it out. One that has keeps them: its
         # calls fail with the error, and it may come back.
         elif change.error is not None and change.state in FAILED and client.snapshot().version == 0:
+            self._down.given_up[client.name] = client
             self._fail(client.name, change.error)
-        elif change.error is not None and change.state in (ConnectionState.DEGRADED, *FAILED):
+        elif change.error is not None and (change.state in (ConnectionState.DEGRADED, *FAILED) or client.away):
+            if client.away and str(self._errors.get(client.name)) != str(change.error):
+                _log.warning("%s; it is tried again until it can be reached", change.error)
             self._note(client.name, change.error)
 
     def _fail(self, name: str, error: Exception) -> None:
@@ -538,31 +585,6 @@ def caller_servers(hub: Hub) -> CallerServers:
     return hub._caller_servers  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - its room
 
 
-def connect_mcp_servers(
-    source: Any,
-    *,
-    on_error: Literal["skip", "raise"] = "skip",
-    wait: Wait = "alive",
-    names: Iterable[str] | None = None,
-    callbacks: Callbacks = NO_CALLBACKS,
-    patience: float = 5.0,
-) -> Connecting[Hub]:
-    """Connect to many MCP servers at once: `await` it, or `async with` it.
-
-    Args:
-        source: A config file of any editor, a mapping of any shape, or a `LoadedConfig`.
-        on_error: `"skip"` keeps failures in `hub.errors`; `"raise"` raises an `ExceptionGroup` and closes the others.
-        wait: `"alive"` until every server with signs of life is ready or has failed, however slowly; `"all"` until
-            every server is ready or has failed, `"any"` until one is ready, or a maximum of seconds. The tools of
-            later servers arrive as a change.
-        names: Only these servers; a name that is not in the config, or is switched off there, is an error.
-        callbacks: Handlers for the servers' requests to this client; each request names its server.
-        patience: Seconds without output, an answer or CPU time of its process after which a server shows no life.
-
-    Raises:
-        ValueError: An argument is wrong. Awaiting raises `ConfigError` for a file that cannot be read.
-    """
-    chosen = names if names is None or isinstance(names, str) else tuple(names)
-    return Connecting(
-        lambda: Hub(source, on_error=on_error, wait=wait, names=chosen, callbacks=callbacks, patience=patience)
-    )
+def down_servers(hub: Hub) -> DownServers:
+    """Return the servers of a hub that are down, for the rooms above."""
+    return hub._down  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - its room

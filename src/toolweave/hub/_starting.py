@@ -109,7 +109,7 @@ class ServerStarts:
 
     async def until_usable_or_over(self, client: McpConnection) -> None:
         """Wait until a connection is usable or has ended."""
-        while client.state not in USABLE | OVER:
+        while client.state not in USABLE | OVER and not client.away:
             await self._moved.wait()
 
     async def until_settled(self, wait: Wait) -> None:

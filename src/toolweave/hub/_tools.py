@@ -108,6 +108,22 @@ class HubTools:
         return before, after
 
 
+def server_of(name: str, servers: Collection[str], prefixes: Mapping[str, str]) -> str | None:
+    """Return the server whose tools have names like this one, or None.
+
+    Args:
+        name: The name that was called.
+        servers: The servers that may have it.
+        prefixes: The prefix of each server's tool names.
+    """
+    # the longest name first: `git_hub_list` is of the server `git_hub`, not of `git`
+    for server in sorted(servers, key=len, reverse=True):
+        prefix = prefixes.get(server, f"{server}_")
+        if name.startswith(aliases(server, "")) or (prefix and name.startswith(prefix)):
+            return server
+    return None
+
+
 def missing_tool(
     name: str,
     *,
@@ -125,13 +141,10 @@ def missing_tool(
         errors: The servers that failed, and why.
         prefixes: The prefix of each server's tool names.
     """
-    # the longest name first: `git_hub_list` is of the server `git_hub`, not of `git`
-    for server in sorted({*starting, *errors}, key=len, reverse=True):
-        prefix = prefixes.get(server, f"{server}_")
-        if not name.startswith(aliases(server, "")) and not (prefix and name.startswith(prefix)):
-            continue
-        if server in starting:
-            text = f"MCP error: server {server!r} is still connecting"
-            return ToolError(text, kind=ErrorKind.NOT_SENT, retryable=True)
-        return ToolError(f"MCP error: {errors[server]}", kind=getattr(errors[server], "kind", ErrorKind.NOT_FOUND))
-    return ToolError(unknown_tool(name, known), kind=ErrorKind.NOT_FOUND)
+    server = server_of(name, {*starting, *errors}, prefixes)
+    if server is None:
+        return ToolError(unknown_tool(name, known), kind=ErrorKind.NOT_FOUND)
+    if server in starting:
+        text = f"MCP error: server {server!r} is still connecting"
+        return ToolError(text, kind=ErrorKind.NOT_SENT, retryable=True)
+    return ToolError(f"MCP error: {errors[server]}", kind=getattr(errors[server], "kind", ErrorKind.NOT_FOUND))

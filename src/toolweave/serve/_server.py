@@ -68,6 +68,7 @@ from toolweave.tools import (
     renamed,
     tool,
 )
+from toolweave.tools._keep_trying import keep_trying
 from toolweave.tools._names import ANY_TOOL, given_names
 from toolweave.tools._sources import with_registry
 
@@ -540,6 +541,7 @@ class McpServer(ServerContent, ServerRunners):
         Toolsets that are not open are entered; the task group ends with the block.
         """
         async with AsyncExitStack() as stack:
+            await keep_trying(self.tools)
             await stack.enter_async_context(self.tools)
             for kept in (self._store, self.backend):
                 if kept is not None:

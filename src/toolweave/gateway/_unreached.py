@@ -1,0 +1,83 @@
+"""Requests for offers of upstreams that are not there: they could not be reached so far, or are still starting.
+
+What such an upstream offers is not known, so that a request for it fits no offer. The name that it has shows the
+upstream, and the answer says how that is instead of "unknown". The text of its error is for the log: it may hold more
+than a caller should see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from toolweave.connect import ConnectionState
+from toolweave.errors import ErrorKind, RequestError, ToolError
+from toolweave.hub import Hub
+from toolweave.hub._hub import down_servers
+from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.serve._request import Json, MayUse, OfferKind, Request
+from toolweave.serve._unknown import not_offered
+from toolweave.tools import ToolResult
+from toolweave.tools._mcp import call_result
+
+_REASONS = {
+    ConnectionState.IDLE: "is still connecting",
+    ConnectionState.CONNECTING: "is still connecting",
+    ConnectionState.AUTH_REQUIRED: "does not accept the credentials of this gateway",
+    ConnectionState.DEGRADED: "cannot list its tools now",
+}
+
+
+class UnreachedUpstreams:
+    """The upstreams of a gateway whose offers are not known.
+
+    Args:
+        hub: The upstreams.
+        shows: Whether callers see anything of an upstream, by its name.
+        prefix: Put before the names of tools by a virtual server.
+    """
+
+    def __init__(self, hub: Hub, shows: Callable[[str], bool], prefix: Callable[[], str]) -> None:
+        self._hub = hub
+        self._down = down_servers(hub)
+        self._shows = shows
+        self._prefix = prefix
+
+    def called(self, request: Request, name: str) -> Json | None:
+        """Return the error result of a call whose tool is of such an upstream, or None."""
+        reason = self._reason(request, "tools", name.removeprefix(self._prefix()))
+        if reason is None:
+            return None
+        error = ToolError(f"MCP error: {reason}", kind=ErrorKind.NOT_SENT, retryable=True)
+        return call_result(ToolResult.failure(error), modern=request.modern)
+
+    def error_for_prompt(self, request: Request, name: str) -> RequestError | None:
+        """Return the error of a request whose prompt is of such an upstream, or None."""
+        reason = self._reason(request, "prompts", name)
+        return None if reason is None else RequestError(reason, code=INTERNAL_ERROR)
+
+    def no_resource(self, request: Request, uri: str) -> RequestError:
+        """Return the error for a resource that no upstream has which could be asked."""
+        error = not_offered("resources", uri, modern=request.modern)
+        missing = self.names(request.client.may)
+        if missing:
+            others = ", ".join(repr(name) for name in missing)
+            text = f"{error.message} (servers that may have it cannot be asked now: {others})"
+            error = RequestError(text, code=error.code, data=error.data)
+        return error
+
+    def names(self, may: MayUse | None) -> Sequence[str]:
+        """Return the names of those that a caller may be shown: all or, where rules restrict it, none."""
+        return [] if may is not None else [name for name in self._down.unlisted if self._shows(name)]
+
+    def described(self, name: str) -> str:
+        """Return a sentence that says how an upstream is."""
+        state = self._hub.states().get(name, ConnectionState.FAILED)
+        return f"server {name!r} {_REASONS.get(state, 'cannot be reached now')}"
+
+    def _reason(self, request: Request, kind: OfferKind, name: str) -> str | None:
+        server = self._down.owner(name)
+        may = request.client.may
+        if server is None or not self._shows(server) or not (may is None or may(kind, name, (), server)):
+            return None
+        self._down.reconnect(server)
+        return f"{self.described(server)}, so it is not known whether it has {name!r}; try again later"
