@@ -48,8 +48,8 @@ async def test_requests_and_upstreams_are_counted_without_naming_anybody(tmp_pat
             connect_mcp(running.entry(protocol="legacy"), name="g") as connection,
             connect_mcp(running.entry("/mcp/v"), name="v") as view,
         ):
-            pid = (await connection.call_tool("a_who")).structured_content["pid"]
-            await view.call_tool("a_add", {"a": 1, "b": 2})
+            pid = (await view.call_tool("a_who")).structured_content["pid"]
+            await connection.call_tool("a_add", {"a": 1, "b": 2})
             await connection.call_tool("a_fail")
             with pytest.raises(Exception, match="Unknown"):
                 await connection.request("tools/call", {"name": "made_up_name", "arguments": {}})
