@@ -29,11 +29,12 @@ from toolweave.protocol.server_features import (
 
 texts = st.text(max_size=8)
 objects = st.dictionaries(texts, texts, max_size=2)
+icons = st.builds(lambda more, path: more | {"src": f"https://a.test/{path}"}, objects, texts)
 common: dict[str, Any] = {
     "name": texts,
     "title": st.none() | texts,
     "description": texts,
-    "icons": st.lists(objects, max_size=2).map(tuple),
+    "icons": st.lists(icons, max_size=2).map(tuple),
     "meta": objects,
 }
 readable = common | {"mime_type": st.none() | texts, "annotations": st.none() | objects}

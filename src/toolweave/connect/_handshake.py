@@ -22,6 +22,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 from toolweave.protocol.json_types import as_array, as_object, as_text
 from toolweave.protocol.meta import SERVER_INFO
+from toolweave.protocol.uris import safe_icons
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_VERSION, MODERN_VERSIONS
 from toolweave.version import VERSION
 
@@ -363,11 +364,16 @@ def _read_discovery(result: Mapping[str, Any]) -> Agreement | None:
     return _agreement(common[-1], True, result, info if info is not None else result.get("serverInfo"))
 
 
+def _safe_info(info: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the description of a server without icons that a client must not load."""
+    return {**info, "icons": list(safe_icons(info["icons"]))} if "icons" in info else info
+
+
 def _agreement(version: str, modern: bool, result: Mapping[str, Any], info: Any) -> Agreement:
     return Agreement(
         version=version,
         modern=modern,
-        server_info=as_object(info) or {},
+        server_info=_safe_info(as_object(info) or {}),
         capabilities=as_object(result.get("capabilities")) or {},
         instructions=as_text(result.get("instructions")),
         raw=result,

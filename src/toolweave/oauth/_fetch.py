@@ -30,6 +30,7 @@ from toolweave.http import (
     target_of,
 )
 from toolweave.oauth._addresses import AddressKind, kind_of_address
+from toolweave.protocol.uris import web_address_problem
 
 MAX_BYTES = 256 * 1024
 """The largest answer that is read; metadata and tokens are some kilobytes."""
@@ -108,16 +109,13 @@ def checked_url(url: str, what: str) -> str:
         NotFetched: It may not; `what` names it.
     """
     shown = shown_url(url)
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        raise NotFetched(f"{what} is no URL", final=True) from None
-    if len(url) > _MAX_URL or _NO_CHARACTER.search(url) or not host or parts.scheme not in DEFAULT_PORTS:
-        raise NotFetched(f"{what} is {shown!r}, which is no http or https URL", final=True)
-    if "@" in parts.netloc or parts.fragment:
-        raise NotFetched(f"{what} {shown!r} has user info or a fragment, which no such URL has", final=True)
-    if parts.scheme == "http" and not is_loopback(host):
+    problem = web_address_problem(url)
+    if problem is not None:
+        raise NotFetched(f"{what} {shown!r} cannot be used: {problem}", final=True)
+    parts = urlsplit(url)
+    if parts.fragment:
+        raise NotFetched(f"{what} {shown!r} has a fragment, which no such URL has", final=True)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise NotFetched(f"{what} {shown!r} is plain http, which is for this machine alone", final=True)
     return url
 

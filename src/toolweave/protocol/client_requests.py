@@ -14,12 +14,14 @@ from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
+from toolweave._text import one_line
 from toolweave._value import Value
 from toolweave.errors import RequestError, SchemaError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.content import ContentBlock, block_json, content_block
 from toolweave.protocol.json_types import Json, as_array, as_object, as_text
+from toolweave.protocol.uris import web_address_problem
 
 __all__ = [
     "ABILITIES",
@@ -193,7 +195,14 @@ def form_params(message: str, schema: Mapping[str, Any]) -> Json:
 
 
 def page_params(message: str, url: str, *, modern: bool, visit: str | None = None) -> Json:
-    """Return the parameters of a request to visit a page; only 2025-11-25 has an id of the visit."""
+    """Return the parameters of a request to visit a page; only 2025-11-25 has an id of the visit.
+
+    Raises:
+        ValueError: The URL is not an address of the web that a person can be sent to.
+    """
+    problem = web_address_problem(url)
+    if problem is not None:
+        raise ValueError(f"the user cannot be asked to visit {one_line(url, 200)!r}: {problem}")
     page: Json = {"mode": "url", "message": message, "url": url}
     return page if modern else page | visited_params(visit or uuid.uuid4().hex)
 
@@ -212,11 +221,15 @@ def elicitation_request(params: Mapping[str, Any], *, server: str) -> Elicitatio
     """Return the request that a server made.
 
     Raises:
-        ValueError: Its mode is unknown, or its URL is no web address.
+        ValueError: Its mode is unknown, or its URL is not an address that a person can be sent to.
     """
     mode, url = params.get("mode", "form"), as_text(params.get("url"))
-    if mode not in ("form", "url") or (mode == "url" and not (url or "").startswith(("https://", "http://"))):
-        raise ValueError("an elicitation has mode 'form', or mode 'url' with a web address")
+    if mode not in ("form", "url"):
+        raise ValueError("an elicitation has mode 'form' or 'url'")
+    problem = web_address_problem(url or "") if mode == "url" else None
+    if problem is not None:
+        shown = one_line(url or "", 200)
+        raise ValueError(f"an elicitation of mode 'url' has a web address, and {shown!r} is not one: {problem}")
     return ElicitationRequest(
         server=server,
         mode=mode,
@@ -478,13 +491,22 @@ class Root(Value, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, value: RootLike) -> Root:
-        """Return a root for a path or a URI; a `Root` as it is."""
+        """Return a root for a path or a URI; a `Root` as it is.
+
+        Raises:
+            ValueError: It is the URI of something that is not a file (specification, client/roots).
+        """
         if isinstance(value, Root):
-            return value
-        if isinstance(value, str) and "://" in value:
-            return cls(uri=value)
-        path = Path(value).absolute()
-        return cls(uri=path.as_uri(), name=path.name or None)
+            root = value
+        elif isinstance(value, str) and "://" in value:
+            root = cls(uri=value)
+        else:
+            path = Path(value).absolute()
+            root = cls(uri=path.as_uri(), name=path.name or None)
+        if not _is_file(root.uri):
+            shown = one_line(root.uri, 200)
+            raise ValueError(f"the root {shown!r} is not a file:// URI; give a path or such a URI")
+        return root
 
 
 RootLike: TypeAlias = Root | str | Path
@@ -508,11 +530,17 @@ def read_roots(answer: object) -> tuple[Root, ...]:
     return tuple(map(_root, roots))
 
 
+def _is_file(uri: str) -> bool:
+    return uri[:7].lower() == "file://"
+
+
 def _root(item: object) -> Root:
     root = _object(item, "a root")
     uri = root.get("uri")
     if not isinstance(uri, str):
         raise ValueError("a root has a 'uri', a text")
+    if not _is_file(uri):
+        raise ValueError(f"the 'uri' of a root is a file:// URI, not {one_line(uri, 200)!r}")
     return Root(uri=uri, name=as_text(root.get("name")))
 
 

@@ -15,6 +15,7 @@ from toolweave._value import Value
 from toolweave.protocol.component_meta import tags_in, version_in
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, content_block
 from toolweave.protocol.json_types import Json, as_array, as_object, as_text
+from toolweave.protocol.uris import safe_icons
 
 __all__ = [
     "MAX_COMPLETIONS",
@@ -159,12 +160,14 @@ def read_prompt(entry: Mapping[str, Any]) -> Prompt:
 
 
 def _described(entry: Mapping[str, Any]) -> Json:
-    icons = [as_object(icon) for icon in as_array(entry.get("icons")) or ()]
+    icons = safe_icons(entry.get("icons"))
+    if "icons" in entry and list(icons) != entry["icons"]:
+        entry = {**entry, "icons": list(icons)}
     return {
         "name": as_text(entry.get("name")) or "",
         "title": as_text(entry.get("title")),
         "description": as_text(entry.get("description")) or "",
-        "icons": tuple(icon for icon in icons if icon is not None),
+        "icons": icons,
         "meta": as_object(entry.get("_meta")) or {},
         "raw": entry,
     }

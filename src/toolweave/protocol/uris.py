@@ -1,4 +1,6 @@
-"""URIs in their normal form, in which two spellings of one resource are equal (RFC 3986, 6.2.2 and 6.2.3). Pure.
+"""URIs: their normal form (RFC 3986, 6.2.2 and 6.2.3), and the rule for addresses that people are sent to. Pure.
+
+In their normal form two spellings of one resource are equal.
 
 Clients do not send a URI as they received it: pydantic's `AnyUrl` in the official SDK and every WHATWG `URL` encode
 spaces and other characters, write the scheme in lower case, and give `http://host` the path `/`. The normal form is for
@@ -8,10 +10,15 @@ comparison only: a list shows a URI as its server wrote it. Dot segments stay, a
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
-from urllib.parse import quote, unquote
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
-__all__ = ["normal_literal", "normal_uri"]
+from toolweave._text import visible
+from toolweave.protocol.json_types import as_array, as_object
+
+__all__ = ["normal_literal", "normal_uri", "safe_icons", "web_address_problem"]
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _TRIPLET = re.compile(r"%([0-9A-Fa-f]{2})")
@@ -20,6 +27,10 @@ _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 _RESERVED = ":/?#[]@!$&'()*+,;="
 _DEFAULT_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
 """The schemes whose hosts are names of the network, with their default ports (WHATWG URL, special schemes)."""
+_NOT_IN_ADDRESSES = re.compile(r"[\x00-\x20\x7f-\x9f\\<>\"`{}|^]")
+_MAX_ADDRESS_CHARACTERS = 4096
+_ICON_SCHEMES = ("https:", "http:", "data:")
+"""The schemes of icons that a client may load (specification, basic, Icons)."""
 _MAX_KEPT_CHARACTERS = 1024
 """Characters of a URI whose normal form is kept: the cache must not fill the memory."""
 
@@ -95,3 +106,38 @@ def _encoded(text: str) -> str:
 def _normal_triplet(found: re.Match[str]) -> str:
     character = chr(int(found[1], 16))
     return character if character in _UNRESERVED else found[0].upper()
+
+
+def web_address_problem(address: str) -> str | None:
+    """Return the reason why an address is not one that a person can be sent to, or None.
+
+    An address of the web has a host, and nothing that shows another host than the browser will visit.
+    """
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname
+        _ = parts.port  # raises for a port that is not one
+    except ValueError:
+        return "it is not a URL"
+    if parts.scheme not in ("http", "https") or not host:
+        return "it is not an http or https URL with a host"
+    if len(address) > _MAX_ADDRESS_CHARACTERS:
+        return f"it has more than {_MAX_ADDRESS_CHARACTERS:,} characters"
+    if _NOT_IN_ADDRESSES.search(address) or visible(address, keep="") != address:
+        return "it has characters that a URL cannot contain"
+    if "@" in parts.netloc:
+        return "it has user info before its host"
+    return None
+
+
+def safe_icons(icons: object) -> tuple[Mapping[str, Any], ...]:
+    """Return the icon objects of a definition without those that a client must not load.
+
+    The address of an icon is https, http or data; a client rejects every other (specification, basic, Icons).
+    """
+    found = (as_object(icon) for icon in as_array(icons) or ())
+    return tuple(icon for icon in found if icon is not None and _is_loadable(icon.get("src")))
+
+
+def _is_loadable(src: object) -> bool:
+    return isinstance(src, str) and src.strip().lower().startswith(_ICON_SCHEMES)

@@ -58,28 +58,33 @@ class Validator:
     The dialect is the schema's `$schema`; 2020-12 when it has none or an unknown one, the latter
     with a warning in the log.
 
+    Args:
+        schema: The schema.
+        formats: Check `format`, such as `email`; otherwise it is an annotation (2020-12, 7.2.1).
+
     Raises:
         SchemaError: The schema is no valid schema, points outside itself, or passes a bound of
             `toolweave.schema._limits`. The caller decides whether to continue without validation.
     """
 
-    __slots__ = ("_by_value", "_flat", "_made", "_repeats", "_steps", "_unchecked", "schema")
+    __slots__ = ("_by_value", "_flat", "_formats", "_made", "_repeats", "_steps", "_unchecked", "schema")
 
-    def __init__(self, schema: Mapping[str, Any] | bool) -> None:
+    def __init__(self, schema: Mapping[str, Any] | bool, *, formats: bool = False) -> None:
         self.schema = schema
+        self._formats = formats
         self._made: jsonschema_rs.Validator | None = None
         self._by_value: int | None = None
         # a program that has not loaded the validator by now may never need it
         # `FlatObject` decides the plain cases (an object of scalars) in Python and never says no: whatever it does not
         # surely take goes to the compiled validator.
-        self._flat = None if "jsonschema_rs" in sys.modules else FlatObject.of(schema)
+        self._flat = None if formats or "jsonschema_rs" in sys.modules else FlatObject.of(schema)
         if self._flat is None:
             self._compile()
 
     def _compile(self) -> jsonschema_rs.Validator:
         # The work of a validation is at most values x steps a value x repetitions. With no repetition the bound on
         # values follows from the schema alone, and a small instance need not even be measured.
-        made, self._steps, self._repeats = _compile(self.schema)
+        made, self._steps, self._repeats = _compile(self.schema, self._formats)
         self._unchecked = MAX_STEPS // (self._steps + 1) - 1 if self._repeats is NEVER else -1
         """Nested values up to which a validation cannot pass `MAX_STEPS`."""
         self._made = made  # last: another thread may look for it
@@ -170,7 +175,7 @@ def load_validator() -> None:
     import jsonschema_rs  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as in _compile
 
 
-def _compile(schema: Mapping[str, Any] | bool) -> tuple[jsonschema_rs.Validator, int, Repeats]:
+def _compile(schema: Mapping[str, Any] | bool, formats: bool) -> tuple[jsonschema_rs.Validator, int, Repeats]:
     """Compile a schema; also return the steps of checking one value against all of it, and how often it is done."""
     try:
         import jsonschema_rs  # loading its 10 MB takes 20 ms, and few runs validate
@@ -195,9 +200,9 @@ def _compile(schema: Mapping[str, Any] | bool) -> tuple[jsonschema_rs.Validator,
         raise LookupError(uri)
 
     try:
-        # Formats are annotations (2020-12, 7.2.1); patterns have a bound on backtracking, as they come from servers
+        # Patterns have a bound on backtracking, as they come from servers
         # (ReDoS).
-        return draft(body, retriever=refuse, validate_formats=False, pattern_options=patterns), steps, repeats
+        return draft(body, retriever=refuse, validate_formats=formats, pattern_options=patterns), steps, repeats
     except jsonschema_rs.ValidationError as exc:
         if refused:
             raise SchemaError(f"$ref {refused[0]!r} points outside the schema; it is never fetched") from None

@@ -89,6 +89,9 @@ def is_whole(meta: Json) -> bool:
 
 def _malformed(meta: Json) -> str | None:
     """Return the problem of a malformed optional member, or None."""
+    odd = [name for name, value in meta[CLIENT_CAPABILITIES].items() if not isinstance(value, dict)]
+    if odd:
+        return f"the capability {odd[0]!r} in {CLIENT_CAPABILITIES!r} must be an object"
     info = meta.get(CLIENT_INFO)
     if info is not None and not _is_implementation(info):
         return f"{CLIENT_INFO!r} must be an object with 'name' and 'version', both strings"

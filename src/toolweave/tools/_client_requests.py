@@ -68,7 +68,7 @@ def read_form(schema: Mapping[str, Any] | type | None, content: Mapping[str, Any
     from toolweave.schema._problems import describe
     from toolweave.schema._validate import Validator  # compiled code; only a question needs it
 
-    problems = Validator(form_of(schema)).problems(content)
+    problems = Validator(form_of(schema), formats=True).problems(content)
     if problems:
         raise ToolError(f"the answer does not fit the form: {describe(problems)}", kind=ErrorKind.INVALID_INPUT)
     return content

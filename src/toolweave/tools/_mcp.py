@@ -17,9 +17,10 @@ from typing import Any, cast
 from toolweave.errors import CODE_OF_KIND, ErrorKind, ProtocolError, ToolError
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.content import TextContent, block_json, content_block
-from toolweave.protocol.json_types import Json, as_array, as_object, as_text
+from toolweave.protocol.json_types import Json, as_object, as_text
 from toolweave.protocol.jsonrpc import writable
 from toolweave.protocol.meta import SERVER_INFO
+from toolweave.protocol.uris import safe_icons
 from toolweave.tools._call import RESUMABLE
 from toolweave.tools._names import aliases
 from toolweave.tools._result import ToolResult
@@ -65,7 +66,6 @@ def read_definition(entry: Mapping[str, Any], *, server: str, prefix: str) -> To
         prefix: Put before the exposed name.
     """
     name, schema, output = entry["name"], as_object(entry.get("inputSchema")), entry.get("outputSchema")
-    icons = [as_object(icon) for icon in as_array(entry["icons"]) or ()] if "icons" in entry else ()
     return ToolSpec(
         name=prefix + name,
         original_name=name,
@@ -75,7 +75,7 @@ def read_definition(entry: Mapping[str, Any], *, server: str, prefix: str) -> To
         input_schema=schema if schema is not None else {"type": "object", "properties": {}},
         output_schema=output if isinstance(output, bool) else as_object(output),
         annotations=as_object(entry.get("annotations")),
-        icons=tuple(icon for icon in icons if icon is not None) if icons else (),
+        icons=safe_icons(entry["icons"]) if "icons" in entry else (),
         meta=as_object(entry.get("_meta")) or {},
         aliases=aliases(server, name),
         raw=entry,

@@ -15,6 +15,7 @@ from toolweave.gateway._console.rendering import ConsolePages, counted
 from toolweave.gateway._console.requests import ConsolePage, ConsoleRefusal, ConsoleReply, ConsoleRequest
 from toolweave.gateway._runs import StoredRuns
 from toolweave.protocol.client_requests import ElicitationResult
+from toolweave.protocol.uris import web_address_problem
 from toolweave.serve._http.asgi import Receive
 
 _LOOK_SECONDS = 5
@@ -180,7 +181,7 @@ def _view(call: WaitingCall, number: int, sent: Mapping[str, str], wrong: Mappin
     question = call.question
     if question is None or question.mode == "url":
         page = "" if question is None else question.url or ""
-        safe = page if page.startswith(("https://", "http://")) else ""
+        safe = page if web_address_problem(page) is None else ""
         return WaitingView(call, number, (), {}, "", wrong, safe)
     fields = fields_of(question.schema)
     by_fields = bool(sent) and "json" not in sent

@@ -6,7 +6,6 @@ of the legacy era. Imports no SDK, no framework and no model library.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -31,6 +30,7 @@ from toolweave.serve._auth.middleware import identity_of, may_of
 from toolweave.serve._cancel_scopes import cancel_scope
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._envelope import client_of_envelope, has_envelope, unsupported_version
+from toolweave.serve._http.accept import accepts_events, accepts_json
 from toolweave.serve._http.asgi import (
     SENT,
     Cancels,
@@ -122,20 +122,9 @@ _QUICK = frozenset(
 """The methods that the quick parse recognises; all others take the full checks."""
 
 
-@functools.lru_cache(maxsize=64)
-def _accepts(accept: bytes) -> bool:
-    """Whether an `Accept` header has both response types; cached, because a client sends the same one each time."""
-    kinds = {kind.partition(b";")[0].strip() for kind in accept.lower().split(b",")}
-    return b"*/*" in kinds or {b"application/json", b"text/event-stream"} <= kinds
-
-
-def _accepts_json(accept: bytes) -> bool:
-    return b"application/json" in accept.lower() or b"*/*" in accept
-
-
 def _takes_both(headers: Headers) -> bool:
     accept = headers.get(b"accept", b"")
-    return _accepts(accept) if len(accept) < 256 else _accepts.__wrapped__(accept)
+    return accepts_json(accept) and accepts_events(accept)
 
 
 class HttpDispatcher:
@@ -272,7 +261,7 @@ class HttpDispatcher:
 
     def acceptable(self, headers: Headers) -> bool:
         """Whether a client accepts the response, which may be an event stream unless none is."""
-        return _takes_both(headers) or (not self._streams and _accepts_json(headers.get(b"accept", b"")))
+        return _takes_both(headers) or (not self._streams and accepts_json(headers.get(b"accept", b"")))
 
     async def _post_other(
         self, body: bytes, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope

@@ -23,6 +23,7 @@ from toolweave.protocol.versions import BATCHING_VERSION, POLLING_VERSION
 from toolweave.serve._auth.middleware import identity_of, may_of, principal
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._envelope import client_of_handshake
+from toolweave.serve._http.accept import accepts_events
 from toolweave.serve._http.asgi import SENT, Cancels, Receive, Scope, Send, VisibleHeaders, respond
 from toolweave.serve._http.events import EventStream, replay
 from toolweave.serve._http.response import EventResponse, PostResponse, ResponseLimits, respond_error, respond_json
@@ -248,7 +249,7 @@ class LegacyHttp:
         """Carry the notifications of a session, or resume one of its streams."""
         headers = dict(scope["headers"])
         try:
-            if not _takes_events(headers.get(b"accept", b"")):
+            if not accepts_events(headers.get(b"accept", b"")):
                 raise _Refused(406, "Not Acceptable: Client must accept text/event-stream")
             session = await self._session(scope)
             can_resume = session is not None and (session.store is not None or session.shared is not None)
@@ -446,10 +447,6 @@ def _is_for(session: HttpSession, message: StrictMessage) -> bool:
     if message.is_answer:
         return session.pending.waits_for(message)
     return message.method != methods.NOTIFICATIONS_CANCELLED or _cancelled(session, message) is not None
-
-
-def _takes_events(accept: bytes) -> bool:
-    return b"text/event-stream" in accept.lower() or b"*/*" in accept
 
 
 class SessionResponse(PostResponse):

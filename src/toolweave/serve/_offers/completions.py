@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, cast
 from toolweave.errors import RequestError, SchemaError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
+from toolweave.protocol.input_required import INPUT_RESPONSES, REQUEST_STATE
 from toolweave.protocol.server_features import MAX_COMPLETIONS, completion_json, read_reference
 from toolweave.schema._annotations import function_name, implementation, read_signature
 from toolweave.serve._offers.string_handlers import failure
@@ -32,6 +33,8 @@ _COUNTED = 10_000
 
 Known: TypeAlias = Callable[[str], Awaitable[bool]]
 """Returns whether a name is offered."""
+
+_OF_ROUNDS = frozenset({INPUT_RESPONSES, REQUEST_STATE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +125,10 @@ class Completions:
     async def _complete(self, request: Request) -> Json:
         if not self.offered:
             raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
+        if not _OF_ROUNDS.isdisjoint(request.params):
+            # a completion has no rounds of input, and parameters that a method does not have are ignored
+            params = {name: value for name, value in request.params.items() if name not in _OF_ROUNDS}
+            request = request.replace(params=params)
         return await self._rounds.run(request, partial(self.answer, request))
 
     async def answer(self, request: Request, ctx: CallContext) -> Json:
