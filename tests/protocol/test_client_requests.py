@@ -58,7 +58,7 @@ def test_a_request_to_fill_in_a_form_is_read_as_it_was_made() -> None:
 
 @pytest.mark.parametrize("params", [{"mode": "dance"}, {"mode": "url"}, {"mode": "url", "url": "file:///etc/passwd"}])
 def test_a_page_that_is_on_no_web_address_is_refused(params: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="an elicitation .*'url'"):
+    with pytest.raises(ValueError, match=r"an elicitation .*'url'"):
         elicitation_request(params, server="any")
 
 
