@@ -160,12 +160,12 @@ async def test_where_the_system_refuses_namespaces_nothing_is_started(
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"limits": {"memory": 1}}, "'limits' has no 'memory'"),
+        ({"limits": {"memory": 1}}, "'limits' has no setting 'memory'"),
         ({"limits": {"memory_bytes": 0}}, "at least 1"),
         ({"limits": {"memory_bytes": "much"}}, "whole number"),
         ({"limits": 3}, "must be an object"),
         ({"sandbox": "chroot"}, "known: bwrap"),
-        ({"sandbox": {"type": "bwrap", "writeable": []}}, "'sandbox' has no 'writeable'"),
+        ({"sandbox": {"type": "bwrap", "writeable": []}}, "'sandbox' has no setting 'writeable'"),
         ({"sandbox": {"type": "bwrap", "network": "no"}}, "true or false"),
     ],
 )

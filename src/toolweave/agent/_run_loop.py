@@ -191,7 +191,7 @@ class RunLoop:
     async def drive(self, room: SessionState, period: LifespanPeriod) -> RunResult:
         """Execute the run to its end; a failure is in the result, cancellation propagates."""
         journal = self._job.journal or self._host.open_journal(self._run.id)
-        async with self._host.hold_session(self._job.session, self._run.id), journal.held(self._run.cancel):
+        async with journal.held(self._run.cancel), self._host.hold_session(self._job.session, self._run.id):
             return await self._work(room, period, journal)
 
     @property

@@ -87,6 +87,7 @@ class TokenEndpoint:
         registration: The client. Its method becomes `other_method` once the server refuses the first one.
         other_method: Another method to try where the server does not accept the client as it authenticates.
         key: The key that its tokens are to be bound to, if they are.
+        id_with_basic: Send `client_id` in the form beside HTTP Basic, for servers of the official Python SDK.
         nonces: The last nonce of each origin, which the proofs of the next request carry (RFC 9449, 8).
     """
 
@@ -96,6 +97,7 @@ class TokenEndpoint:
     settings: OAuth
     other_method: str | None = None
     key: ProofKey | None = None
+    id_with_basic: bool = True
     nonces: dict[str, str] = field(default_factory=dict[str, str], repr=False)
 
     async def request(self, form: Mapping[str, str]) -> AnswerOfTokens:
@@ -180,8 +182,8 @@ class TokenEndpoint:
                 return {}, {"client_id": client, **named}
             case "client_secret_basic" if secret is not None:
                 pair = f"{quote(client, safe='')}:{quote(secret, safe='')}"  # RFC 6749, 2.3.1
-                # the id is in the form as well: the official Python SDK's servers look for it there alone
-                return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}, {"client_id": client}
+                named = {"client_id": client} if self.id_with_basic else {}
+                return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}, named
             case "client_secret_post" if secret is not None:
                 return {}, {"client_id": client, "client_secret": secret}
             case _:

@@ -82,7 +82,11 @@ class ClientTokens:
         while True:
             client = ClientRegistration(self._settings.client_id, secret, self._methods[0])
             endpoint = TokenEndpoint(
-                fetch=self._fetch, server=self._server, registration=client, settings=self._settings
+                fetch=self._fetch,
+                server=self._server,
+                registration=client,
+                settings=self._settings,
+                id_with_basic=False,  # such servers know nothing of MCP, and may refuse what they do not know
             )
             try:
                 return endpoint.bound(await endpoint.request(form))

@@ -145,7 +145,9 @@ class ScriptedResponder:
             case "answer":
                 pass
         result = await _made(reaction.answer, request.params)
-        return _as_written(self._endpoint.stamped(request.method, result) if request.modern else result)
+        # a `_meta` that is not an object is sent as it is: a script may break the rules of the protocol
+        stamps = request.modern and isinstance(result.get("_meta", {}), Mapping)
+        return _as_written(self._endpoint.stamped(request.method, result) if stamps else result)
 
 
 def _tool(method: str, params: Mapping[str, Any]) -> str | None:

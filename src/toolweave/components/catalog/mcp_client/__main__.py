@@ -34,18 +34,14 @@ def json_object(text: str) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tool", nargs="?", help="the tool to call")
-    parser.add_argument(
-        "arguments", nargs="?", default="{}", type=json_object, help="a JSON object"
-    )
+    parser.add_argument("arguments", nargs="?", default="{}", type=json_object)
     options = parser.parse_args()
     try:
         return asyncio.run(run(options.tool, options.arguments))
     except ConfigError as error:
         print(error, file=sys.stderr)
         if error.server is None:  # the file, not an entry
-            print(
-                "`toolweave init` writes an mcp.json with an example", file=sys.stderr
-            )
+            print("`toolweave init` writes an example", file=sys.stderr)
         return 2
 
 
