@@ -201,7 +201,7 @@ async def test_a_bundle_is_downloaded_through_redirects_and_checked(registry: Se
         ("http://169.254.169.254/latest/meta-data", "plain http"),
         ("https://169.254.169.254/x.mcpb", "a link-local address"),
         ("https://10.0.0.1/x.mcpb", "a private address"),
-        ("file:///etc/passwd", "no http or https URL"),
+        ("file:///etc/passwd", "not an http or https URL"),
         ("https://user:word@example.com/x.mcpb", "user info"),
     ],
 )

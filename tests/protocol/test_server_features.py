@@ -29,7 +29,13 @@ from toolweave.protocol.server_features import (
 
 texts = st.text(max_size=8)
 objects = st.dictionaries(texts, texts, max_size=2)
-icons = st.builds(lambda more, path: more | {"src": f"https://a.test/{path}"}, objects, texts)
+
+
+def _icon(more: dict[str, str], path: str) -> dict[str, str]:
+    return more | {"src": f"https://a.test/{path}"}
+
+
+icons = st.builds(_icon, objects, texts)
 common: dict[str, Any] = {
     "name": texts,
     "title": st.none() | texts,

@@ -338,4 +338,4 @@ def test_both_ends_of_a_connection_share_these_values(name: str) -> None:
 def test_a_root_is_made_of_a_path_or_a_uri(tmp_path: Path) -> None:
     assert Root.of(tmp_path) == Root(uri=tmp_path.as_uri(), name=tmp_path.name)
     assert Root.of("file:///x") == Root(uri="file:///x")
-    assert Root.of(Root(uri="a:b")) == Root(uri="a:b")
+    assert Root.of(Root(uri="file:///b")) == Root(uri="file:///b")

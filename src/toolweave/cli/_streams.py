@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
-from toolweave.cli._exit_codes import CommandError
-
 
 def write(stream: TextIO | None, text: str) -> None:
     """Write text; characters that the encoding lacks are escaped, and a closed pipe is no error."""
@@ -32,6 +30,8 @@ def quietly(stream: TextIO, act: Callable[[], object]) -> None:
     except OSError as error:
         _discard(stream)
         if stream is not sys.stderr:  # an error about standard error has nowhere to go
+            from toolweave.cli._exit_codes import CommandError  # `--help` and `--version` import little
+
             raise CommandError(f"the output cannot be written: {error.strerror or error}") from None
 
 
