@@ -80,7 +80,9 @@ async def test_more_questions_than_can_wait_are_refused_with_an_error_and_none_i
     def script(message: Json) -> Json | None:
         if message["method"] == "tools/call":
             question: Json = {"jsonrpc": "2.0", "method": "sampling/createMessage", "params": {"messages": []}}
-            server.send(json.dumps([{**question, "id": f"q{number}"} for number in range(11_000)]).encode())
+            for start in range(0, 11_000, 1_000):  # a batch has at most a thousand messages
+                batch = [{**question, "id": f"q{number}"} for number in range(start, start + 1_000)]
+                server.send(json.dumps(batch).encode())
             server.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "q300"}})
         return legacy_answer(message)
 

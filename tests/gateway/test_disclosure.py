@@ -81,7 +81,7 @@ def names(result: Json) -> list[str]:
 async def test_a_search_returns_definitions_as_they_are_listed_and_a_call_is_that_of_the_tool(
     version: str,
 ) -> None:
-    gateway, everything = fleet(disclosure="search"), fleet()
+    gateway, everything = fleet(disclosure="search"), fleet(page_size=100)
     peer = Peer(version=version)
     async with gateway.running(), everything.running():
         page = await asked(gateway, peer, "tools/list")

@@ -51,7 +51,7 @@ def read_filters(given: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
 
 def without(allowed: Iterable[Any], denied: Iterable[Any]) -> list[Any]:
     """Return the allowed names that are not denied, with their server or without."""
-    refused = {*map(_own_name, denied)}
+    refused = [_own_name(name) for name in denied]  # a list: the check of types comes later, and names may be anything
     return [name for name in allowed if ANY_TOOL not in refused and _own_name(name) not in refused]
 
 
