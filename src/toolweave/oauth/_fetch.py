@@ -6,7 +6,6 @@ name a machine of our own network. Knows nothing of OAuth.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, TypeVar
 from urllib.parse import urlencode, urljoin, urlsplit, urlunsplit
@@ -37,9 +36,7 @@ MAX_BYTES = 256 * 1024
 SECONDS = 15.0
 """The time for one fetch: lookup, TCP, TLS, redirects and the body together."""
 _MAX_REDIRECTS = 3
-_MAX_URL = 4096
 _MAX_QUOTED = 200
-_NO_CHARACTER = re.compile(r"[\x00-\x20\x7f-\x9f\\<>\"`{}|^]")
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "toolweave"}
 _FORM = "application/x-www-form-urlencoded"
 T = TypeVar("T")
