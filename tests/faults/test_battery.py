@@ -21,6 +21,7 @@ from tests.faults.judge import descriptors, judge, serving, zombies
 from tests.faults.rows import COMBOS, ROWS, SPECIAL, Combo, Row, runs
 from tests.servers.fixtures import echo_command
 from toolweave import Hub, McpConnection, connect_mcp, connect_mcp_servers
+from toolweave.connect import ConnectionState
 from toolweave.gateway import Gateway, create_gateway
 from toolweave.testing.servers import HTTP_FAULTS, STDIO_FAULTS
 
@@ -95,6 +96,11 @@ class InGateway(InHub):
     def __init__(self, gateway: Gateway, caller: McpConnection, name: str) -> None:
         super().__init__(gateway.hub, name)
         self.caller = caller
+
+    async def open(self) -> None:
+        # A gateway keeps a server that never came up, and tries it again for ever.
+        if self.hub.states()[self.name] not in (ConnectionState.READY, ConnectionState.DEGRADED):
+            raise self.hub.errors[self.name]
 
     async def tools(self) -> Iterable[str]:
         await self.caller.refresh()

@@ -471,6 +471,7 @@ def _too_deep(levels: int, key: RequestId | None = None, *, answerable: bool = T
 def _defect(text: bytes) -> MalformedMessage:
     """Return the error for a text that is no message."""
     try:
+        _skip(text)  # finds what is no JSON without converting its numbers a second time
         value = _decode_any(text)
     except (ValueError, RecursionError):
         return MalformedMessage(PARSE_ERROR, _NO_JSON)
