@@ -19,7 +19,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from tests.redis_server import RedisServer, free_port
 
-__all__ = ["RedisPair", "Switch", "client_at", "redis_pair", "sentinel"]
+__all__ = ["RedisPair", "Switch", "client_at", "fail_over_by_sentinel", "redis_pair", "sentinel"]
 
 SERVICE = "mymaster"
 
@@ -84,6 +84,16 @@ def sentinel(folder: Path, primary: int) -> Generator[str, None, None]:
     finally:
         process.kill()
         process.wait()
+
+
+def fail_over_by_sentinel(place: str) -> None:
+    """Have the Sentinel at a place, as `sentinel` yields it, start a planned failover.
+
+    A Sentinel refuses until it has checked the replica by itself (NOGOODSLAVE), so it is asked until it agrees.
+    """
+    address, _, service = place.partition("/")
+    with client_at(int(address.partition(":")[2])) as manager:
+        _until(lambda: manager.execute_command("SENTINEL", "FAILOVER", service))
 
 
 class Switch:

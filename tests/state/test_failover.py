@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.redis_failover import RedisPair, Switch, client_at, redis_pair, sentinel
+from tests.redis_failover import RedisPair, Switch, client_at, fail_over_by_sentinel, redis_pair, sentinel
 from tests.redis_server import RedisServer
 from tests.state.refusing import RefusingProxy
 from toolweave.errors import StoreError
@@ -182,8 +182,7 @@ def _change(pair: RedisPair, place: str, how: str) -> None:
     elif how == "hangs":
         pair.primary.pause()
     else:
-        with client_at(int(place.partition(":")[2].partition("/")[0])) as manager:
-            manager.execute_command("SENTINEL", "FAILOVER", place.partition("/")[2])
+        fail_over_by_sentinel(place)
     with client_at(pair.replica.port) as new:
         while new.info("replication")["role"] != "master":
             pass
