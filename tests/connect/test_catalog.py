@@ -323,17 +323,21 @@ async def test_a_schema_that_points_to_the_network_is_never_followed(
                 assert (await connection.call_tool(name, {"a": 1})).text == "called"
                 await connection.call_tool(name, {"a": 2})
     assert Counter.seen == []
-    warnings = [text for text in caplog.messages if "cannot be used, so nothing is checked against it" in text]
+    warnings = [text for text in caplog.messages if "is checked without its malformed parts" in text]
     assert [text.count("remote_ref") for text in warnings].count(1) == 1
 
 
 @pytest.mark.requirement("R45", "R62", "D12")
-async def test_a_schema_that_is_invalid_checks_nothing_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_malformed_part_of_a_schema_costs_no_other_check_and_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with connected(fault_command("invalid_schema"), name="loose") as connection:
         with caplog.at_level(logging.WARNING, "toolweave"):
-            for name in ("bad_type", "bad_ref", "bad_pattern"):
+            for name, value in (("bad_type", 1), ("bad_ref", 1), ("bad_pattern", "(")):
                 for _ in range(2):
-                    assert (await connection.call_tool(name, {"a": 1})).text == "called"
+                    assert (await connection.call_tool(name, {"a": value})).text == "called"
+            refused = await connection.call_tool("bad_pattern", {"a": 1})
+    assert "expected string, got integer" in refused.text
     for name in ("bad_type", "bad_ref", "bad_pattern"):
         said = [text for text in caplog.messages if f"server 'loose': tool '{name}': its input schema" in text]
         assert len(said) == 1

@@ -32,7 +32,9 @@ from toolweave.protocol.content import (
     ResourceLink,
     TextContent,
 )
-from toolweave.tools import NameMap, ToolResult
+from toolweave.tools import ToolResult
+from toolweave.tools._anthropic_content import anthropic_form
+from toolweave.tools._wire_tools import ToolWriter
 
 TOOL: dict[str, Any] = {"name": "add", "input_schema": {"type": "object", "properties": {}}}
 CALL: dict[str, Any] = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {}}
@@ -172,6 +174,6 @@ def conversations(draw: st.DrawFn) -> list[Message]:
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(conversations())
 def test_every_conversation_is_written_as_the_api_insists_on_it(messages: list[Message]) -> None:
-    wire = wire_messages([*messages, UserMessage.of("and?")], NameMap(()))
+    wire = wire_messages([*messages, UserMessage.of("and?")], ToolWriter("anthropic", anthropic_form).of(()))
 
     check({"model": "m", "max_tokens": 1, "messages": wire, "tools": [TOOL]})

@@ -44,7 +44,8 @@ from toolweave.models._messages import (
 )
 from toolweave.models._pydantic_ai import our_message, wire_history
 from toolweave.protocol.content import AudioContent, ImageContent, ResourceLink, TextContent
-from toolweave.tools import NameMap, ToolResult, ToolSpec
+from toolweave.tools import ToolResult, ToolSpec
+from toolweave.tools._wire_tools import ToolWriter
 
 pytestmark = pytest.mark.anyio
 
@@ -204,8 +205,9 @@ def test_what_only_the_provider_understands_goes_back_as_it_came() -> None:
         wire.TextPart("Bye"),
     ]
 
-    ours = our_message(parts, lambda wire_name: "math.add" if wire_name == "math_add" else wire_name)
-    back = wire_history([ours], None, NameMap([ADD]))
+    tools = ToolWriter("openai", lambda tool: {"name": tool.name}).of([ADD])
+    ours = our_message(parts, tools)
+    back = wire_history([ours], None, tools)
 
     assert ours.text == "HiBye"
     assert ours.tool_calls == (CALL,)
@@ -221,7 +223,7 @@ def test_another_providers_thoughts_stay_away() -> None:
         )
     )
 
-    back = wire_history([*HELLO, foreign, *HELLO], None, NameMap(()))
+    back = wire_history([*HELLO, foreign, *HELLO], None, ToolWriter("openai", lambda tool: {"name": tool.name}).of(()))
 
     assert list(back[1].parts) == [wire.TextPart("Hi")]
 

@@ -184,12 +184,83 @@ def test_an_array_without_items_gets_some_for_apis_that_insist() -> None:
     assert refusal_of(lowered) is None
 
 
-def test_a_name_that_an_api_refuses_is_the_reason_to_leave_the_tool_out() -> None:
-    schema = obj((), **{"$schema": {"type": "string"}})
+def test_arguments_whose_names_an_api_refuses_have_legal_ones_for_it() -> None:
+    names = ["$top", "filter[name]", "filter_name", "a b", "a+b", "\u00e9", "x" * 70, "x" * 71, "fine"]
+    schema = obj(("a b",), **{name: {"type": "string"} for name in names})
+    schema["dependentRequired"] = {"$top": ["a+b"]}
 
-    assert lower(schema, "openai").schema["properties"]
-    with pytest.raises(SchemaError, match=r"\$schema"):
-        lower(schema, "anthropic")
+    lowered = lower(schema, "anthropic")
+
+    assert list(lower(schema, "openai").schema["properties"]) == names
+    sent = list(lowered.schema["properties"])
+    long = "x" * 56
+    assert sent == ["top", "filter_name_2", "filter_name", "a_b", "a_b_2", "argument", long, f"{long}_2", "fine"]
+    assert [lowered.renamed.get(name, name) for name in sent] == names
+    assert lowered.schema["required"] == ["a_b"]
+    assert lowered.schema["dependentRequired"] == {"top": ["a_b_2"]}
+    assert "the arguments: the argument '$top' is called 'top'" in lowered.changes
+    assert not lowered.losses
+
+
+@pytest.mark.parametrize("profile", ["openai", "openai-strict", "gpt-oss", "mistral", "bedrock", "vllm"])
+@pytest.mark.parametrize("pattern", [r"^(?!\.)x", r"^\d+(?<!0)$", r"(a)\1", r"^(?=x)", r"(?<=a)b"])
+def test_a_pattern_with_look_around_is_said_in_the_description(profile: SchemaProfile, pattern: str) -> None:
+    lowered = lower(obj(("x",), x={"type": "string", "pattern": pattern}), profile)
+
+    assert "pattern" not in lowered.schema["properties"]["x"]
+    assert "pattern: " in lowered.schema["properties"]["x"]["description"]
+    assert lowered.losses == ("/properties/x: pattern is said in the description",)
+
+
+@pytest.mark.parametrize("profile", ["openai", "gpt-oss", "mistral"])
+def test_names_by_a_pattern_with_look_around_are_said_in_the_description(profile: SchemaProfile) -> None:
+    members = {"^(?!x-)": {"type": "string"}}
+    schema = obj(
+        (),
+        plain={"type": "object", "patternProperties": {"^x-": {"type": "string"}}},
+        odd={"type": "object", "patternProperties": members, "additionalProperties": False},
+        named={"type": "object", "propertyNames": {"pattern": "^(?!x-)"}},
+    )
+
+    sent = lower(schema, profile).schema["properties"]
+
+    assert sent["plain"]["patternProperties"] == {"^x-": {"type": "string"}}
+    assert "patternProperties: " in sent["odd"]["description"]
+    assert sent["odd"]["additionalProperties"] is True
+    assert "pattern" not in sent["named"]["propertyNames"]
+
+
+@pytest.mark.parametrize("never", [False, {"not": {}}, {"not": True}])
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
+@pytest.mark.parametrize("profile", get_args(SchemaProfile))
+def test_an_alternative_that_nothing_fits_is_dropped(profile: SchemaProfile, keyword: str, never: Any) -> None:
+    schema = obj(("a",), a={keyword: [never, {"type": "string"}], "description": "A."})
+
+    assert lower(schema, profile).schema["properties"]["a"] == {"type": "string", "description": "A."}
+
+
+@pytest.mark.parametrize(
+    "reference", ["#/definitions/Page%3CItem%3E", "#/definitions/Page<Item>", "s.json#/definitions/Page%3CItem%3E"]
+)
+@pytest.mark.parametrize("profile", get_args(SchemaProfile))
+def test_a_reference_is_followed_in_every_spelling(profile: SchemaProfile, reference: str) -> None:
+    page = obj(("page",), page={"type": "integer"}) | {"additionalProperties": False}
+    schema = obj(("a",), a={"$ref": reference})
+    schema |= {"$id": "https://example.com/s.json", "definitions": {"Page<Item>": page}}
+
+    lowered = lower(schema, profile)
+
+    assert "page" in str(lowered.schema)
+    assert not any("leads out" in loss for loss in lowered.losses)
+
+
+def test_a_reference_to_an_anchor_of_draft_7_is_followed() -> None:
+    schema = obj(("a",), a={"$ref": "#part"}) | {"definitions": {"p": {"$id": "#part", "type": "integer"}}}
+
+    lowered = lower(schema, "bedrock")
+
+    assert lowered.schema["properties"]["a"] == {"type": "integer"}
+    assert not lowered.losses
 
 
 def test_what_gemini_has_no_keyword_for_is_said_in_the_description() -> None:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolweave.errors import SchemaError
-from toolweave.schema import Problem, Validator, describe
+from toolweave.schema import Problem, SchemaProfile, Validator, describe, lower
 from toolweave.schema._limits import MAX_INSTANCE_DEPTH, MAX_SCHEMA_DEPTH, MAX_SCHEMA_NODES
 from toolweave.schema._problems import MAX_PROBLEMS, path_text
 
@@ -487,3 +487,113 @@ def test_every_real_definition_compiles_or_is_refused_by_name(definitions: list[
 
     assert compiled > 0.99 * len(definitions)
     assert refused < 50
+
+
+NULLABLE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "typed": {"type": "string", "nullable": True},
+        "items": {"type": "array", "items": {"type": "integer", "nullable": True}},
+        "choice": {"type": "string", "enum": ["x"], "nullable": True},
+        "choice_alone": {"enum": ["x"], "nullable": True},
+        "referred": {"$ref": "#/$defs/Part", "nullable": True},
+        "inside": {"$ref": "#/components/schemas/Other"},
+        "either": {"anyOf": [{"type": "integer"}, {"type": "boolean"}], "nullable": True},
+        "exactly": {"oneOf": [{"type": "integer"}, {"type": "boolean"}], "nullable": True},
+        "all": {"allOf": [{"$ref": "#/$defs/Part"}], "nullable": True, "description": "A part."},
+        "nullable": {"type": "boolean"},
+    },
+    "$defs": {"Part": {"type": "object", "required": ["n"]}},
+    "components": {"schemas": {"Other": {"type": "integer", "nullable": True}}},
+}
+
+
+@pytest.mark.parametrize("name", [one for one in NULLABLE["properties"] if one not in ("items", "nullable")])
+def test_null_is_valid_where_a_schema_of_openapi_says_so(name: str) -> None:
+    validator = Validator(NULLABLE)
+
+    assert validator.is_valid({name: None})
+    assert not validator.problems({name: None})
+    assert not validator.is_valid({name: 1.5})
+    assert validator.problems({name: 1.5})
+
+
+@pytest.mark.parametrize("profile", ["openai", "anthropic", "mistral"])
+def test_what_the_model_is_told_about_null_is_what_is_checked(profile: SchemaProfile) -> None:
+    told = Validator(lower(NULLABLE, profile).schema)
+    checked = Validator(NULLABLE)
+
+    for name in NULLABLE["properties"]:
+        for value in (None, 1.5, [None], 1, True):
+            assert told.is_valid({name: value}) <= checked.is_valid({name: value}), (name, value)
+            assert told.is_valid({name: None}) == checked.is_valid({name: None}), name
+
+
+def test_a_null_that_no_schema_allows_is_still_a_problem() -> None:
+    validator = Validator({"type": "object", "properties": {"a": {"type": "string", "nullable": False}}})
+
+    assert not validator.is_valid({"a": None})
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"exclusiveMinimum": True, "type": "integer"},
+        {"type": "date"},
+        {"type": "Str"},
+        {"pattern": "["},
+        {"pattern": "{,2}"},
+        {"patternProperties": {"[": {"type": "string"}}},
+        {"required": True},
+        {"enum": "x"},
+        {"minLength": "3"},
+        {"properties": ["a"]},
+        {"$ref": "#/$defs/Gone"},
+        {"$ref": "https://example.com/elsewhere.json"},
+        {"anyOf": []},
+        {"multipleOf": 0},
+    ],
+    ids=str,
+)
+def test_one_bad_keyword_costs_no_other_check(bad: dict[str, Any]) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"odd": bad, "list": {"type": "array", "items": bad}, "count": {"type": "integer"}},
+        "required": ["count"],
+    }
+    before = str(schema)
+
+    with pytest.raises(SchemaError):
+        Validator(schema)
+    validator, changes = Validator.repaired(schema)
+
+    assert changes or bad == {"exclusiveMinimum": True, "type": "integer"}  # of draft 4: half of a bound
+    assert validator.is_valid({"count": 1})
+    assert not validator.is_valid({"count": "many"})
+    assert not validator.is_valid({})
+    assert str(schema) == before
+
+
+def test_a_sound_schema_is_repaired_to_one_that_takes_the_same() -> None:
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {"a": {"$ref": "#/definitions/A", "maxLength": 1}, "t": {"items": [{"type": "integer"}]}},
+        "definitions": {"A": {"$id": "#a", "type": "string"}},
+    }
+
+    validator, changes = Validator.repaired(schema)
+
+    assert not changes
+    assert validator.is_valid({"a": "longer", "t": [1, "x"]})  # until draft 7 all beside a reference is ignored
+    assert not validator.is_valid({"a": 1})
+    assert not validator.is_valid({"t": ["x"]})
+
+
+def test_a_schema_beyond_the_bounds_is_not_repaired() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(200):
+        deep = {"items": deep}
+
+    with pytest.raises(SchemaError, match="nested deeper"):
+        Validator.repaired(deep)

@@ -231,14 +231,21 @@ class Catalog:
             try:
                 compiled = Validator(schema)
             except SchemaError as exc:  # permissive, and logged once
-                _log.warning(
-                    "server %r: tool %r: its %s schema cannot be used, so nothing is checked against it: %s",
-                    self._config.name,
-                    spec.original_name,
-                    which,
-                    exc,
-                )
+                compiled = self._repaired_validator(spec, which, schema, exc)
         self._validators[spec.original_name, which] = (schema, compiled)
+        return compiled
+
+    def _repaired_validator(
+        self, spec: ToolSpec, which: str, schema: Mapping[str, Any] | bool, error: SchemaError
+    ) -> Validator | None:
+        """Return a validator for the readable part of an invalid schema, and log once what is not checked."""
+        start = f"server {self._config.name!r}: tool {spec.original_name!r}: its {which} schema"
+        try:
+            compiled, changes = Validator.repaired(schema if isinstance(schema, Mapping) else {})
+        except SchemaError:
+            _log.warning("%s cannot be used, so nothing is checked against it: %s", start, error)
+            return None
+        _log.warning("%s is checked without its malformed parts: %s (%s)", start, error, "; ".join(changes))
         return compiled
 
     def load(self, spec: ToolSpec) -> TypeLoader | None:

@@ -97,7 +97,7 @@ class AnthropicModel(HttpModel):
         return f"{PROVIDER}:{self.model}"
 
     async def _attempt(self, request: ModelRequest, tools: WireTools, body: bytes) -> AsyncGenerator[ModelEvent, None]:
-        turn, timeout = TurnReader(tools.call_name, self.origin, taken=call_ids(request)), request.settings.timeout
+        turn, timeout = TurnReader(tools, self.origin, taken=call_ids(request)), request.settings.timeout
         async with aclosing(self._api.events(_PATH, body, timeout=timeout)) as events:
             async for event in until_end(events, lambda: turn.ended, timeout=timeout):
                 members = self._api.decode(event.data)
@@ -120,7 +120,7 @@ class AnthropicModel(HttpModel):
         if output is None:
             request = prompted(request)  # the API has no words for some schemas
         settings = request.settings
-        messages = wire_messages(request.messages, tools.names, self.origin)
+        messages = wire_messages(request.messages, tools, self.origin)
         choice = self._tool_choice(request, tools)
         body: Json = {
             "model": self.model,

@@ -22,7 +22,7 @@ from toolweave.models._messages import (
 )
 from toolweave.protocol.json_types import Json
 from toolweave.tools._anthropic_content import anthropic_content, anthropic_parts, anthropic_text
-from toolweave.tools._names import NameMap
+from toolweave.tools._wire_tools import WireTools
 
 PROVIDER = "anthropic"
 """Name of the provider, for its own tools; and marker of the parts of a conversation from its own API."""
@@ -35,7 +35,7 @@ _EMPTY = "(empty message)"
 _EARLIER = "(earlier messages are left out)"
 
 
-def wire_messages(messages: Sequence[Message], names: NameMap, provider: str = PROVIDER) -> list[Json]:
+def wire_messages(messages: Sequence[Message], tools: WireTools, provider: str = PROVIDER) -> list[Json]:
     """Return the conversation in the form that the API requires.
 
     Roles alternate and the user begins; the results of a turn's calls come first in the next user message; thoughts,
@@ -51,7 +51,7 @@ def wire_messages(messages: Sequence[Message], names: NameMap, provider: str = P
             case ToolMessage():
                 _append(out, "user", [_tool_result(outcome, ids) for outcome in message.outcomes])
             case AssistantMessage():
-                blocks = [_part(part, names, provider, ids) for part in message.parts]
+                blocks = [_part(part, tools, provider, ids) for part in message.parts]
                 _append(out, "assistant", [block for block in blocks if block is not None])
     if out and out[0]["role"] == "assistant":
         out.insert(0, {"role": "user", "content": [anthropic_text(_EARLIER)]})
@@ -88,13 +88,13 @@ def _append(out: list[Json], role: str, blocks: list[Json]) -> None:
         out.append({"role": role, "content": blocks})
 
 
-def _part(part: AssistantPart, names: NameMap, provider: str, ids: WireIds) -> Json | None:
+def _part(part: AssistantPart, tools: WireTools, provider: str, ids: WireIds) -> Json | None:
     match part:
         case TextPart():
             return anthropic_text(part.text) if part.text.strip() else None
         case ToolCallPart():
-            call = {"type": "tool_use", "id": ids.wire(part.id), "name": names.wire(part.name)}
-            return {**added_members(part, provider), **call, "input": dict(part.arguments)}
+            call = {"type": "tool_use", "id": ids.wire(part.id), "name": tools.names.wire(part.name)}
+            return {**added_members(part, provider), **call, "input": tools.wire_arguments(part.name, part.arguments)}
         case ProviderPart(raw={"type": "container"}):
             return None  # it goes beside the messages
         case ThinkingPart() | ProviderPart():

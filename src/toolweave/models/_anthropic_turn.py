@@ -6,7 +6,7 @@ that begins twice, a call's arguments at its beginning and in deltas, no end of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -32,6 +32,7 @@ from toolweave.models._messages import (
 )
 from toolweave.models._provider_errors import short
 from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
+from toolweave.tools._wire_tools import WireTools
 
 _CALL_MEMBERS = frozenset({"type", "id", "name", "input"})
 _STOP_REASONS: Mapping[str, StopReason] = {
@@ -62,7 +63,7 @@ class TurnReader:
     """Reads the events of one turn.
 
     Args:
-        exposed: Returns a tool's exposed name.
+        tools: The tools of the request.
         provider: Marker of the parts that only this server understands.
         taken: The call ids of the conversation so far.
 
@@ -70,9 +71,9 @@ class TurnReader:
         complete: Whether the end of the message has come.
     """
 
-    def __init__(self, exposed: Callable[[str], str], provider: str, *, taken: Collection[str] = ()) -> None:
+    def __init__(self, tools: WireTools, provider: str, *, taken: Collection[str] = ()) -> None:
         self.complete = False
-        self._exposed = exposed
+        self._tools = tools
         self._provider = provider
         self._ids = set(taken)
         self._blocks: list[_PartialBlock] = []
@@ -182,7 +183,7 @@ class TurnReader:
                 block.signature = _text(raw, "signature")
                 return _thinking_delta(block, _text(raw, "thinking"))
             case "tool_use":
-                block.id, block.name = self._free_id(_text(raw, "id")), self._exposed(_text(raw, "name"))
+                block.id, block.name = self._free_id(_text(raw, "id")), self._tools.call_name(_text(raw, "name"))
                 events: list[ModelEvent] = [StreamedToolCall(id=block.id, name=block.name)]
                 whole = raw.get("input")  # some servers write no deltas
                 if whole:
@@ -251,7 +252,7 @@ class TurnReader:
         return ToolCallPart(
             id=block.id,
             name=block.name,
-            arguments=arguments,
+            arguments=self._tools.arguments(block.name, arguments),
             malformed=malformed,
             cut=self._is_cut(block, reason),
             extra=added,

@@ -28,6 +28,7 @@ from toolweave.models._messages import (
     AssistantPart,
     TextPart,
     ThinkingPart,
+    ToolCallPart,
     UserMessage,
 )
 from toolweave.models._provider_errors import MALFORMED, short
@@ -153,6 +154,10 @@ def _content(message: UserMessage, before: Sequence[dict[str, Any]]) -> str | li
     return parts
 
 
+def _arguments_text(call: ToolCallPart, wire: WireTools) -> str:
+    return json_text(wire.wire_arguments(call.name, call.arguments))
+
+
 def _assistant(
     message: AssistantMessage, wire: WireTools, provider: str, ids: WireIds, *, thoughts: bool
 ) -> dict[str, Any]:
@@ -162,7 +167,7 @@ def _assistant(
             **added_members(call, provider),
             "id": ids.wire(call.id),
             "type": "function",
-            "function": {"name": wire.names.wire(call.name), "arguments": json_text(call.arguments)},
+            "function": {"name": wire.names.wire(call.name), "arguments": _arguments_text(call, wire)},
         }
         for call in message.tool_calls
     ]

@@ -101,7 +101,7 @@ def _assistant(message: AssistantMessage, wire: WireTools, provider: str, ids: W
                         "type": "function_call",
                         "call_id": ids.wire(part.id),
                         "name": wire.names.wire(part.name),
-                        "arguments": json_text(part.arguments),
+                        "arguments": json_text(wire.wire_arguments(part.name, part.arguments)),
                     }
                 )
             case ThinkingPart():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio.to_thread
 
@@ -63,10 +63,8 @@ _OF_NEXT = "of-next-part"
 """Kind of the part that holds the provider's additions to the text or call after it."""
 _ADDED = ("id", "provider_name", "provider_details")
 
-Name: TypeAlias = Callable[[str], str]
 
-
-def wire_history(messages: Sequence[Message], system: str | None, names: NameMap) -> list[wire.ModelMessage]:
+def wire_history(messages: Sequence[Message], system: str | None, tools: WireTools) -> list[wire.ModelMessage]:
     """Return the conversation in Pydantic AI's form; the system prompt goes with the last request."""
     from pydantic_ai import messages as wire
 
@@ -77,12 +75,12 @@ def wire_history(messages: Sequence[Message], system: str | None, names: NameMap
             case UserMessage():
                 pending.append(wire.UserPromptPart(content=_user_content(message.content)))
             case ToolMessage():
-                pending += [_tool_return(outcome, names) for outcome in message.outcomes]
+                pending += [_tool_return(outcome, tools.names) for outcome in message.outcomes]
             case AssistantMessage():
                 if pending:
                     out.append(wire.ModelRequest(parts=pending))
                     pending = []
-                out.append(wire.ModelResponse(parts=_response_parts(message.parts, names)))
+                out.append(wire.ModelResponse(parts=_response_parts(message.parts, tools)))
     if pending or not out:
         out.append(wire.ModelRequest(parts=pending))
     last = next((one for one in reversed(out) if isinstance(one, wire.ModelRequest)), None)
@@ -91,12 +89,12 @@ def wire_history(messages: Sequence[Message], system: str | None, names: NameMap
     return out
 
 
-def our_message(parts: Iterable[wire.ModelResponsePart], exposed: Name) -> AssistantMessage:
+def our_message(parts: Iterable[wire.ModelResponsePart], tools: WireTools) -> AssistantMessage:
     """Return a response as an `AssistantMessage`."""
-    return AssistantMessage(parts=tuple(ours for part in parts for ours in _our_parts(part, exposed)))
+    return AssistantMessage(parts=tuple(ours for part in parts for ours in _our_parts(part, tools)))
 
 
-def _our_parts(part: wire.ModelResponsePart, exposed: Name) -> Iterable[AssistantPart]:
+def _our_parts(part: wire.ModelResponsePart, tools: WireTools) -> Iterable[AssistantPart]:
     from pydantic_ai import messages as wire
 
     match part:
@@ -107,9 +105,13 @@ def _our_parts(part: wire.ModelResponsePart, exposed: Name) -> Iterable[Assistan
         case wire.ThinkingPart():
             yield ThinkingPart(text=part.content, raw=_adapter().dump_python(part, mode="json"), provider=PROVIDER)
         case wire.ToolCallPart():
-            arguments, malformed = (part.args, None) if isinstance(part.args, dict) else read_arguments(part.args or "")
+            if isinstance(part.args, dict):
+                arguments, malformed = cast("dict[str, Any]", part.args), None
+            else:
+                arguments, malformed = read_arguments(part.args or "")
             yield from _added(part)
-            name = exposed(part.tool_name)
+            name = tools.call_name(part.tool_name)
+            arguments = tools.arguments(name, arguments)
             yield ToolCallPart(id=part.tool_call_id, name=name, arguments=arguments, malformed=malformed)
         case _:
             yield ProviderPart(provider=PROVIDER, raw=_adapter().dump_python(part, mode="json"))
@@ -121,7 +123,7 @@ def _added(part: wire.TextPart | wire.ToolCallPart) -> Iterable[AssistantPart]:
         yield ProviderPart(provider=PROVIDER, raw={"part_kind": _OF_NEXT, **added})
 
 
-def _response_parts(parts: Iterable[AssistantPart], names: NameMap) -> list[wire.ModelResponsePart]:
+def _response_parts(parts: Iterable[AssistantPart], tools: WireTools) -> list[wire.ModelResponsePart]:
     from pydantic_ai import messages as wire
 
     out: list[wire.ModelResponsePart] = []
@@ -131,9 +133,9 @@ def _response_parts(parts: Iterable[AssistantPart], names: NameMap) -> list[wire
             case TextPart():
                 out.append(wire.TextPart(content=part.text, **added))
             case ToolCallPart():
-                args = dict(part.arguments)
+                args = tools.wire_arguments(part.name, part.arguments)
                 call_id = wire_id(part.id)
-                out.append(wire.ToolCallPart(names.wire(part.name), args=args, tool_call_id=call_id, **added))
+                out.append(wire.ToolCallPart(tools.names.wire(part.name), args=args, tool_call_id=call_id, **added))
             case ThinkingPart(raw=raw, provider="pydantic_ai") | ProviderPart(raw=raw, provider="pydantic_ai") if raw:
                 if raw.get("part_kind") == _OF_NEXT:
                     added = {name: raw[name] for name in _ADDED if name in raw}
@@ -278,7 +280,7 @@ class PydanticAIModel:
         seconds = request.settings.timeout
         model = self._model = models.infer_model(self._model)
         tools = self._writer.of(request.tools)
-        history = wire_history(request.messages, request.system, tools.names)
+        history = wire_history(request.messages, request.system, tools)
         opening = direct.model_request_stream(
             model,
             history,
@@ -397,7 +399,7 @@ def _text(args: object) -> str:
 
 
 def _finished(response: wire.ModelResponse, tools: WireTools) -> Finished:
-    message = our_message(response.parts, tools.call_name)
+    message = our_message(response.parts, tools)
     used = response.usage
     usage = Usage(
         input_tokens=used.input_tokens,

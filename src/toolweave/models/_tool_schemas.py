@@ -34,6 +34,12 @@ _STRICT: Mapping[str, SchemaProfile | None] = {
     "deepseek": None,  # at another URL, with rules on which its own pages disagree
     "openai": "openai-strict",
 }
+_PROVIDERS: Mapping[str, SchemaProfile] = {
+    "anthropic": "anthropic",
+    "bedrock": "bedrock",
+    "google": "gemini",
+    "mistral": "mistral",
+}
 _NEVER_STRICT: Collection[SchemaProfile] = ("llama.cpp", "ollama", "vllm")
 _WITHOUT_STRICT: Mapping[SchemaProfile, SchemaProfile] = {
     "openai-strict": "openai",
@@ -94,5 +100,4 @@ def schemas_for(url: str, model: str, provider: str | None, chosen: SchemaProfil
 def profile_of_provider(name: str) -> SchemaProfile:
     """Return the profile for a model of Pydantic AI by its name, such as `google:gemini-2.5-pro`."""
     provider = re.split(r"[:_-]", name.removeprefix("gateway/"), maxsplit=1)[0]
-    profiles: Mapping[str, SchemaProfile] = {"google": "gemini", "bedrock": "bedrock", "mistral": "mistral"}
-    return profiles.get(provider, "gpt-oss" if _GPT_OSS.search(name) else "openai")
+    return _PROVIDERS.get(provider, "gpt-oss" if _GPT_OSS.search(name) else "openai")

@@ -53,7 +53,6 @@ class SchemaReader:
         if not isinstance(schema, dict):
             raise UnusablePart(pointer, "a schema is expected, an object or a boolean")
         node = {name: value for name, value in cast("dict[str, Any]", schema).items() if not name.startswith("x-")}
-        nullable = node.get("nullable") is True and "type" not in node
         node = modern(node, lambda _: None)
         for name in list(node):
             if name in _DROPPED:
@@ -66,7 +65,7 @@ class SchemaReader:
                 node[name] = [self.read(one, f"{pointer}/{name}/{i}", needed) for i, one in enumerate(node[name])]
             elif name in NAMED_SCHEMAS:
                 node[name] = self._named(node, name, pointer, needed)
-        return {"anyOf": [node, {"type": "null"}]} if nullable else node
+        return node
 
     def definitions(self, needed: Needed) -> dict[str, Any]:
         """Return the schemas that are referred to, and those that these refer to, by their names in `$defs`.

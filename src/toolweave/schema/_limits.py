@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, cast
+from urllib.parse import unquote, urljoin
 
 from toolweave.errors import SchemaError
 
@@ -228,22 +229,48 @@ def listed(node: dict[str, Any], keyword: str) -> list[Any]:
 
 
 def local_target(root: dict[str, Any], ref: object) -> Any:  # any JSON value
-    """Resolve a reference of the form `#/a/b`; None for every other reference."""
-    if ref == "#":
+    """Resolve a reference of the form `#/a/b`, also behind the `$id` of the whole; None for every other reference."""
+    if not isinstance(ref, str):
+        return None
+    pointer = _fragment(root, ref)
+    if pointer == "":
         return root
-    if not isinstance(ref, str) or not ref.startswith("#/"):
+    if pointer is None or not pointer.startswith("/"):
         return None
     node: Any = root
-    for part in ref[2:].split("/"):
-        # RFC 6901, 4: in this order, or `~01` would become `/` instead of `~1`.
-        key = part.replace("~1", "/").replace("~0", "~")
+    for part in pointer[1:].split("/"):
         if isinstance(node, dict):
-            node = cast("dict[str, Any]", node).get(key)
-        elif isinstance(node, list) and key.isdecimal() and int(key) < len(cast("list[Any]", node)):
-            node = cast("list[Any]", node)[int(key)]
+            node = _member(cast("dict[str, Any]", node), part)
+        elif isinstance(node, list) and part.isdecimal() and int(part) < len(cast("list[Any]", node)):
+            node = cast("list[Any]", node)[int(part)]
         else:
             return None
     return node
+
+
+def _member(node: dict[str, Any], part: str) -> Any:
+    """Return the member that a part of a pointer names: as it is written, else with its percent-encoding decoded."""
+    # RFC 6901, 4: in this order, or `~01` would become `/` instead of `~1`.
+    key = part.replace("~1", "/").replace("~0", "~")
+    if key in node or "%" not in part:
+        return node.get(key)
+    # RFC 6901, 6: a pointer in a URI fragment is percent-decoded first.
+    return node.get(unquote(part).replace("~1", "/").replace("~0", "~"))
+
+
+def _fragment(root: dict[str, Any], ref: str) -> str | None:
+    """Return the fragment of a reference to the schema itself, or None for one to another document."""
+    document, mark, fragment = ref.partition("#")
+    if not document:
+        return fragment if mark else None
+    own = root.get("$id")
+    if not isinstance(own, str):
+        return None
+    try:
+        same = urljoin(own, document) == own.partition("#")[0]
+    except ValueError:  # such as brackets that hold no address
+        return None
+    return fragment if same else None
 
 
 def containers(level: Iterable[Any]) -> list[Any]:

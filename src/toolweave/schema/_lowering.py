@@ -7,8 +7,8 @@ so that the model still reads it; a schema that cannot be expressed at all is re
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from toolweave.errors import SchemaError
 from toolweave.schema._combining import as_text, either, joined
 from toolweave.schema._limits import check_schema, local_target
 from toolweave.schema._normalize import (
+    ANNOTATIONS,
     DEFINITIONS,
     KEYWORDS,
     MALFORMED,
@@ -29,13 +30,13 @@ from toolweave.schema._profiles import PROFILES, SchemaProfile, SchemaRules
 from toolweave.schema._strict import check_not_recursive, check_strict, close, shut, types_of_values
 
 _MAX_HOPS = 32
+_MAX_NAME = 56
+"""Characters of a new name for an argument, so that a number behind it keeps it within 64."""
 _MAX_LEVELS = 100
 """Levels of subschemas once references are inlined; the recursion must end before the stack does."""
 _MAX_SUBSCHEMAS = 10_000
 """Subschemas that are lowered; one that occurs several times counts each time."""
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]")
-_HINTS = frozenset(("contentEncoding", "contentMediaType", "contentSchema", "default", "format"))
-"""Keywords that the model may read, and that no validator of ours enforces."""
 _LENGTHS = frozenset(("maxLength", "minLength"))
 _NUMBERS = frozenset(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"))
 
@@ -50,6 +51,7 @@ class LoweredSchema:
         losses: Those of the changes after which the API accepts arguments that the original schema does not.
         description: Text for the description of the tool, where the API takes none in the schema itself.
         fillers: True when null stands for an omitted optional member; `drop_fillers` removes such nulls.
+        renamed: The arguments that have another name for the API, as the API's name and the original one.
     """
 
     schema: dict[str, Any]
@@ -57,6 +59,7 @@ class LoweredSchema:
     losses: tuple[str, ...] = ()
     description: str = ""
     fillers: bool = False
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def lower(schema: Mapping[str, Any], profile: SchemaProfile) -> LoweredSchema:
@@ -100,7 +103,7 @@ class _Lowering:
         for keyword in ("not", "enum", "const"):
             if keyword in root:
                 lost.append(f"{keyword}: {as_text(root.pop(keyword))}")
-        self._check_names(root["properties"])
+        renamed = self._rename_arguments(root)
         if (self._rules.closed or self._rules.shut) and not root["properties"]:
             root.setdefault("additionalProperties", False)  # a tool without parameters
         if self._rules.root is not None:
@@ -118,6 +121,7 @@ class _Lowering:
             losses=tuple(change for change, is_loss in self._changes.items() if is_loss),
             description=description,
             fillers=self._fillers,
+            renamed=renamed,
         )
 
     def _define(self, out: dict[str, Any]) -> None:
@@ -136,18 +140,35 @@ class _Lowering:
         if self._rules.shut:
             check_not_recursive(definitions)
 
-    def _check_names(self, properties: Mapping[str, Any]) -> None:
+    def _rename_arguments(self, root: dict[str, Any]) -> dict[str, str]:
+        """Give arguments whose names the API refuses a legal one, in place; return the original names by the new."""
         legal = self._rules.names
-        bad = [name for name in properties if legal is not None and not legal.fullmatch(name)]
-        if bad:
-            raise SchemaError(f"the argument {bad[0][:80]!r} has a name that the API refuses", pointer="/properties")
+        properties: dict[str, Any] = root["properties"]
+        if legal is None or all(map(legal.fullmatch, properties)):
+            return {}
+        new_names: dict[str, str] = {}
+        taken = {name for name in properties if legal.fullmatch(name)}
+        for name in [one for one in properties if one not in taken]:
+            new_names[name] = _legal_name(name, taken)
+            taken.add(new_names[name])
+            self._note("", f"the argument {name[:80]!r} is called {new_names[name]!r}")
+        root["properties"] = {new_names.get(name, name): one for name, one in properties.items()}
+        if "required" in root:
+            root["required"] = [new_names.get(name, name) for name in root["required"]]
+        if "dependentRequired" in root:
+            root["dependentRequired"] = {
+                new_names.get(name, name): [new_names.get(one, one) for one in names]
+                for name, names in root["dependentRequired"].items()
+            }
+        return {new: name for name, new in new_names.items()}
 
     def _object(self, node: Mapping[str, Any], depth: int) -> tuple[dict[str, Any], list[str]]:
         """Flatten references and combinations at the top of the root or of a branch; also return the losses."""
         self._count()
         if depth > _MAX_HOPS:
             raise SchemaError("the schema combines itself with itself")
-        flat = modern(node, partial(self._note, ""))
+        # the arguments are always an object, whatever their schema says about null
+        flat = modern({key: value for key, value in node.items() if key != "nullable"}, partial(self._note, ""))
         if "$ref" in flat:
             inner, lost = self._object(_members(self._target(flat.pop("$ref"), "")), depth + 1)
             flat, more = joined(flat, [inner])
@@ -194,7 +215,7 @@ class _Lowering:
             # A loss is what the API would accept and the original schema refuses. A hint that moves into the text loses
             # nothing.
             if keyword in KEYWORDS or keyword == "$ref":  # what else is said was noted where it was lost
-                self._note(where, f"{keyword} is said in the description", is_loss=keyword not in _HINTS)
+                self._note(where, f"{keyword} is said in the description", is_loss=keyword not in ANNOTATIONS)
         # Back to the length at entry: `_inlined` pushed the targets of this schema, which its siblings may refer to
         # again without being recursive.
         del self._path[entered:]
@@ -234,8 +255,9 @@ class _Lowering:
         match key:
             case "format":
                 return rules.formats is None or value in rules.formats
-            case "pattern":
-                return rules.pattern is None or rules.pattern.fullmatch(value) is not None
+            case "pattern" | "patternProperties":
+                patterns = [value] if key == "pattern" else value
+                return rules.pattern is None or all(map(rules.pattern.fullmatch, patterns))
             case "minItems":
                 return not rules.single_items or value in (0, 1)
             case "enum":
@@ -276,7 +298,8 @@ class _Lowering:
         rules = self._rules
         if "$ref" in node and (rules.inline or (rules.plain_unions and _constrains(node))):
             node = self._inlined(node, where, lost)
-        by_pattern = "patternProperties" in node and not self._keeps("patternProperties", None, node)
+        patterns = node.get("patternProperties")
+        by_pattern = patterns is not None and not self._keeps("patternProperties", patterns, node)
         # Without the pattern `additionalProperties: false` would refuse the very members that the pattern allows.
         if by_pattern and node.get("additionalProperties") is False and not (rules.closed or rules.shut):
             node["additionalProperties"] = True  # members of such names are not to be refused
@@ -390,7 +413,7 @@ class _Lowering:
                 node = waiting.pop()
                 if isinstance(node, Mapping):
                     members = cast("Mapping[str, Any]", node)
-                    if isinstance(anchor := members.get("$anchor"), str):
+                    for anchor in _anchors_of(members):
                         self._anchors.setdefault(anchor, members)
                     waiting += members.values()
                 elif isinstance(node, list):
@@ -409,6 +432,25 @@ class _Lowering:
         change = f"{where or 'the arguments'}: {text}"
         is_loss = is_loss or (text.endswith(MALFORMED) and text.partition(" ")[0] in KEYWORDS)
         self._changes[change] = self._changes.get(change, False) or is_loss
+
+
+def _legal_name(name: str, taken: Collection[str]) -> str:
+    """Return a name for an argument with the letters of the original one, unlike those that are taken."""
+    wanted = _ILLEGAL.sub("_", name).strip("_")[:_MAX_NAME] or "argument"
+    found, number = wanted, 1
+    while found in taken:
+        number += 1
+        found = f"{wanted}_{number}"
+    return found
+
+
+def _anchors_of(node: Mapping[str, Any]) -> list[str]:
+    """Return the names of a subschema; before 2019-09 an anchor was an `$id` that is a fragment."""
+    anchor, identifier = node.get("$anchor"), node.get("$id")
+    names = [anchor] if isinstance(anchor, str) else []
+    if isinstance(identifier, str) and identifier.startswith("#"):
+        names.append(identifier[1:])
+    return names
 
 
 def _described(out: dict[str, Any], lost: list[str], *, beside_ref: bool) -> dict[str, Any]:
@@ -433,7 +475,7 @@ def _widen(node: dict[str, Any], lost: list[str]) -> None:
 
 
 def _constrains(node: Mapping[str, Any]) -> bool:
-    return any(key in KEYWORDS and key not in _HINTS for key in node)
+    return any(key in KEYWORDS and key not in ANNOTATIONS for key in node)
 
 
 def _is_reference(part: Any) -> bool:

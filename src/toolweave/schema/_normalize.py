@@ -39,6 +39,8 @@ _MEANT = {
 }
 _IDENTITY = frozenset(("$schema", "$id", "$comment", "$vocabulary", "$anchor", "$dynamicAnchor", "$recursiveAnchor"))
 _TEXTS = frozenset(("$ref", "contentEncoding", "contentMediaType", "description", "format", "pattern", "title"))
+ANNOTATIONS = frozenset(("contentEncoding", "contentMediaType", "contentSchema", "default", "format"))
+"""Keywords that the model may read, and that no validator of ours enforces."""
 _COUNTS = frozenset(
     ("maxContains", "maxItems", "maxLength", "maxProperties", "minContains", "minItems", "minLength", "minProperties")
 )
@@ -76,6 +78,7 @@ def modern(schema: Mapping[str, Any], note: Note) -> dict[str, Any]:
     _tuples(node)
     _dependencies(node)
     _type(node, note)
+    _impossible_branches(node)
     _required(node, note)
     for key in [key for key, value in node.items() if not _well_formed(key, value)]:
         del node[key]
@@ -138,7 +141,63 @@ def _dependencies(node: dict[str, Any]) -> None:
 
 
 def _type(node: dict[str, Any], note: Note) -> None:
-    nullable = node.pop("nullable", False) is True  # OpenAPI 3.0
+    _known_types(node, note)
+    accept_null(node)
+
+
+def accept_null(node: dict[str, Any]) -> None:
+    """Rewrite `nullable` of OpenAPI 3.0 at one level of a schema, in place: null is then one of its types."""
+    if node.pop("nullable", False) is not True:
+        return
+    if "type" not in node:
+        _add_null_branch(node)
+        return
+    kinds = types_of(node)
+    node["type"] = list(kinds) if "null" in kinds else [*kinds, "null"]
+    if isinstance(values := node.get("enum"), list) and None not in values:
+        node["enum"] = [*cast("list[Any]", values), None]
+
+
+def _add_null_branch(node: dict[str, Any]) -> None:
+    """Add null to a schema without a type, in place: as a value of its `enum`, or as an alternative to all the rest."""
+    constraints = {key: node[key] for key in node if (key in KEYWORDS or key == "$ref") and key not in ANNOTATIONS}
+    if constraints.keys() == {"enum"} and isinstance(constraints["enum"], list):
+        node["enum"] = list(dict.fromkeys([*cast("list[Any]", node["enum"]), None]))
+    elif constraints.keys() == {"anyOf"} and isinstance(constraints["anyOf"], list):
+        node["anyOf"] = [*cast("list[Any]", node["anyOf"]), {"type": "null"}]
+    elif constraints:
+        for key in constraints:
+            del node[key]
+        node["anyOf"] = [constraints, {"type": "null"}]
+
+
+def _impossible_branches(node: dict[str, Any]) -> None:
+    """Remove the alternatives that no value fits, in place; a single one that is left stands for itself."""
+    for keyword in ("anyOf", "oneOf"):
+        branches: Any = node.get(keyword)
+        if not isinstance(branches, list):
+            continue
+        listed = cast("list[Any]", branches)
+        possible = [one for one in listed if not _is_impossible(one)]
+        if not possible or len(possible) == len(listed):
+            continue
+        node[keyword] = possible
+        only: Any = possible[0]
+        if len(possible) == 1 and isinstance(only, Mapping):
+            branch = {key: value for key, value in cast("Mapping[str, Any]", only).items() if key not in _IDENTITY}
+            described = {key for key in branch if key in ("description", "title")}
+            if not (branch.keys() - described) & node.keys():
+                del node[keyword]
+                node |= {key: value for key, value in branch.items() if key not in node}
+
+
+def _is_impossible(schema: Any) -> bool:
+    if not isinstance(schema, Mapping):
+        return schema is False
+    return cast("Mapping[str, Any]", schema).get("not", False) in ({}, True)
+
+
+def _known_types(node: dict[str, Any], note: Note) -> None:
     if "type" not in node:
         return
     given: Any = node.pop("type")
@@ -151,11 +210,9 @@ def _type(node: dict[str, Any], note: Note) -> None:
         if not meant:
             return  # no type that it could be
         kinds.append(meant)
-    kinds = list(dict.fromkeys(kinds + ["null"] * nullable))
+    kinds = list(dict.fromkeys(kinds))
     if kinds:
         node["type"] = kinds[0] if len(kinds) == 1 else kinds
-    if nullable and isinstance(values := node.get("enum"), list) and None not in values:
-        node["enum"] = [*cast("list[Any]", values), None]
 
 
 def _required(node: dict[str, Any], note: Note) -> None:

@@ -101,14 +101,14 @@ _ANCHORED = re.compile(r"\^(?:[^\\(]|\\[^A-Za-z0-9]|\((?!\?))*\$", re.DOTALL)
 _ANTHROPIC_NAMES = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
 PROFILES: Mapping[SchemaProfile, SchemaRules] = {
-    "openai": SchemaRules(),
+    "openai": SchemaRules(pattern=_REGULAR),
     "openai-strict": SchemaRules(
         keeps=_STRICT | _LENGTHS, formats=_STRICT_FORMATS, pattern=_REGULAR, plain_unions=True, closed=True
     ),
     "compatible-strict": SchemaRules(
         keeps=_STRICT, formats=_STRICT_FORMATS, pattern=_REGULAR, plain_unions=True, closed=True
     ),
-    "gpt-oss": SchemaRules(inline=True),
+    "gpt-oss": SchemaRules(inline=True, pattern=_REGULAR),
     "gpt-oss-strict": SchemaRules(
         keeps=_STRICT, formats=_STRICT_FORMATS, pattern=_REGULAR, plain_unions=True, closed=True, inline=True
     ),
@@ -128,8 +128,8 @@ PROFILES: Mapping[SchemaProfile, SchemaRules] = {
         plain_unions=True,
         plain_enums=True,
     ),
-    "bedrock": SchemaRules(inline=True, root=frozenset({"properties", "required", "type"})),
-    "mistral": SchemaRules(),
+    "bedrock": SchemaRules(inline=True, pattern=_REGULAR, root=frozenset({"properties", "required", "type"})),
+    "mistral": SchemaRules(pattern=_REGULAR),
     "ollama": SchemaRules(keeps=_COMMON, plain_unions=True, inline=True),
     "llama.cpp": SchemaRules(
         keeps=_COMMON | _ITEMS | _LENGTHS | _NUMBERS | {"additionalProperties", "const", "format", "pattern"},

@@ -24,6 +24,7 @@ from toolweave.schema._limits import (
     measure,
 )
 from toolweave.schema._problems import Problem, problems_of
+from toolweave.schema._repair import has_nullable, repaired, with_null_types, without
 from toolweave.schema._unevaluated import NEVER, Repeats, repeats_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ _TOO_MUCH_WORK = (
     f"is too large to be checked against this schema: it takes more than {MAX_STEPS:,} comparisons of a value with "
     "a subschema"
 )
+_MAX_DROPPED = 32
+"""Keywords that are dropped, one after the other, from a schema that the library refuses."""
 _NOT_EXPLAINED = "does not fit the schema; the two are too large together to find out where"
 
 
@@ -56,7 +59,7 @@ class Validator:
     """A JSON Schema, compiled once for many validations.
 
     The dialect is the schema's `$schema`; 2020-12 when it has none or an unknown one, the latter
-    with a warning in the log.
+    with a warning in the log. Where it says `nullable: true`, as OpenAPI 3.0 does, null is valid.
 
     Args:
         schema: The schema.
@@ -67,10 +70,12 @@ class Validator:
             `toolweave.schema._limits`. The caller decides whether to continue without validation.
     """
 
-    __slots__ = ("_by_value", "_flat", "_formats", "_made", "_repeats", "_steps", "_unchecked", "schema")
+    __slots__ = ("_by_value", "_checked", "_flat", "_formats", "_made", "_repeats", "_steps", "_unchecked", "schema")
 
     def __init__(self, schema: Mapping[str, Any] | bool, *, formats: bool = False) -> None:
         self.schema = schema
+        self._checked = schema
+        """The schema as it is compiled."""
         self._formats = formats
         self._made: jsonschema_rs.Validator | None = None
         self._by_value: int | None = None
@@ -84,11 +89,31 @@ class Validator:
     def _compile(self) -> jsonschema_rs.Validator:
         # The work of a validation is at most values x steps a value x repetitions. With no repetition the bound on
         # values follows from the schema alone, and a small instance need not even be measured.
-        made, self._steps, self._repeats = _compile(self.schema, self._formats)
+        made, self._checked, self._steps, self._repeats = _compile(self.schema, self._formats)
         self._unchecked = MAX_STEPS // (self._steps + 1) - 1 if self._repeats is NEVER else -1
         """Nested values up to which a validation cannot pass `MAX_STEPS`."""
         self._made = made  # last: another thread may look for it
         return made
+
+    @classmethod
+    def repaired(cls, schema: Mapping[str, Any]) -> tuple[Validator, tuple[str, ...]]:
+        """Return a validator for what is readable of a schema, and what was changed or dropped, as phrases.
+
+        Raises:
+            SchemaError: The schema passes a bound, or no part of it can be checked.
+        """
+        check_schema(dict(schema))
+        body, changes = repaired(schema)
+        for _ in range(_MAX_DROPPED):
+            try:
+                return cls(body), changes
+            except _BadKeywordError as exc:
+                rest = without(body, exc.path)
+                if rest is None:
+                    raise
+                body = rest
+                changes = (*changes, f"{exc.pointer} cannot be read and is left out")
+        return cls(body), changes
 
     @property
     def _compiled(self) -> jsonschema_rs.Validator:
@@ -133,11 +158,11 @@ class Validator:
             if compiled.is_valid(instance):
                 return ()
             few = size <= _ALL_ERRORS_UP_TO
-            explainable = (few or has_alternatives(self.schema)) and is_explainable(self.schema, instance)
+            explainable = (few or has_alternatives(self._checked)) and is_explainable(self._checked, instance)
             # An error of `anyOf` holds the errors of all its branches, and these those of theirs.
-            if not explainable and has_alternatives(self.schema):  # the first error may be as large as all of them
+            if not explainable and has_alternatives(self._checked):  # the first error may be as large as all of them
                 return (Problem(path="", message=_NOT_EXPLAINED),)
-            return problems_of(self._errors(instance, all_of_them=explainable and few), self.schema)
+            return problems_of(self._errors(instance, all_of_them=explainable and few), self._checked)
         except ValueError as exc:
             return (Problem(path="", message=f"is not a JSON value: {exc}"),)
 
@@ -145,7 +170,7 @@ class Validator:
         if size <= self._unchecked:
             return False
         if self._by_value is None:
-            own = self.schema
+            own = self._checked
             # Found only for an instance so large that the cheap bound does not hold: it is a walk over the schema with
             # all its references.
             self._by_value = max_steps_per_value(dict(own), self._steps) if isinstance(own, Mapping) else 1
@@ -175,21 +200,42 @@ def load_validator() -> None:
     import jsonschema_rs  # noqa: F401  # pyright: ignore[reportUnusedImport]  # as in _compile
 
 
-def _compile(schema: Mapping[str, Any] | bool, formats: bool) -> tuple[jsonschema_rs.Validator, int, Repeats]:
-    """Compile a schema; also return the steps of checking one value against all of it, and how often it is done."""
+class _BadKeywordError(SchemaError):
+    """One keyword of a schema is malformed.
+
+    Attributes:
+        path: Where it is in the schema.
+    """
+
+    def __init__(self, message: str, path: list[str | int]) -> None:
+        super().__init__(message, pointer="".join(f"/{part}" for part in path))
+        self.path = path
+
+
+def _compile(
+    schema: Mapping[str, Any] | bool, formats: bool
+) -> tuple[jsonschema_rs.Validator, Mapping[str, Any] | bool, int, Repeats]:
+    """Compile a schema.
+
+    Also return it as it was compiled, the steps of checking one value against all of it, and how often that is done.
+    """
     try:
         import jsonschema_rs  # loading its 10 MB takes 20 ms, and few runs validate
     except OSError as exc:  # no file descriptor is left, as a rule; the next call tries again
         raise ToolError(f"arguments cannot be checked: {exc}; close files or connections", retryable=True) from exc
     if isinstance(schema, bool):
-        return jsonschema_rs.Draft202012Validator(schema), 1, NEVER
+        return jsonschema_rs.Draft202012Validator(schema), schema, 1, NEVER
     if not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # strangers send anything
         raise SchemaError(f"a schema is an object or a boolean, not {type(schema).__name__}")
     draft = getattr(jsonschema_rs, _dialect(schema))
     # The dialect is chosen here; a `$schema` that the library does not know would make it refuse the schema.
     body = {key: value for key, value in schema.items() if key != "$schema"}
     # Before it is compiled: compiling follows the references, and it is the schema of a stranger.
-    steps, repeats = check_schema(body), repeats_of(body)
+    steps, checked = check_schema(body), schema
+    if has_nullable(body):
+        body = checked = with_null_types(body)
+        steps = check_schema(body)
+    repeats = repeats_of(body)
     patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKING)
     refused: list[str] = []
 
@@ -202,14 +248,14 @@ def _compile(schema: Mapping[str, Any] | bool, formats: bool) -> tuple[jsonschem
     try:
         # Patterns have a bound on backtracking, as they come from servers
         # (ReDoS).
-        return draft(body, retriever=refuse, validate_formats=formats, pattern_options=patterns), steps, repeats
+        compiled = draft(body, retriever=refuse, validate_formats=formats, pattern_options=patterns)
     except jsonschema_rs.ValidationError as exc:
         if refused:
             raise SchemaError(f"$ref {refused[0]!r} points outside the schema; it is never fetched") from None
-        pointer = "".join(f"/{part}" for part in exc.instance_path)
-        raise SchemaError(f"not a valid schema: {_cut(exc.message)}", pointer=pointer) from None
+        raise _BadKeywordError(f"not a valid schema: {_cut(exc.message)}", list(exc.instance_path)) from None
     except ValueError as exc:  # no JSON value
         raise SchemaError(f"not a valid schema: {_cut(str(exc))}") from None
+    return compiled, checked, steps, repeats
 
 
 def _plain(instance: Any) -> Any:

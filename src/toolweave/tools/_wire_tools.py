@@ -59,6 +59,8 @@ class WireTools:
         quarantined: Exposed names of the tools that are left out, each with the reason.
         changes: Exposed names of the tools whose schema was changed, each with the changes.
         losses: Those of the changes after which the API accepts arguments that the tool does not.
+        filled: Schemas of the tools for which null may stand for an omitted argument, by exposed name.
+        renamed: Exposed names of the tools with arguments of other names, which are given as the API's and the tool's.
     """
 
     names: NameMap
@@ -68,11 +70,23 @@ class WireTools:
     changes: Mapping[str, tuple[str, ...]]
     losses: Mapping[str, tuple[str, ...]]
     filled: Mapping[str, Mapping[str, Any]]
+    renamed: Mapping[str, Mapping[str, str]]
 
     def arguments(self, exposed: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return a model's arguments for a tool, without the nulls that only strict mode required."""
+        """Return a model's arguments under the tool's own names, without the nulls that only strict mode required."""
+        names = self.renamed.get(exposed)
+        if names is not None:
+            arguments = {names.get(name, name): value for name, value in arguments.items()}
         schema = self.filled.get(exposed)
         return arguments if schema is None else drop_fillers(arguments, schema)
+
+    def wire_arguments(self, exposed: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of an earlier call under the names that the API has for them."""
+        names = self.renamed.get(exposed)
+        if names is None:
+            return dict(arguments)
+        wire = {original: name for name, original in names.items()}
+        return {wire.get(name, name): value for name, value in arguments.items()}
 
     def call_name(self, wire: str) -> str:
         """Return the exposed name of a name that a model called; an unknown one is returned as it is."""
@@ -160,6 +174,7 @@ class ToolWriter:
             changes={one.spec.name: one.changes for one, _ in kept if one.changes},
             losses={one.spec.name: lowered.losses for one, lowered in kept if lowered.losses},
             filled={one.spec.name: one.spec.input_schema for one, lowered in kept if lowered.fillers},
+            renamed={one.spec.name: lowered.renamed for one, lowered in kept if lowered.renamed},
         )
 
     def _bounded(self, specs: Iterable[ToolSpec]) -> Iterator[_Prepared]:
