@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.models.anthropic_rules import Refused, check, signature
+from toolweave.models import AnthropicModel
 from toolweave.models._anthropic_messages import wire_messages
 from toolweave.models._messages import (
     AssistantMessage,
@@ -33,8 +34,6 @@ from toolweave.protocol.content import (
     TextContent,
 )
 from toolweave.tools import ToolResult
-from toolweave.tools._anthropic_content import anthropic_form
-from toolweave.tools._wire_tools import ToolWriter
 
 TOOL: dict[str, Any] = {"name": "add", "input_schema": {"type": "object", "properties": {}}}
 CALL: dict[str, Any] = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {}}
@@ -174,6 +173,6 @@ def conversations(draw: st.DrawFn) -> list[Message]:
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(conversations())
 def test_every_conversation_is_written_as_the_api_insists_on_it(messages: list[Message]) -> None:
-    wire = wire_messages([*messages, UserMessage.of("and?")], ToolWriter("anthropic", anthropic_form).of(()))
+    wire = wire_messages([*messages, UserMessage.of("and?")], AnthropicModel("m", "key").wire_tools(()))
 
     check({"model": "m", "max_tokens": 1, "messages": wire, "tools": [TOOL]})

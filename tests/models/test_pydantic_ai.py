@@ -45,7 +45,6 @@ from toolweave.models._messages import (
 from toolweave.models._pydantic_ai import our_message, wire_history
 from toolweave.protocol.content import AudioContent, ImageContent, ResourceLink, TextContent
 from toolweave.tools import ToolResult, ToolSpec
-from toolweave.tools._wire_tools import ToolWriter
 
 pytestmark = pytest.mark.anyio
 
@@ -205,7 +204,7 @@ def test_what_only_the_provider_understands_goes_back_as_it_came() -> None:
         wire.TextPart("Bye"),
     ]
 
-    tools = ToolWriter("openai", lambda tool: {"name": tool.name}).of([ADD])
+    tools = PydanticAIModel("test").wire_tools([ADD])
     ours = our_message(parts, tools)
     back = wire_history([ours], None, tools)
 
@@ -223,7 +222,7 @@ def test_another_providers_thoughts_stay_away() -> None:
         )
     )
 
-    back = wire_history([*HELLO, foreign, *HELLO], None, ToolWriter("openai", lambda tool: {"name": tool.name}).of(()))
+    back = wire_history([*HELLO, foreign, *HELLO], None, PydanticAIModel("test").wire_tools(()))
 
     assert list(back[1].parts) == [wire.TextPart("Hi")]
 

@@ -590,6 +590,11 @@ def test_a_sound_schema_is_repaired_to_one_that_takes_the_same() -> None:
     assert not validator.is_valid({"t": ["x"]})
 
 
+def test_a_schema_of_which_nothing_can_be_read_is_an_error() -> None:
+    with pytest.raises(SchemaError, match="no part"):
+        Validator.repaired({"$ref": "https://example.com/elsewhere.json", "description": "Elsewhere."})
+
+
 def test_a_schema_beyond_the_bounds_is_not_repaired() -> None:
     deep: dict[str, Any] = {}
     for _ in range(200):

@@ -23,6 +23,7 @@ from toolweave.schema._limits import (
     max_steps_per_value,
     measure,
 )
+from toolweave.schema._normalize import KEYWORDS
 from toolweave.schema._problems import Problem, problems_of
 from toolweave.schema._repair import has_nullable, repaired, with_null_types, without
 from toolweave.schema._unevaluated import NEVER, Repeats, repeats_of
@@ -105,6 +106,8 @@ class Validator:
         check_schema(dict(schema))
         body, changes = repaired(schema)
         for _ in range(_MAX_DROPPED):
+            if not KEYWORDS & body.keys() and "$ref" not in body:
+                raise SchemaError("no part of the schema can be checked")
             try:
                 return cls(body), changes
             except _BadKeywordError as exc:
