@@ -238,7 +238,7 @@ class Catalog:
     def _repaired_validator(
         self, spec: ToolSpec, which: str, schema: Mapping[str, Any] | bool, error: SchemaError
     ) -> Validator | None:
-        """Return a validator for the readable part of an invalid schema, and log once what is not checked."""
+        """Return a validator for the readable part of an invalid schema, and log the rest once."""
         start = f"server {self._config.name!r}: tool {spec.original_name!r}: its {which} schema"
         try:
             compiled, changes = Validator.repaired(schema if isinstance(schema, Mapping) else {})

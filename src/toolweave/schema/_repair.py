@@ -1,4 +1,4 @@
-"""Schemas in the form that values are checked with: `nullable` as a type, and without what no validator understands.
+"""Schemas in the form that values are checked with: `nullable` is a type, and malformed keywords are dropped.
 
 A lowered schema and the checks start from the same reading of each level (`_normalize.py`), so that what a model is
 told is what its arguments are checked with. A repaired schema accepts every value that the original one was meant to

@@ -98,7 +98,7 @@ class Validator:
 
     @classmethod
     def repaired(cls, schema: Mapping[str, Any]) -> tuple[Validator, tuple[str, ...]]:
-        """Return a validator for what is readable of a schema, and what was changed or dropped, as phrases.
+        """Return a validator for the readable part of a schema, and its changes as phrases.
 
         Raises:
             SchemaError: The schema passes a bound, or no part of it can be checked.
