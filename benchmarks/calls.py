@@ -20,7 +20,7 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
 CALLERS = (1, 16, 64)
 MANY_CALLERS = (256, 1_000)
 """Over HTTP, 100 B only: more than any pool of connections holds."""
-SLOW_AT_EXTREMES = ("sdk", "fastmcp", "pydantic-ai", "langchain", "toolweave engine=sdk")
+SLOW_AT_EXTREMES = ("sdk", "fastmcp", "pydantic-ai", "langchain")
 """Those that take a minute for what the others do in a second."""
 STORM = 20_000
 LARGE = 50_000_000

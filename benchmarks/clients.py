@@ -98,11 +98,6 @@ async def open_toolweave(stack: AsyncExitStack, target: Target, **options: objec
     return Open(call=execute, list_all=list_all, kept=tools)
 
 
-async def open_toolweave_sdk(stack: AsyncExitStack, target: Target) -> Open:
-    """Connect Toolweave with the SDK as its engine."""
-    return await open_toolweave(stack, target, engine="sdk")
-
-
 async def open_toolweave_unscanned(stack: AsyncExitStack, target: Target) -> Open:
     """Connect Toolweave without the scan of definitions and results, which no other client has."""
     return await open_toolweave(stack, target, scan=False)
@@ -186,7 +181,6 @@ CLIENTS: Mapping[str, Client] = {
     "raw uvloop": Client(opener=open_raw, module="uvloop", uvloop=True),
     "toolweave": Client(opener=open_toolweave, module="toolweave"),
     "toolweave uvloop": Client(opener=open_toolweave, module="uvloop", uvloop=True),
-    "toolweave engine=sdk": Client(opener=open_toolweave_sdk, module="toolweave"),
     "toolweave scan=false": Client(opener=open_toolweave_unscanned, module="toolweave", scanless=True),
     "sdk": Client(opener=open_sdk, module="mcp"),
     "fastmcp": Client(opener=open_fastmcp, module="fastmcp", peer="fastmcp uvloop httptools"),

@@ -138,7 +138,7 @@ TARGETS = (
         value=cpu,
     ),
     Target(
-        text="memory after connecting with the SDK as engine, MB",
+        text="memory after connecting, MB",
         limit=75,
         applies=lambda row: row.case.endswith(", connected") and row.contender.startswith("toolweave"),
         value=lambda row: row.memory / 1e6 if row.memory else None,

@@ -81,8 +81,8 @@ ARROWS: dict[str, set[str]] = {
 
 TOP = {"", "cli", "__main__"}
 
-SDK_MODULES = {"toolweave.connect._sdk", "toolweave.serve._sdk"}
-"""The only modules that know the MCP SDK, one per side."""
+SDK_MODULES = {"toolweave.connect._sdk"}
+"""The only module that knows the MCP SDK."""
 
 SDK = {"mcp", "mcp_types"}
 

@@ -12,18 +12,18 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from tests.conformance.page import PAGE, client_table, page, server_table
 from tests.conformance.server_process import serving
-from tests.conformance.suite import ENGINES, Outcome, Scenario, play, play_server, required, scenarios
+from tests.conformance.suite import Outcome, Scenario, Side, play, play_server, required, scenarios
 
 __all__: list[str] = []
 
 AT_ONCE = 2
-Run = tuple[Scenario, str]
-"""A scenario and the engine of the client; `server` for the server."""
-SERVER = "server"
+Run = tuple[Scenario, Side]
+"""A scenario and the side that it is for."""
 
 
 def main() -> int:
@@ -32,47 +32,47 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print the outcomes as JSON")
     parser.add_argument("--write", action="store_true", help="renew docs/conformance.md")
     parser.add_argument("--side", choices=["client", "server"], help="run this side only")
-    parser.add_argument("--engine", choices=ENGINES, help="run this engine of the client only")
     parser.add_argument("--scenario", metavar="NAME", help="run the scenarios only whose name begins so")
     options = parser.parse_args()
-    if options.write and (options.engine or options.side or options.scenario):
-        parser.error("--write needs both sides, every engine and every scenario")
+    if options.write and (options.side or options.scenario):
+        parser.error("--write needs both sides and every scenario")
     begins = options.scenario or ""
     clients = [] if options.side == "server" else [one for one in scenarios("client") if one.name.startswith(begins)]
     servers = [] if options.side == "client" else [one for one in scenarios("server") if one.name.startswith(begins)]
-    engines = (options.engine,) if options.engine else ENGINES
-    outcomes = run_clients([(scenario, engine) for scenario in clients for engine in engines]) | run_servers(servers)
+    outcomes = run_clients(clients) | run_servers(servers)
 
-    def verdict(scenario: Scenario, engine: str = SERVER) -> str:
-        outcome = outcomes.get((scenario, engine))
+    def verdict(scenario: Scenario, side: Side) -> str:
+        outcome = outcomes.get((scenario, side))
         return outcome.verdict if outcome is not None else ""
 
+    of_client, of_server = partial(verdict, side="client"), partial(verdict, side="server")
+
     if options.json:
-        listed = [{**asdict(run[0]), "engine": run[1], **asdict(outcome)} for run, outcome in outcomes.items()]
+        listed = [{**asdict(run[0]), "side": run[1], **asdict(outcome)} for run, outcome in outcomes.items()]
         print(json.dumps(listed, indent=2))
     else:
-        print(server_table(servers, verdict) if servers else "", client_table(clients, verdict) if clients else "")
+        print(server_table(servers, of_server) if servers else "", client_table(clients, of_client) if clients else "")
     if options.write:
-        PAGE.write_text(page(clients, verdict, servers, verdict), encoding="utf-8")
+        PAGE.write_text(page(clients, of_client, servers, of_server), encoding="utf-8")
     return report({run: outcome for run, outcome in outcomes.items() if outcome.verdict != required(run[0])})
 
 
 def report(wrong: dict[Run, Outcome]) -> int:
     """Tell what did not come out as it must; returns the exit code."""
-    for (scenario, engine), outcome in wrong.items():
-        print(f"\n{scenario} with {engine}: {outcome.verdict}\n{outcome.said}", file=sys.stderr)
+    for (scenario, side), outcome in wrong.items():
+        print(f"\n{scenario}, {side}: {outcome.verdict}\n{outcome.said}", file=sys.stderr)
     return 1 if wrong else 0
 
 
-def run_clients(runs: list[Run]) -> dict[Run, Outcome]:
+def run_clients(wanted: list[Scenario]) -> dict[Run, Outcome]:
     """Run scenarios for clients, a few at a time."""
 
-    def run(wanted: Run) -> Outcome:
+    def run(scenario: Scenario) -> tuple[Run, Outcome]:
         with tempfile.TemporaryDirectory() as results:
-            return play(*wanted, Path(results))
+            return (scenario, "client"), play(scenario, Path(results))
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(runs, pool.map(run, runs), strict=True))
+        return dict(pool.map(run, wanted))
 
 
 def run_servers(wanted: list[Scenario]) -> dict[Run, Outcome]:
@@ -91,7 +91,7 @@ def run_leg(leg: list[Scenario]) -> list[tuple[Run, Outcome]]:
         for number, scenario in enumerate(leg):
             results = folder / str(number)
             results.mkdir()
-            yield (scenario, SERVER), play_server(scenario, url, results)
+            yield (scenario, "server"), play_server(scenario, url, results)
 
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder) / "log") as url:
         return list(outcomes(url, Path(folder)))

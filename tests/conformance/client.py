@@ -1,4 +1,4 @@
-"""The client under test of the official conformance suite: `client.py [--engine ENGINE] URL`, one function a scenario.
+"""The client under test of the official conformance suite: `client.py URL`, one function a scenario.
 
 Started the way the suite starts clients: the URL as last argument, the scenario's name and its materials in the
 environment. Uses the public names of the package alone, and its default settings but where a scenario says why not;
@@ -28,16 +28,15 @@ __all__ = ["SCENARIOS", "main"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What the suite asks for: the server's URL, its materials, and the engine to use."""
+    """What the suite asks for: the server's URL, and its materials."""
 
     url: str
-    engine: str = "auto"
     materials: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def connect(self, **settings: Any) -> AbstractAsyncContextManager[McpConnection]:
         """Return the connection to be entered; `settings` are further keys of the server's entry."""
         answers = Callbacks(elicitation=fill_in, sampling=think, roots=[])
-        return connect_mcp({"url": self.url, "engine": self.engine, **settings}, callbacks=answers)
+        return connect_mcp({"url": self.url, **settings}, callbacks=answers)
 
 
 def fill_in(request: ElicitationRequest) -> ElicitationResult:
@@ -282,7 +281,6 @@ def expect(holds: bool, otherwise: str) -> None:
 def main() -> None:
     """Play the scenario that the environment names."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--engine", choices=["auto", "sdk"], default="auto")
     parser.add_argument("url", metavar="URL")
     options = parser.parse_args()
     name = os.environ["MCP_CONFORMANCE_SCENARIO"]
@@ -290,7 +288,7 @@ def main() -> None:
     if play is None:
         parser.exit(2, f"there is nothing to play for scenario {name!r}\n")
     materials = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
-    asyncio.run(play(Task(url=options.url, engine=options.engine, materials=materials)))
+    asyncio.run(play(Task(url=options.url, materials=materials)))
 
 
 if __name__ == "__main__":

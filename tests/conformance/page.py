@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tests.conformance.suite import ENGINES, EXTENSION, Scenario, Verdict, contract, contracts, versions
+from tests.conformance.suite import EXTENSION, Scenario, Verdict, contract, contracts, versions
 
 __all__ = ["PAGE", "client_table", "page", "server_table"]
 
@@ -18,7 +18,7 @@ INTRODUCTION = """# Conformance
 What the official conformance suite (`@modelcontextprotocol/conformance`) says of the client and of the server. A
 scenario passes when the suite finds no failure and no warning and at least one success. What is tested is
 `tests/conformance/client.py` and `tests/conformance/server.py`; both use public names only. Rewritten by
-`scripts/conformance --write`; continuous integration runs every row, the client's with every engine.
+`scripts/conformance --write`; continuous integration runs every row.
 
 - `skipped`: the suite itself has no checks in the scenario yet (`tasks-status-notifications`).
 - Scenarios about authorization (`auth/`) sign in without a person: a user agent that follows the authorization URL.
@@ -57,7 +57,6 @@ CLIENT = """## Client
 
 Each scenario runs by itself, with default settings, and the client has to end with exit code 0.
 
-- `auto` is the engine of the package, `sdk` the client engine of the official SDK behind the same connection.
 - `http-custom-headers` calls with a null that its own schema forbids, so it runs with `validate_input` off.
 
 """
@@ -81,21 +80,16 @@ editors' own files. The other way round, our client uses the reference servers f
 
 """
 
-ClientVerdicts = Callable[[Scenario, str], str]
-ServerVerdicts = Callable[[Scenario], str]
+Verdicts = Callable[[Scenario], str]
 
 
-def client_table(scenarios: Iterable[Scenario], verdict: ClientVerdicts) -> str:
-    """Return the table of all scenarios for clients: a row for each, a column for each engine."""
-    head = ["suite", "revision", "scenario", *(f"`{engine}`" for engine in ENGINES)]
-    rows = [
-        [each.suite, each.revision, f"`{each.name}`", *(verdict(each, engine) for engine in ENGINES)]
-        for each in scenarios
-    ]
-    return _table(head, rows)
+def client_table(scenarios: Iterable[Scenario], verdict: Verdicts) -> str:
+    """Return the table of all scenarios for clients: a row for each."""
+    rows = [[each.suite, each.revision, f"`{each.name}`", verdict(each)] for each in scenarios]
+    return _table(["suite", "revision", "scenario", "verdict"], rows)
 
 
-def server_table(scenarios: Sequence[Scenario], verdict: ServerVerdicts) -> str:
+def server_table(scenarios: Sequence[Scenario], verdict: Verdicts) -> str:
     """Return the table of all scenarios for servers: a row for each, a column for each version of the suite and
     revision."""
     legs = sorted({(each.suite, each.revision) for each in scenarios}, key=_order)
@@ -106,7 +100,7 @@ def server_table(scenarios: Sequence[Scenario], verdict: ServerVerdicts) -> str:
     return _table(head, rows)
 
 
-def tally(scenarios: Iterable[Scenario], verdict: ServerVerdicts) -> str:
+def tally(scenarios: Iterable[Scenario], verdict: Verdicts) -> str:
     """Return how many distinct scenarios there are, and how many of them passed wherever they ran."""
     verdicts: dict[str, set[Verdict | str]] = {}
     for each in scenarios:
@@ -117,9 +111,9 @@ def tally(scenarios: Iterable[Scenario], verdict: ServerVerdicts) -> str:
     return f"{told}, {len(skipped)} are skipped by the suite ({', '.join(skipped)}).\n\n"
 
 
-def page(client: Sequence[Scenario], by_engine: ClientVerdicts, server: Sequence[Scenario], of: ServerVerdicts) -> str:
+def page(client: Sequence[Scenario], of_client: Verdicts, server: Sequence[Scenario], of_server: Verdicts) -> str:
     """Return the whole page."""
-    served = SERVER + tally(server, of) + server_table(server, of)
+    served = SERVER + tally(server, of_server) + server_table(server, of_server)
     return (
         INTRODUCTION
         + served
@@ -129,7 +123,7 @@ def page(client: Sequence[Scenario], by_engine: ClientVerdicts, server: Sequence
         + "\n"
         + OTHERS
         + CLIENT
-        + client_table(client, by_engine)
+        + client_table(client, of_client)
     )
 
 

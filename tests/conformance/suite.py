@@ -23,7 +23,6 @@ from typing import Literal
 
 __all__ = [
     "CLIENT",
-    "ENGINES",
     "EXTENSION",
     "HERE",
     "INSTALLED",
@@ -49,7 +48,6 @@ WANTED = HERE / "package.json"
 INSTALLED = HERE.parent.parent / ".cache" / "conformance"
 CLIENT = (sys.executable, "-W", "error", str(HERE / "client.py"))
 """The client under test; a warning is an error in it."""
-ENGINES = ("auto", "sdk")
 EXTENSION = "extension"
 SKIPPED = re.compile(r"tasks-status-notifications$")
 """Scenarios that the suite skips: it has no checks for this one yet."""
@@ -127,13 +125,13 @@ def required(scenario: Scenario) -> Verdict:
     return "skipped" if SKIPPED.match(scenario.name) else "pass"
 
 
-def play(scenario: Scenario, engine: str, results: Path, command: Sequence[str] = CLIENT) -> Outcome:
+def play(scenario: Scenario, results: Path, command: Sequence[str] = CLIENT) -> Outcome:
     """Run one scenario against a client; `results` is an empty folder for what the suite writes.
 
     It passes when the suite says so, the client's exit code is 0, and of its checks none failed or warned and at
     least one succeeded.
     """
-    client = shlex.join([*command, "--engine", engine])
+    client = shlex.join(command)
     wanted = ["--scenario", scenario.name, "--timeout", str(SCENARIO_SECONDS * 1000), "-o", str(results)]
     done = _run(scenario.suite, "client", "--command", client, *wanted, *_at(scenario))
     unwell = done.returncode or re.search(r"^Client (exited with code|timed out)", done.stderr, flags=re.MULTILINE)

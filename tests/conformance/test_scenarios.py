@@ -1,4 +1,4 @@
-"""Every scenario of the official conformance suite: for the client one by one with both its engines, for the server in
+"""Every scenario of the official conformance suite: for the client one by one, for the server in
 one go at every revision, which `scripts/conformance` does one by one."""
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from tests.conformance import suite
 from tests.conformance.page import PAGE, page
 from tests.conformance.server_process import GATEWAY, serving
 from tests.conformance.suite import (
-    ENGINES,
     INSTALLED,
     SKIPPED,
     WANTED,
@@ -75,10 +74,9 @@ def through(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 
 
 @pytest.mark.requirement("R105")
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("scenario", CLIENT, ids=str)
-def test_a_scenario_for_clients_passes(scenario: Scenario, engine: str, tmp_path: Path) -> None:
-    outcome = play(scenario, engine, tmp_path)
+def test_a_scenario_for_clients_passes(scenario: Scenario, tmp_path: Path) -> None:
+    outcome = play(scenario, tmp_path)
 
     assert outcome.verdict == required(scenario), outcome.said
 
@@ -182,9 +180,9 @@ def test_only_what_is_no_part_of_the_protocol_is_skipped() -> None:
 
 
 def test_the_page_has_every_scenario_with_its_verdict() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(
-        CLIENT, lambda scenario, engine: required(scenario), SERVER, required
-    ), "run scripts/conformance --write"
+    assert PAGE.read_text(encoding="utf-8") == page(CLIENT, required, SERVER, required), (
+        "run scripts/conformance --write"
+    )
 
 
 BROKEN_CLIENTS = {
@@ -229,7 +227,7 @@ def run_client(folder: Path, name: str, program: str) -> Outcome:
     (folder / "client.py").write_text(program, encoding="utf-8")
     scenario = Scenario(suite=NEWEST, revision="2026-07-28", name=name)
     (folder / "results").mkdir()
-    return play(scenario, "auto", folder / "results", command=(sys.executable, str(folder / "client.py")))
+    return play(scenario, folder / "results", command=(sys.executable, str(folder / "client.py")))
 
 
 def assert_well(outcomes: dict[str, Outcome]) -> None:

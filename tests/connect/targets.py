@@ -29,8 +29,8 @@ from toolweave.testing.servers.tasking import TaskingPeer
 
 __all__ = [
     "ASKS",
-    "EACH_ENGINE",
     "EACH_ERA",
+    "EACH_WAY",
     "KINDS",
     "MATRIX",
     "MODERN",
@@ -43,7 +43,6 @@ __all__ = [
     "eventually",
     "group_lives",
     "initialized",
-    "on_engine",
     "pid_of",
     "serving",
     "state_of",
@@ -59,11 +58,11 @@ VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", MODERN)
 ASKS = "--asks"
 """The option with which the test servers ask their client for something."""
 EACH_ERA = pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-EACH_ENGINE = pytest.mark.parametrize(("kind", "version"), [
-    (kind, version) for kind in ("stdio", "stdio-sdk", "http-sse", "http-sse-sdk") for version in ("2025-11-25", MODERN)
+EACH_WAY = pytest.mark.parametrize(("kind", "version"), [
+    (kind, version) for kind in ("stdio", "http-sse") for version in ("2025-11-25", MODERN)
 ])  # fmt: skip
 KINDS = (
-    *("stdio", "stdio-sdk", "http-json", "http-sse", "http-json-sdk", "http-sse-sdk", "sse"),
+    *("stdio", "http-json", "http-sse", "sse"),
     *("channel", "registered", "sdk-transport"),
 )
 MATRIX = [(kind, version) for kind in KINDS for version in VERSIONS if (kind, version) != ("sse", MODERN)]
@@ -76,14 +75,9 @@ def serving(kind: str, version: str, *options: object) -> Generator[Any, None, N
     match kind:
         case "stdio":
             yield echo_command("--version", version, *options)
-        case "stdio-sdk":
-            yield on_engine("sdk", echo_command("--version", version, *options))
         case "http-json" | "http-sse":
             with http_server("--version", version, "--answers", kind.removeprefix("http-"), *options) as url:
                 yield url
-        case "http-json-sdk" | "http-sse-sdk":
-            with serving(kind.removesuffix("-sdk"), version, *options) as url:
-                yield {"url": url, "engine": "sdk"}
         case "sse":
             with http_server("--era", "sse", "--version", version, *options, path="/sse") as url:
                 yield {"transport": "sse", "url": url}
@@ -102,11 +96,6 @@ def serving(kind: str, version: str, *options: object) -> Generator[Any, None, N
         case _:
             command, *args = echo_command("--version", version, *options)
             yield stdio_client(StdioServerParameters(command=command, args=args))
-
-
-def on_engine(engine: str, command: list[str]) -> Json:
-    """Return the config of a command with its `engine` set."""
-    return {"command": command[0], "args": command[1:], "engine": engine}
 
 
 def _peer(version: str, *options: object) -> Peer:

@@ -105,10 +105,9 @@ async def test_arguments_that_are_no_json_are_an_error_of_that_call_only(value: 
     assert "no JSON" in result.text
 
 
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
-async def test_arguments_larger_than_any_pipe_arrive_whole(engine: str) -> None:
+async def test_arguments_larger_than_any_pipe_arrive_whole() -> None:
     text = "0123456789abcdef" * 250_000
-    async with connected(config(echo_command(), engine=engine)) as connection:
+    async with connected(echo_command()) as connection:
         result = await connection.call_tool("echo", {"text": text})
     assert result.text == text
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.connect.targets import (
     ASKS,
-    EACH_ENGINE,
     EACH_ERA,
+    EACH_WAY,
     KINDS,
     MATRIX,
     MODERN,
@@ -35,7 +35,7 @@ from toolweave.connect import (
 
 pytestmark = pytest.mark.anyio
 everywhere = pytest.mark.parametrize(("kind", "version"), MATRIX)
-WITHOUT_STREAM = {"http-json", "http-json-sdk"}
+WITHOUT_STREAM = {"http-json"}
 """A legacy server that answers in JSON asks on the stream of its session."""
 
 
@@ -139,7 +139,7 @@ async def test_capabilities_follow_from_the_callbacks(version: str) -> None:
     assert declared.get("extensions") == ({"io.modelcontextprotocol/tasks": {}} if version == MODERN else None)
 
 
-@EACH_ENGINE
+@EACH_WAY
 async def test_a_sampling_callback_that_raises_costs_only_its_request(kind: str, version: str) -> None:
     def sampling(request: SamplingRequest) -> str:
         raise ValueError("the key is sk-secret")
@@ -191,7 +191,7 @@ async def test_tools_reach_a_model_only_where_that_was_declared(version: str, of
     assert [[tool.name for tool in request.tools] for request in asked] == ([["look"]] if offered else [])
 
 
-@EACH_ENGINE
+@EACH_WAY
 async def test_a_user_is_led_to_a_page(kind: str, version: str) -> None:
     asked: list[ElicitationRequest] = []
 
@@ -208,7 +208,7 @@ async def test_a_user_is_led_to_a_page(kind: str, version: str) -> None:
     assert said["result"] == {"action": "accept"}
 
 
-@pytest.mark.parametrize("kind", ["stdio", "stdio-sdk", "http-sse", "http-sse-sdk"])
+@pytest.mark.parametrize("kind", ["stdio", "http-sse"])
 async def test_a_call_that_needs_a_page_visited_is_made_again_after_the_visit(kind: str) -> None:
     asked: list[ElicitationRequest] = []
     heard: list[Any] = []

@@ -12,7 +12,7 @@ import pytest
 
 from tests.connect.targets import (
     ASKS,
-    EACH_ENGINE,
+    EACH_WAY,
     MODERN,
     ChannelServer,
     Json,
@@ -119,7 +119,7 @@ async def test_a_form_whose_schema_is_broken_is_taken_as_it_was_filled_in() -> N
     assert answers[0]["result"] == {"action": "accept", "content": {"a": 1}}
 
 
-@EACH_ENGINE
+@EACH_WAY
 @pytest.mark.parametrize(
     ("given", "sent"),
     [

@@ -7,8 +7,8 @@ import pytest
 
 from tests.connect.targets import (
     ASKS,
-    EACH_ENGINE,
     EACH_ERA,
+    EACH_WAY,
     MODERN,
     ChannelServer,
     Json,
@@ -24,7 +24,7 @@ from toolweave.connect import ConnectionState, LogMessage
 pytestmark = pytest.mark.anyio
 
 
-@EACH_ENGINE
+@EACH_WAY
 async def test_log_messages_come_in_order_from_the_wanted_severity_on(kind: str, version: str) -> None:
     seen: list[LogMessage] = []
     callbacks = Callbacks(logging=seen.append, log_level="error")

@@ -15,7 +15,7 @@ from toolweave import Callbacks, CallContext, ProtocolError, RequestTimeoutError
 from toolweave.connect import ElicitationRequest, ElicitationResult
 
 pytestmark = pytest.mark.anyio
-KINDS = ("stdio", "stdio-sdk", "http-json", "http-sse", "http-sse-sdk", "channel")
+KINDS = ("stdio", "http-json", "http-sse", "channel")
 each_kind = pytest.mark.parametrize("kind", KINDS)
 COMPLETE: Json = {"resultType": "complete", "content": [{"type": "text", "text": "done"}]}
 

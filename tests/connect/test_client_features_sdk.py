@@ -1,4 +1,4 @@
-"""Servers on the official SDK ask this client: both engines, both eras, every transport of theirs."""
+"""Servers on the official SDK ask this client: both eras, every transport of theirs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from toolweave.connect import ElicitationRequest, LogMessage, SamplingRequest, S
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 MATRIX = [
-    (kind, engine, era)
+    (kind, era)
     for kind in ("stdio", "http")
-    for engine in ("auto", "sdk")
     for era in ("legacy", MODERN)
-] + [("in process", "sdk", "legacy"), ("in process", "sdk", MODERN)]  # fmt: skip
+] + [("in process", "legacy"), ("in process", MODERN)]  # fmt: skip
 
 
 @contextlib.contextmanager
-def sdk_server(kind: str, engine: str, era: str) -> Generator[Any, None, None]:
-    more: Json = {"engine": engine, "protocol": era}
+def sdk_server(kind: str, era: str) -> Generator[Any, None, None]:
+    more: Json = {"protocol": era}
     if kind == "stdio":
         command, *args = sdk_command("--kind", "asking")
         yield {"command": command, "args": args, **more}
@@ -37,8 +36,8 @@ def sdk_server(kind: str, engine: str, era: str) -> Generator[Any, None, None]:
         yield {"server": asking(), **more}
 
 
-@pytest.mark.parametrize(("kind", "engine", "era"), MATRIX)
-async def test_a_server_on_the_sdk_gets_its_answers(kind: str, engine: str, era: str) -> None:
+@pytest.mark.parametrize(("kind", "era"), MATRIX)
+async def test_a_server_on_the_sdk_gets_its_answers(kind: str, era: str) -> None:
     asked: list[str] = []
     logs: list[LogMessage] = []
 
@@ -57,7 +56,7 @@ async def test_a_server_on_the_sdk_gets_its_answers(kind: str, engine: str, era:
         logging=logs.append,
         log_level="info",
     )
-    with sdk_server(kind, engine, era) as target:
+    with sdk_server(kind, era) as target:
         async with connected(target, 60, callbacks=callbacks) as connection:
             version = connection.protocol_version
             answers = {
@@ -77,9 +76,9 @@ async def test_a_server_on_the_sdk_gets_its_answers(kind: str, engine: str, era:
     assert [(log.level, log.logger, log.data) for log in logs] == [("warning", "sdk", "careful")]
 
 
-@pytest.mark.parametrize(("kind", "engine", "era"), MATRIX)
-async def test_a_server_on_the_sdk_is_refused_what_is_not_offered(kind: str, engine: str, era: str) -> None:
-    with sdk_server(kind, engine, era) as target:
+@pytest.mark.parametrize(("kind", "era"), MATRIX)
+async def test_a_server_on_the_sdk_is_refused_what_is_not_offered(kind: str, era: str) -> None:
+    with sdk_server(kind, era) as target:
         async with connected(target, 60) as connection:
             for tool in ("sample", "elicit", "visit", "list_roots"):
                 with pytest.raises(ProtocolError) as refused:

@@ -7,7 +7,7 @@ import json
 import anyio
 import pytest
 
-from tests.connect.targets import ASKS, EACH_ENGINE, Json, connected, serving
+from tests.connect.targets import ASKS, EACH_WAY, Json, connected, serving
 from toolweave import Callbacks, McpConnection, RequestTimeoutError
 from toolweave.connect import ElicitationRequest
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.slow
-@EACH_ENGINE
+@EACH_WAY
 async def test_a_call_does_not_time_out_while_a_person_thinks(kind: str, version: str) -> None:
     asked, bound_passed = anyio.Event(), anyio.Event()
 
@@ -41,7 +41,7 @@ async def test_a_call_does_not_time_out_while_a_person_thinks(kind: str, version
             assert said["result"]["action"] == "accept"
 
 
-@EACH_ENGINE
+@EACH_WAY
 async def test_a_cancelled_call_takes_its_callback_with_it(kind: str, version: str) -> None:
     started, ended = anyio.Event(), anyio.Event()
 
@@ -62,7 +62,7 @@ async def test_a_cancelled_call_takes_its_callback_with_it(kind: str, version: s
             assert (await connection.call_tool("echo", {"text": "on"})).text == "on"
 
 
-@pytest.mark.parametrize("kind", ["stdio", "stdio-sdk", "http-sse", "http-sse-sdk"])
+@pytest.mark.parametrize("kind", ["stdio", "http-sse"])
 async def test_a_closed_connection_takes_its_callbacks_with_it(kind: str) -> None:
     started, ended = anyio.Event(), anyio.Event()
 

@@ -1,4 +1,4 @@
-"""One feed for the changes of tools, prompts and resources: every transport, both engines, every revision."""
+"""One feed for the changes of tools, prompts and resources: every transport, every revision."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from toolweave.testing import MemoryServer
 pytestmark = pytest.mark.anyio
 
 everywhere = pytest.mark.parametrize(("kind", "version"), MATRIX)
-kinds = pytest.mark.parametrize("kind", ["stdio", "stdio-sdk", "http-sse", "http-sse-sdk"])
+kinds = pytest.mark.parametrize("kind", ["stdio", "http-sse"])
 LONG = ("--ttl-ms", 3_600_000)
 
 
@@ -165,7 +165,7 @@ async def test_no_update_is_missed_while_the_subscriptions_change(kind: str, ver
             assert not any(update.missed for update in told)
 
 
-@pytest.mark.parametrize("kind", ["stdio", "stdio-sdk"])
+@pytest.mark.parametrize("kind", ["stdio"])
 @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
 async def test_subscriptions_and_lists_outlive_a_restart(kind: str, version: str) -> None:
     changes: list[ToolsChanged] = []
@@ -216,7 +216,7 @@ async def test_after_a_stream_of_changes_ended_the_lists_are_read_again(kind: st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["stdio", "http-json", "http-json-sdk"])
+@pytest.mark.parametrize("kind", ["stdio", "http-json"])
 async def test_a_modern_list_that_runs_out_is_read_again_while_somebody_listens(kind: str) -> None:
     changes: list[ToolsChanged] = []
     with serving(kind, MODERN, "--ttl-ms", 1) as target:

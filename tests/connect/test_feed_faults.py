@@ -409,10 +409,9 @@ async def test_a_stream_that_ends_at_once_is_not_opened_in_a_tight_loop() -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
-async def test_a_stream_that_the_server_cancels_is_opened_again(engine: str) -> None:
+async def test_a_stream_that_the_server_cancels_is_opened_again() -> None:
     offer = ModernOffer()
-    config = {"transport": "inprocess", "server": offer.server, "engine": engine}
+    config = {"transport": "inprocess", "server": offer.server}
     async with connected(config, 40) as connection:
         await eventually(lambda: len(offer.peer.listeners) == 1)
         await connection.call_tool("echo", {"text": "x"})  # the acknowledgement came before its answer

@@ -303,10 +303,9 @@ for line in sys.stdin:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
 @pytest.mark.parametrize("how", ["0", "1", "4", "noise"])
-async def test_json_that_is_printed_over_several_lines_is_put_together(how: str, engine: str) -> None:
-    entry = {"command": sys.executable, "args": ["-c", SPREADS, how], "engine": engine, "protocol": "legacy"}
+async def test_json_that_is_printed_over_several_lines_is_put_together(how: str) -> None:
+    entry = {"command": sys.executable, "args": ["-c", SPREADS, how], "protocol": "legacy"}
     async with connected(entry) as connection:
         assert (await connection.call_tool("t")).text == "a } line [ of, {"
 

@@ -57,12 +57,9 @@ def entry(log: Path, era: str = "legacy", *options: str, **more: Any) -> Json:
     return {"command": sys.executable, "args": ["-c", SERVER, era, str(log), *options], "timeout": bounds, **more}
 
 
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_server_that_answers_neither_a_call_nor_a_ping_is_started_again(
-    era: str, engine: str, tmp_path: Path
-) -> None:
-    async with connected(entry(tmp_path / "log", era, engine=engine), 60) as connection:
+async def test_a_server_that_answers_neither_a_call_nor_a_ping_is_started_again(era: str, tmp_path: Path) -> None:
+    async with connected(entry(tmp_path / "log", era), 60) as connection:
         with pytest.raises(RequestTimeoutError):
             await connection.call_tool("stop", timeout=0.1)
         await eventually(lambda: connection.restarts == 1 and connection.state is ConnectionState.READY, 30)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from typing import Any
 
 import pytest
 
@@ -13,10 +12,8 @@ from tests.servers.fixtures import http_server
 from toolweave import AuthRequiredError, ConnectError, McpConnection, ProtocolError, connect_mcp
 from toolweave.config import Auth
 from toolweave.connect import ConnectionState
-from toolweave.connect._sdk import SdkWire
 
 pytestmark = pytest.mark.anyio
-ENGINES = ("auto", "sdk")
 TOKEN = "s3cr3t-t0k3n-0123456789"
 
 
@@ -36,16 +33,14 @@ async def requests_of(connection: McpConnection) -> list[Json]:
         (("--require-header", f"X-Custom:{TOKEN}"), {"type": "custom", "headers": {"X-Custom": TOKEN}}),
     ],
 )
-@pytest.mark.parametrize(("kind", "engine"), [("http", "auto"), ("http", "sdk"), ("sse", "auto"), ("sse", "sdk")])
-async def test_credentials_of_a_config_go_with_every_request(
-    kind: str, engine: str, guard: tuple[str, str], auth: Json
-) -> None:
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_credentials_of_a_config_go_with_every_request(kind: str, guard: tuple[str, str], auth: Json) -> None:
     era = ("--era", "sse") if kind == "sse" else ()
     with http_server(*guard, *era) as url:
-        async with connected({"transport": kind, "engine": engine, "url": url, "auth": auth}) as connection:
+        async with connected({"transport": kind, "url": url, "auth": auth}) as connection:
             assert (await connection.call_tool("echo", {"text": "in"})).text == "in"
         with pytest.raises(AuthRequiredError):
-            await connect_mcp({"transport": kind, "engine": engine, "url": url})
+            await connect_mcp({"transport": kind, "url": url})
 
 
 @pytest.mark.requirement("R10", "R26")
@@ -58,10 +53,9 @@ async def test_headers_of_a_config_and_of_the_call_go_with_every_request() -> No
     assert {(headers["x-one"], headers["x-two"], headers["x-three"]) for headers in seen} == {("1", "two", "3")}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.requirement("R25", "R27")
 @pytest.mark.parametrize("asynchronous", [False, True])
-async def test_a_callable_token_is_asked_before_each_request(asynchronous: bool, engine: str) -> None:
+async def test_a_callable_token_is_asked_before_each_request(asynchronous: bool) -> None:
     numbers = itertools.count(1)
 
     def token() -> str:
@@ -71,17 +65,16 @@ async def test_a_callable_token_is_asked_before_each_request(asynchronous: bool,
         return token()
 
     with http_server("--version", MODERN) as url:
-        async with connected({"url": url, "engine": engine}, auth=token_later if asynchronous else token) as connection:
+        async with connected(url, auth=token_later if asynchronous else token) as connection:
             await connection.call_tool("echo", {"text": "x"})
             seen = [request["headers"]["authorization"] for request in await requests_of(connection)]
     assert len(seen) == len(set(seen)) >= 4
     assert all(value.startswith("Bearer token-") for value in seen)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.requirement("R27")
 @pytest.mark.parametrize("asynchronous", [False, True])
-async def test_callable_headers_are_asked_before_each_request(asynchronous: bool, engine: str) -> None:
+async def test_callable_headers_are_asked_before_each_request(asynchronous: bool) -> None:
     numbers = itertools.count(1)
 
     def headers() -> dict[str, str]:
@@ -91,9 +84,7 @@ async def test_callable_headers_are_asked_before_each_request(asynchronous: bool
         return headers()
 
     with http_server("--version", MODERN) as url:
-        async with connected(
-            {"url": url, "engine": engine}, headers=headers_later if asynchronous else headers
-        ) as connection:
+        async with connected(url, headers=headers_later if asynchronous else headers) as connection:
             await connection.call_tool("echo", {"text": "x"})
             seen = [request["headers"]["x-number"] for request in await requests_of(connection)]
     assert len(seen) == len(set(seen)) >= 4
@@ -106,29 +97,24 @@ async def test_a_provider_may_give_whole_headers() -> None:
             assert connection.state is ConnectionState.READY
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_the_query_of_a_url_is_sent_and_kept_out_of_every_log(
-    caplog: pytest.LogCaptureFixture, engine: str
-) -> None:
+async def test_the_query_of_a_url_is_sent_and_kept_out_of_every_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with http_server("--version", MODERN) as url:
-        async with connected({"url": f"{url}?api_key={TOKEN}", "engine": engine}) as connection:
+        async with connected(f"{url}?api_key={TOKEN}") as connection:
             seen = await requests_of(connection)
     assert [request["query"] for request in seen] == [{"api_key": TOKEN}] * len(seen)
     assert TOKEN not in caplog.text
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_provider_that_raises_is_an_error_of_connecting_not_a_hang(engine: str) -> None:
+async def test_a_provider_that_raises_is_an_error_of_connecting_not_a_hang() -> None:
     def provider() -> str:
         raise LookupError("the vault is locked")
 
     with http_server() as url, pytest.raises(ConnectError, match="the vault is locked"):
-        await connect_mcp({"url": url, "engine": engine}, auth=provider, timeout={"connect": 5})
+        await connect_mcp(url, auth=provider, timeout={"connect": 5})
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_provider_that_raises_later_fails_that_request_alone(engine: str) -> None:
+async def test_a_provider_that_raises_later_fails_that_request_alone() -> None:
     locked = False
 
     def provider() -> str:
@@ -137,7 +123,7 @@ async def test_a_provider_that_raises_later_fails_that_request_alone(engine: str
         return "open"
 
     with http_server() as url:
-        async with connected({"url": url, "engine": engine}, auth=provider) as connection:
+        async with connected(url, auth=provider) as connection:
             locked = True
             result = await (await connection.list_tools())["fail"].execute()
             locked = False
@@ -179,44 +165,39 @@ async def test_the_older_transport_is_not_tried_when_the_config_forbids_it() -> 
 
 
 @pytest.mark.requirement("C7")
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_an_sse_config_at_a_server_that_has_no_such_transport_says_so(engine: str) -> None:
+async def test_an_sse_config_at_a_server_that_has_no_such_transport_says_so() -> None:
     with http_server("--version", MODERN) as url, pytest.raises(ConnectError, match="HTTP 405"):
-        await connect_mcp({"transport": "sse", "url": url, "engine": engine})
+        await connect_mcp({"transport": "sse", "url": url})
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_an_sse_config_at_a_port_where_nobody_listens_says_so(engine: str) -> None:
+async def test_an_sse_config_at_a_port_where_nobody_listens_says_so() -> None:
     with http_server() as url:
         pass
     with pytest.raises(ConnectError, match="no answer from http"):
-        await connect_mcp({"transport": "sse", "url": url, "engine": engine}, timeout={"connect": 5})
+        await connect_mcp({"transport": "sse", "url": url}, timeout={"connect": 5})
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_an_older_server_that_goes_away_in_mid_call_is_lost(engine: str) -> None:
+async def test_an_older_server_that_goes_away_in_mid_call_is_lost() -> None:
     with http_server("--era", "sse", path="/sse") as url:
-        async with connected({"transport": "sse", "url": url, "engine": engine}, restart="never") as connection:
+        async with connected({"transport": "sse", "url": url}, restart="never") as connection:
             result = await (await connection.list_tools())["crash"].execute()
     assert result.error is not None
     assert result.error.kind == "outcome_unknown"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_arguments_are_mirrored_into_headers_where_the_schema_asks_for_it(engine: str) -> None:
+async def test_arguments_are_mirrored_into_headers_where_the_schema_asks_for_it() -> None:
     with http_server("--version", MODERN) as url:
-        async with connected({"url": url, "engine": engine}) as connection:
+        async with connected(url) as connection:
             result = await connection.call_tool("mirrored", {"region": "nørge"})
     headers: dict[str, str] = result.structured_content["headers"]
     assert headers["mcp-param-region"].startswith("=?base64?")
     assert (headers["mcp-name"], headers["mcp-method"]) == ("mirrored", "tools/call")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
-async def test_a_session_server_gets_its_session_and_revision_with_each_request(version: str, engine: str) -> None:
+async def test_a_session_server_gets_its_session_and_revision_with_each_request(version: str) -> None:
     with http_server("--version", version) as url:
-        async with connected({"url": url, "engine": engine}) as connection:
+        async with connected(url) as connection:
             seen = await requests_of(connection)
     used = [
         request["headers"] for request in seen if request["body"]["method"] not in ("server/discover", "initialize")
@@ -226,10 +207,9 @@ async def test_a_session_server_gets_its_session_and_revision_with_each_request(
     assert {headers["mcp-protocol-version"] for headers in used} == {version}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_server_without_a_get_stream_is_used_all_the_same(engine: str) -> None:
+async def test_a_server_without_a_get_stream_is_used_all_the_same() -> None:
     with http_server("--no-get-stream") as url:
-        async with connected({"url": url, "engine": engine}) as connection:
+        async with connected(url) as connection:
             assert (await connection.call_tool("echo", {"text": "x"})).text == "x"
 
 
@@ -246,9 +226,6 @@ async def test_a_tool_whose_header_mapping_is_invalid_is_left_out_over_http_only
 
     async with connected(ChannelServer(answer)) as connection:
         assert "mirror" in connection.snapshot().by_name
-    wire: Any = SdkWire.__new__(SdkWire)
-    wire._faults = object()
-    assert "header" in str(wire.refusal(schema))
 
 
 async def test_proxies_of_the_environment_are_used_but_for_their_exceptions(monkeypatch: pytest.MonkeyPatch) -> None:

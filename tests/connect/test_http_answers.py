@@ -12,7 +12,6 @@ from tests.connect.targets import Json, connected
 from toolweave import ErrorKind, ProtocolError
 
 pytestmark = pytest.mark.anyio
-ENGINES = ("auto", "sdk")
 
 
 class Once(HttpScript):
@@ -31,27 +30,25 @@ class Once(HttpScript):
         return True
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("status", [400, 404, 405, 406, 410, 415, 422, 500, 502, 504])
 @pytest.mark.parametrize("kind", ["text/html", "application/json"])
-async def test_an_http_error_names_its_status_and_what_the_server_said(status: int, kind: str, engine: str) -> None:
+async def test_an_http_error_names_its_status_and_what_the_server_said(status: int, kind: str) -> None:
     said = b'{"detail": "no such thing here"}' if kind == "application/json" else b"<h1>no such thing here</h1>"
     head = f"HTTP/1.1 {status} Some Reason\r\ncontent-type: {kind}\r\ncontent-length: {len(said)}\r\n\r\n"
     server = Once(head.encode() + said)
-    async with listening(server.handle) as (url, _), connected({"url": url, "engine": engine}) as connection:
+    async with listening(server.handle) as (url, _), connected(url) as connection:
         with pytest.raises(ProtocolError, match=rf"HTTP {status} Some Reason: .*no such thing here") as refused:
             await connection.call_tool("t")
         assert (await connection.call_tool("t")).text == "done"
     assert refused.value.data == {"http_status": status}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("status", [400, 404, 500])
-async def test_an_error_of_the_protocol_counts_more_than_its_http_status(status: int, engine: str) -> None:
+async def test_an_error_of_the_protocol_counts_more_than_its_http_status(status: int) -> None:
     said = json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32021, "message": "capability", "data": [1]}})
     head = f"HTTP/1.1 {status} No\r\ncontent-type: application/json\r\ncontent-length: {len(said)}\r\n\r\n"
     server = Once((head + said).encode())
-    async with listening(server.handle) as (url, _), connected({"url": url, "engine": engine}) as connection:
+    async with listening(server.handle) as (url, _), connected(url) as connection:
         with pytest.raises(ProtocolError, match="capability") as refused:
             await connection.call_tool("t")
     assert (refused.value.code, refused.value.data) == (-32021, [1])
@@ -82,13 +79,10 @@ async def test_an_answer_that_is_no_utf8_is_a_protocol_error_that_says_so() -> N
         assert (await connection.call_tool("t")).text == "done"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("raw", "words", "kind"), ODD)
-async def test_bytes_that_are_no_answer_cost_their_call_only(
-    raw: bytes, words: str, kind: ErrorKind, engine: str
-) -> None:
+async def test_bytes_that_are_no_answer_cost_their_call_only(raw: bytes, words: str, kind: ErrorKind) -> None:
     server = Once(raw)
-    async with listening(server.handle) as (url, _), connected({"url": url, "engine": engine}) as connection:
+    async with listening(server.handle) as (url, _), connected(url) as connection:
         result = await (await connection.list_tools())["t"].execute()
         assert (await connection.call_tool("t")).text == "done"
         assert connection.restarts == 0
@@ -97,9 +91,8 @@ async def test_bytes_that_are_no_answer_cost_their_call_only(
     assert re.search(words, result.error.message), result.error.message
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("late", [0, 1])
-async def test_headers_that_no_longer_fit_are_made_anew_from_a_fresh_list_once(late: int, engine: str) -> None:
+async def test_headers_that_no_longer_fit_are_made_anew_from_a_fresh_list_once(late: int) -> None:
     async def special(exchange: Exchange, message: Json) -> bool:
         if message.get("method") == "tools/list":
             name = "Zone" if server.methods().count("tools/call") > late else "Region"
@@ -114,7 +107,7 @@ async def test_headers_that_no_longer_fit_are_made_anew_from_a_fresh_list_once(l
         return True
 
     server = HttpScript(modern_answer, special)
-    async with listening(server.handle) as (url, _), connected({"url": url, "engine": engine}) as connection:
+    async with listening(server.handle) as (url, _), connected(url) as connection:
         if late:
             with pytest.raises(ProtocolError, match="Mcp-Param-Zone is missing"):
                 await connection.call_tool("t", {"region": "north"})
@@ -123,8 +116,7 @@ async def test_headers_that_no_longer_fit_are_made_anew_from_a_fresh_list_once(l
     assert server.methods().count("tools/call") == 2
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_byte_order_mark_before_the_answer_is_passed_over(engine: str) -> None:
+async def test_a_byte_order_mark_before_the_answer_is_passed_over() -> None:
     async def special(exchange: Exchange, message: Json) -> bool:
         if message.get("method") != "tools/call":
             return False
@@ -133,12 +125,11 @@ async def test_a_byte_order_mark_before_the_answer_is_passed_over(engine: str) -
         return True
 
     server = HttpScript(modern_answer, special)
-    async with listening(server.handle) as (url, _), connected({"url": url, "engine": engine}) as connection:
+    async with listening(server.handle) as (url, _), connected(url) as connection:
         assert (await connection.call_tool("t")).text == "marked"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_an_event_over_the_bound_names_the_bound_and_how_to_raise_it(engine: str) -> None:
+async def test_an_event_over_the_bound_names_the_bound_and_how_to_raise_it() -> None:
     async def special(exchange: Exchange, message: Json) -> bool:
         if message.get("method") != "tools/call":
             return False
@@ -148,7 +139,7 @@ async def test_an_event_over_the_bound_names_the_bound_and_how_to_raise_it(engin
         return True
 
     server = HttpScript(modern_answer, special)
-    target = {"url": "", "engine": engine, "max_message_bytes": 100_000}
+    target = {"url": "", "max_message_bytes": 100_000}
     async with listening(server.handle) as (url, _), connected({**target, "url": url}) as connection:
         with pytest.raises(ProtocolError, match=r"larger than 100000 bytes.*'max_message_bytes'") as refused:
             await connection.call_tool("t")

@@ -21,7 +21,6 @@ from toolweave import AuthRequiredError, ConnectError, ProtocolError, connect_mc
 from toolweave.connect import AuthChallenge, ConnectionState
 
 pytestmark = pytest.mark.anyio
-ENGINES = ("auto", "sdk")
 TOKEN = "s3cr3t-t0k3n-0123456789"
 ERAS: dict[str, Script] = {"modern": modern_answer, "legacy": initialized(legacy_answer)}
 
@@ -61,13 +60,12 @@ def takes(token: str) -> Callable[[Exchange], bool]:
 
 
 @pytest.mark.requirement("R25", "R27")
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_hook_authorizes_each_request_and_is_told_of_a_refusal(era: str, engine: str) -> None:
+async def test_a_hook_authorizes_each_request_and_is_told_of_a_refusal(era: str) -> None:
     server = guarded(ERAS[era], takes("good"))
     hook = Rotating(["stale", "good"])
     async with listening(server.handle) as (url, _):
-        async with connected({"url": f"{url}?key=k", "engine": engine}, auth=hook) as connection:
+        async with connected(f"{url}?key=k", auth=hook) as connection:
             assert (await connection.call_tool("t")).text == "done"
         (challenge,) = hook.challenges
         assert (challenge.status, challenge.method, challenge.url) == (401, "POST", f"{url}?key=k")
@@ -79,16 +77,15 @@ async def test_a_hook_authorizes_each_request_and_is_told_of_a_refusal(era: str,
     assert {method for method, _ in hook.asked} == ({"POST"} if era == "modern" else {"POST", "GET", "DELETE"})
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_request_that_is_refused_twice_is_sent_no_third_time(engine: str) -> None:
+async def test_a_request_that_is_refused_twice_is_sent_no_third_time() -> None:
     server = guarded(modern_answer, takes("good"), 'Bearer error="invalid_token"')
     async with listening(server.handle) as (url, _):
         with anyio.fail_after(20), pytest.raises(AuthRequiredError) as refused:
-            await connect_mcp({"url": url, "engine": engine}, auth=Rotating(["a", "b", "c", "good"]))
+            await connect_mcp(url, auth=Rotating(["a", "b", "c", "good"]))
         assert (refused.value.status, refused.value.challenge) == (401, 'Bearer error="invalid_token"')
         assert [one.headers["authorization"] for one in server.exchanges] == ["Bearer a", "Bearer b"]
         with anyio.fail_after(20), pytest.raises(AuthRequiredError):
-            await connect_mcp({"url": url, "engine": engine}, auth=Rotating(["only"]))
+            await connect_mcp(url, auth=Rotating(["only"]))
         assert len(server.exchanges) == 3
 
 
@@ -128,8 +125,7 @@ async def test_headers_that_stay_the_same_are_asked_for_once_and_new_ones_at_onc
         assert server.exchanges[-1].headers["authorization"] == "Bearer three"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_refusal_of_one_call_is_a_matter_of_that_call(engine: str) -> None:
+async def test_a_refusal_of_one_call_is_a_matter_of_that_call() -> None:
     async def special(exchange: Exchange, message: Json) -> bool:
         if message.get("method") != "tools/call" or exchange.headers["authorization"] == "Bearer wide":
             return False
@@ -140,7 +136,7 @@ async def test_a_refusal_of_one_call_is_a_matter_of_that_call(engine: str) -> No
     hook = Rotating(["narrow", "wide"])
     async with (
         listening(HttpScript(modern_answer, special).handle) as (url, _),
-        connected({"url": url, "engine": engine}, auth=hook) as connection,
+        connected(url, auth=hook) as connection,
     ):
         assert (await connection.call_tool("t")).text == "done"
         assert connection.state is ConnectionState.READY
@@ -148,9 +144,8 @@ async def test_a_refusal_of_one_call_is_a_matter_of_that_call(engine: str) -> No
     assert 'scope="write"' in hook.challenges[0].headers["www-authenticate"]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("where", ["headers", "challenged"])
-async def test_a_hook_that_raises_fails_the_request_that_asked(where: str, engine: str) -> None:
+async def test_a_hook_that_raises_fails_the_request_that_asked(where: str) -> None:
     class Locked(Rotating):
         async def headers(self, method: str, url: str) -> Mapping[str, str]:
             if where == "headers":
@@ -162,7 +157,7 @@ async def test_a_hook_that_raises_fails_the_request_that_asked(where: str, engin
 
     async with listening(guarded(modern_answer, takes("good")).handle) as (url, _):
         with anyio.fail_after(20), pytest.raises(ConnectError, match="LookupError: the vault is locked"):
-            await connect_mcp({"url": url, "engine": engine}, auth=Locked(["stale"]))
+            await connect_mcp(url, auth=Locked(["stale"]))
 
 
 async def test_what_a_hook_made_is_masked_where_a_server_says_it_back() -> None:
@@ -211,13 +206,12 @@ class TokenFlow:
 
 
 @pytest.mark.requirement("R25")
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-async def test_an_httpx_authorization_object_answers_challenges(version: str, engine: str) -> None:
+async def test_an_httpx_authorization_object_answers_challenges(version: str) -> None:
     with http_server("--require-bearer", TOKEN, "--version", version, "--answers", "sse") as url:
-        async with connected({"url": url, "engine": engine}, auth=TokenFlow()) as connection:
+        async with connected(url, auth=TokenFlow()) as connection:
             assert (await connection.call_tool("echo", {"text": "in"})).text == "in"
-            assert ("load the SDK" in steps_of(connection)) == (engine == "sdk")
+            assert "load the SDK" not in steps_of(connection)
 
 
 @pytest.mark.parametrize("library", [httpx, httpx2])

@@ -24,8 +24,7 @@ def sent_after(*cookies: str, url: str = URL, to: str | None = None, now: float 
     return jar.header(to or url, now=later)
 
 
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
-async def test_a_cookie_is_sent_back_with_every_later_request_of_the_connection_and_with_no_other(engine: str) -> None:
+async def test_a_cookie_is_sent_back_with_every_later_request_of_the_connection_and_with_no_other() -> None:
     async def special(exchange: Exchange, message: Json) -> bool:
         if message.get("method") != "initialize":
             return False
@@ -39,7 +38,7 @@ async def test_a_cookie_is_sent_back_with_every_later_request_of_the_connection_
     async with listening(server.handle) as (url, _):
         for _ in range(2):
             server.exchanges.clear()
-            async with connected({"url": url, "engine": engine, "protocol": "legacy"}) as connection:
+            async with connected({"url": url, "protocol": "legacy"}) as connection:
                 await connection.call_tool("t")
                 await connection.call_tool("t")
             first, *later = [exchange.headers.get("cookie") for exchange in server.exchanges]

@@ -74,7 +74,6 @@ CASES = {
 }
 FALLS_BACK = ("status_404", "status_405")
 ERAS = ("2025-11-25", MODERN)
-ENGINES = ("auto", "sdk")
 BOUNDS = {"connect": 20, "probe": 5, "list": 20, "call": 20}
 
 
@@ -91,18 +90,17 @@ def test_every_fault_has_its_expectation() -> None:
     assert set(CASES) <= set(HTTP_FAULTS)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("version", ERAS)
 @pytest.mark.parametrize("mode", [mode for mode in CASES if mode != "status_401"])  # concerns every call to come
 @pytest.mark.requirement("R65", "R68", "R69")
-async def test_a_fault_of_one_call_costs_that_call_only(mode: str, version: str, engine: str) -> None:
+async def test_a_fault_of_one_call_costs_that_call_only(mode: str, version: str) -> None:
     case = CASES[mode]
     if mode == "status_404" and version != MODERN:
         case = Case("its session has ended: HTTP 404 .*: <h1>Not Found</h1>", ErrorKind.NOT_SENT)
     bounds = BOUNDS | ({"call": 0.4} if case is LATE else {})
     times = 1 if mode == "gone_session" else 0
     with http_server("--mode", mode, "--on", "tools/call", "--times", times, "--version", version) as url:
-        async with connected({"url": url, "engine": engine}, name="faulty", timeout=bounds) as connection:
+        async with connected(url, name="faulty", timeout=bounds) as connection:
             call = ToolCall(name="fail", arguments={"message": "on purpose"})
             result = await connection.call(call, CallContext())
             resources = await connection.list_resources()
@@ -121,17 +119,14 @@ async def test_a_fault_of_one_call_costs_that_call_only(mode: str, version: str,
         assert result.error.data["http_status"] == case.status
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("version", ERAS)
 @pytest.mark.parametrize("mode", [mode for mode in CASES if CASES[mode].kind is not None])
 @pytest.mark.requirement("R59", "R69")
-async def test_a_fault_of_every_answer_is_an_error_of_connecting_that_says_why(
-    mode: str, version: str, engine: str
-) -> None:
+async def test_a_fault_of_every_answer_is_an_error_of_connecting_that_says_why(mode: str, version: str) -> None:
     case = CASES[mode]
     bounds = BOUNDS | ({"connect": 0.8, "probe": 0.2} if case is LATE else {})
     with http_server("--mode", mode, "--version", version) as url, pytest.raises(case.connecting) as failure:
-        await connect_mcp({"url": url, "engine": engine}, name="faulty", timeout=bounds)
+        await connect_mcp(url, name="faulty", timeout=bounds)
     assert str(failure.value).startswith("server 'faulty': ")
     assert re.search(case.says, str(failure.value), re.DOTALL), str(failure.value)
     fell_back = "nor does it answer as a server of the older HTTP+SSE transport" in str(failure.value)
@@ -140,12 +135,11 @@ async def test_a_fault_of_every_answer_is_an_error_of_connecting_that_says_why(
         assert failure.value.status == case.status
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("mode", ["bad_json", "status_500", "dropped_sse", "reset_mid_body", "hang_sse"])
-async def test_a_fault_of_the_listing_degrades_and_the_calls_go_on(mode: str, engine: str) -> None:
+async def test_a_fault_of_the_listing_degrades_and_the_calls_go_on(mode: str) -> None:
     bounds = BOUNDS | {"list": 0.5} if mode == "hang_sse" else BOUNDS
     with http_server("--mode", mode, "--on", "tools/list", "--times", 1, "--version", MODERN) as url:
-        async with connected({"url": url, "engine": engine}, timeout=bounds) as connection:
+        async with connected(url, timeout=bounds) as connection:
             assert connection.state is ConnectionState.DEGRADED
             assert connection.error is not None
             assert (await connection.call_tool("echo", {"text": "hi"})).text == "hi"
@@ -155,16 +149,15 @@ async def test_a_fault_of_the_listing_degrades_and_the_calls_go_on(mode: str, en
             assert "echo" in tools
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_challenge_and_a_wait_are_told_to_the_caller(engine: str) -> None:
+async def test_a_challenge_and_a_wait_are_told_to_the_caller() -> None:
     with http_server("--mode", "status_401", "--on", "tools/call") as url:
-        async with connected({"url": url, "engine": engine}) as connection:
+        async with connected(url) as connection:
             with pytest.raises(AuthRequiredError) as refused:
                 await connection.call_tool("echo", {"text": "x"})
     assert (refused.value.status, refused.value.challenge) == (401, 'Bearer realm="test", error="invalid_token"')
 
     with http_server("--mode", "status_429", "--on", "tools/call", "--retry-after", 7) as url:
-        async with connected({"url": url, "engine": engine}) as connection:
+        async with connected(url) as connection:
             with pytest.raises(ProtocolError) as busy:  # a wait that would pass the deadline is not begun
                 await connection.call_tool("echo", {"text": "x"}, timeout=3)
     assert busy.value.data == {"http_status": 429, "retry_after": "7"}
@@ -227,11 +220,10 @@ async def test_a_server_that_went_away_is_reported_as_not_sent_and_found_again()
         await connection.close()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("use", ["list_resources", "refresh", "ping", "list_prompts"])
-async def test_a_forgotten_session_costs_no_request_of_any_kind(use: str, engine: str) -> None:
+async def test_a_forgotten_session_costs_no_request_of_any_kind(use: str) -> None:
     with http_server("--version", "2025-11-25", "--mode", "gone_session", "--times", 1) as url:
-        async with connected({"url": url, "engine": engine}) as connection:
+        async with connected(url) as connection:
             await connection.call_tool("echo", {"text": "after this the session is forgotten"})
             await getattr(connection, use)()
             assert connection.restarts == 1
@@ -239,10 +231,9 @@ async def test_a_forgotten_session_costs_no_request_of_any_kind(use: str, engine
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_broken_listen_streams_are_opened_again(engine: str) -> None:
+async def test_broken_listen_streams_are_opened_again() -> None:
     with http_server("--version", MODERN, "--mode", "dropped_sse", "--on", "subscriptions/listen", "--times", 1) as url:
-        async with connected({"url": url, "engine": engine}) as connection:
+        async with connected(url) as connection:
 
             async def listening() -> bool:
                 return (await state_of(connection))["listening"] == 1

@@ -25,7 +25,6 @@ from toolweave.http import HttpClient
 from toolweave.protocol.sse import EventParser
 
 pytestmark = pytest.mark.anyio
-ENGINES = ("auto", "sdk")
 MEGABYTE = 1_000_000
 
 
@@ -46,11 +45,11 @@ def modern(special: Callable[[Exchange, Json], Awaitable[None]]) -> HttpScript:
     return HttpScript(modern_answer, first)
 
 
-async def error_of_first_call(server: HttpScript, engine: str, **options: Any) -> ToolError:
+async def error_of_first_call(server: HttpScript, **options: Any) -> ToolError:
     """Return the error of the first call; the second one on the same connection works."""
     async with (
         listening(server.handle) as (url, _),
-        connected({"url": url, "engine": engine, **options}, 40) as connection,
+        connected({"url": url, **options}, 40) as connection,
     ):
         tool = (await connection.list_tools())["t"]
         result = await tool.execute()
@@ -69,15 +68,12 @@ def bomb(encoding: str) -> bytes:
 
 
 KINDS = ("application/json", "text/event-stream")
-UNSAID = {(KINDS[1], "sdk"): "SSE stream ended without a response"}
-"""The SDK's client keeps to itself why a stream broke off."""
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
 @pytest.mark.parametrize("status", [200, 500])
-async def test_a_bomb_is_refused_before_it_costs_memory(status: int, encoding: str, kind: str, engine: str) -> None:
+async def test_a_bomb_is_refused_before_it_costs_memory(status: int, encoding: str, kind: str) -> None:
     body = bomb(encoding)
 
     async def special(exchange: Exchange, message: Json) -> None:
@@ -86,15 +82,15 @@ async def test_a_bomb_is_refused_before_it_costs_memory(status: int, encoding: s
     server = modern(special)
     tracemalloc.start()
     try:
-        error = await error_of_first_call(server, engine)
+        error = await error_of_first_call(server)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    said = "encoded as 'br'" if encoding == "br" else UNSAID.get((kind, engine), "more than 256 times as large")
+    said = "encoded as 'br'" if encoding == "br" else "more than 256 times as large"
     assert (said if status == 200 else "HTTP 500") in error.message
     assert peak < 50 * MEGABYTE
     assert {exchange.headers["accept-encoding"] for exchange in server.exchanges} == {"gzip, deflate"}
-    if status == 200 and encoding != "br" and (kind, engine) not in UNSAID:
+    if status == 200 and encoding != "br":
         assert error.kind is ErrorKind.TOO_LARGE
 
 
@@ -112,10 +108,9 @@ def packed(text: bytes, encoding: str) -> bytes:
             return zlib.compress(text)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("encoding", ["gzip", "twice", "deflate", "raw"])
-async def test_a_compressed_answer_is_read(encoding: str, kind: str, engine: str) -> None:
+async def test_a_compressed_answer_is_read(encoding: str, kind: str) -> None:
     text = "compressed " * 50_000
     named = {"twice": "gzip", "raw": "deflate"}.get(encoding, encoding)
 
@@ -126,32 +121,30 @@ async def test_a_compressed_answer_is_read(encoding: str, kind: str, engine: str
 
     async with (
         listening(modern(special).handle) as (url, _),
-        connected({"url": url, "engine": engine}, 40) as connection,
+        connected(url, 40) as connection,
     ):
         assert (await connection.call_tool("t")).text == text
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_the_error_in_a_compressed_body_is_told(engine: str) -> None:
+async def test_the_error_in_a_compressed_body_is_told() -> None:
     async def special(exchange: Exchange, message: Json) -> None:
         body = gzip.compress(b"the database is locked")
         await exchange.respond(500, body, content_type="text/plain", content_encoding="gzip")
 
-    error = await error_of_first_call(modern(special), engine)
+    error = await error_of_first_call(modern(special))
     assert "HTTP 500" in error.message
     assert "the database is locked" in error.message
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("broken", ["cut off", "not valid gzip"])
-async def test_a_compressed_body_that_is_broken_says_so(broken: str, kind: str, engine: str) -> None:
+async def test_a_compressed_body_that_is_broken_says_so(broken: str, kind: str) -> None:
     async def special(exchange: Exchange, message: Json) -> None:
         body = gzip.compress(answer_to(message).encode())[:-12] if broken == "cut off" else b"\x1f\x8b\x08 no gzip"
         await exchange.respond(200, body, content_type=kind, content_encoding="gzip")
 
-    error = await error_of_first_call(modern(special), engine)
-    assert UNSAID.get((kind, engine), broken) in error.message
+    error = await error_of_first_call(modern(special))
+    assert broken in error.message
 
 
 async def test_events_of_a_compressed_stream_are_taken_as_they_come() -> None:
@@ -178,9 +171,8 @@ async def test_events_of_a_compressed_stream_are_taken_as_they_come() -> None:
     assert len(heard) == 1
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("framing", ["length", "chunks", "end"])
-async def test_an_answer_over_the_bound_names_the_bound_and_how_to_raise_it(framing: str, engine: str) -> None:
+async def test_an_answer_over_the_bound_names_the_bound_and_how_to_raise_it(framing: str) -> None:
     async def special(exchange: Exchange, message: Json) -> None:
         if framing == "length":
             exchange.head(200, {"content-type": "application/json", "content-length": str(50 * MEGABYTE)})
@@ -193,7 +185,7 @@ async def test_an_answer_over_the_bound_names_the_bound_and_how_to_raise_it(fram
             exchange.writer.write(b"2710\r\n" + piece + b"\r\n" if framing == "chunks" else piece)
             await exchange.writer.drain()
 
-    error = await error_of_first_call(modern(special), engine, max_message_bytes=100_000)
+    error = await error_of_first_call(modern(special), max_message_bytes=100_000)
     assert error.kind is ErrorKind.TOO_LARGE
     assert "larger than 100000 bytes" in error.message
     assert "'max_message_bytes'" in error.message
@@ -201,9 +193,8 @@ async def test_an_answer_over_the_bound_names_the_bound_and_how_to_raise_it(fram
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", ["json", "sse"])
-async def test_an_answer_of_many_megabytes_is_taken_whole(kind: str, engine: str) -> None:
+async def test_an_answer_of_many_megabytes_is_taken_whole(kind: str) -> None:
     text = "x" * (10 * MEGABYTE)
 
     async def special(exchange: Exchange, message: Json) -> None:
@@ -217,44 +208,41 @@ async def test_an_answer_of_many_megabytes_is_taken_whole(kind: str, engine: str
 
     async with (
         listening(modern(special).handle) as (url, _),
-        connected({"url": url, "engine": engine}, 60) as connection,
+        connected(url, 60) as connection,
     ):
         assert (await connection.call_tool("t")).text == text
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_headers_without_end_cost_their_call_only(engine: str) -> None:
+async def test_headers_without_end_cost_their_call_only() -> None:
     async def special(exchange: Exchange, message: Json) -> None:
         exchange.writer.write(b"HTTP/1.1 200 OK\r\n")
         while not exchange.reader.gone.is_set():
             exchange.writer.write(b"x-more: " + b"y" * 1000 + b"\r\n")
             await exchange.writer.drain()
 
-    error = await error_of_first_call(modern(special), engine)
+    error = await error_of_first_call(modern(special))
     assert "RemoteProtocolError" in error.message
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_an_error_whose_text_never_ends_is_told_by_its_beginning(engine: str) -> None:
+async def test_an_error_whose_text_never_ends_is_told_by_its_beginning() -> None:
     async def special(exchange: Exchange, message: Json) -> None:
         exchange.head(500, {"content-type": "text/plain", "content-length": "1000"})
         exchange.writer.write(b"the database is locked")
         await exchange.reader.gone.wait()
 
-    error = await error_of_first_call(modern(special), engine, timeout={"call": 30})
+    error = await error_of_first_call(modern(special), timeout={"call": 30})
     assert error.kind is ErrorKind.PROTOCOL
     assert "HTTP 500" in error.message
     assert "the database is locked" in error.message
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "drip",
     [b"HTTP/1.1 200 OK\r\nx: " + b"y" * 50, b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n" + b" " * 50],
 )
-async def test_an_answer_that_only_drips_ends_with_the_callers_deadline(drip: bytes, engine: str) -> None:
+async def test_an_answer_that_only_drips_ends_with_the_callers_deadline(drip: bytes) -> None:
     async def special(exchange: Exchange, message: Json) -> None:
         for byte in drip:
             exchange.writer.write(bytes([byte]))
@@ -263,7 +251,7 @@ async def test_an_answer_that_only_drips_ends_with_the_callers_deadline(drip: by
                 await exchange.reader.gone.wait()
                 return
 
-    error = await error_of_first_call(modern(special), engine, timeout={"call": 0.5})
+    error = await error_of_first_call(modern(special), timeout={"call": 0.5})
     assert error.kind is ErrorKind.TIMEOUT
 
 
@@ -393,8 +381,7 @@ async def test_a_server_that_closes_kept_connections_costs_no_call() -> None:
             http.close()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_one_broken_call_never_touches_its_neighbours(engine: str) -> None:
+async def test_one_broken_call_never_touches_its_neighbours() -> None:
     waiting: list[Exchange] = []
 
     async def special(exchange: Exchange, message: Json) -> bool:
@@ -411,7 +398,7 @@ async def test_one_broken_call_never_touches_its_neighbours(engine: str) -> None
     all_there = anyio.Event()
     async with (
         listening(HttpScript(modern_answer, special).handle) as (url, _),
-        connected({"url": url, "engine": engine}) as connection,
+        connected(url) as connection,
     ):
 
         async def call() -> None:

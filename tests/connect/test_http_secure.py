@@ -15,28 +15,25 @@ from tests.connect.targets import Json, connected
 from toolweave import ConnectError, ProtocolError, connect_mcp
 
 pytestmark = pytest.mark.anyio
-ENGINES = ("auto", "sdk")
 TOKEN = "s3cr3t-t0k3n-0123456789"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 async def test_a_server_is_trusted_by_its_certificate_and_that_of_an_own_authority_can_be_named(
-    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = certificate(tmp_path)
     server = HttpScript(modern_answer)
     async with listening(server.handle, serving_tls(file)) as (url, _):
         with anyio.fail_after(20), pytest.raises(ConnectError, match=r"CERTIFICATE_VERIFY_FAILED.*SSL_CERT_FILE"):
-            await connect_mcp({"url": url, "engine": engine})
+            await connect_mcp(url)
         assert server.exchanges == []
         monkeypatch.setenv("SSL_CERT_FILE", str(file))
-        async with connected({"url": url, "engine": engine}) as connection:
+        async with connected(url) as connection:
             assert (await connection.call_tool("t")).text == "done"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_to_another_origin_is_named_and_nothing_is_sent_there(status: int, engine: str) -> None:
+async def test_a_redirect_to_another_origin_is_named_and_nothing_is_sent_there(status: int) -> None:
     elsewhere = HttpScript(modern_answer)
     async with listening(elsewhere.handle) as (there, connections):
 
@@ -45,13 +42,12 @@ async def test_a_redirect_to_another_origin_is_named_and_nothing_is_sent_there(s
 
         async with listening(move) as (url, _):
             with anyio.fail_after(20), pytest.raises(ConnectError) as refused:
-                await connect_mcp({"url": url, "engine": engine, "headers": {"Authorization": f"Bearer {TOKEN}"}})
+                await connect_mcp({"url": url, "headers": {"Authorization": f"Bearer {TOKEN}"}})
     assert f"Redirect to {there} not followed; use that URL" in str(refused.value)
     assert "hidden" not in str(refused.value)
     assert (connections, elsewhere.exchanges) == ([], [])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("location", "words"),
     [
@@ -62,16 +58,14 @@ async def test_a_redirect_to_another_origin_is_named_and_nothing_is_sent_there(s
         ("http://127.0.0.1:99999999/", "Redirect to what is no URL not followed|Redirect to http"),
     ],
 )
-async def test_neither_another_scheme_nor_another_port_is_the_same_origin(
-    location: str, words: str, engine: str
-) -> None:
+async def test_neither_another_scheme_nor_another_port_is_the_same_origin(location: str, words: str) -> None:
     async def move(exchange: Exchange) -> None:
         port = exchange.headers["host"].rpartition(":")[2]
         await exchange.respond(308, location=location.replace("{port}", port))
 
     async with listening(move) as (url, _):
         with anyio.fail_after(20), pytest.raises(ConnectError, match=words):
-            await connect_mcp({"url": url, "engine": engine})
+            await connect_mcp(url)
 
 
 def _fixed() -> Any:
@@ -82,9 +76,8 @@ def _made() -> Any:
     return _fixed
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("headers", [_fixed, _made])
-async def test_credentials_that_a_server_says_back_are_masked(headers: Callable[[], Any], engine: str) -> None:
+async def test_credentials_that_a_server_says_back_are_masked(headers: Callable[[], Any]) -> None:
     async def special(exchange: Exchange, message: Json) -> bool:
         if message.get("method") != "tools/call":
             return False
@@ -93,15 +86,15 @@ async def test_credentials_that_a_server_says_back_are_masked(headers: Callable[
 
     async with (
         listening(HttpScript(modern_answer, special).handle) as (url, _),
-        connected({"url": url, "engine": engine}, headers=headers()) as connection,
+        connected(url, headers=headers()) as connection,
     ):
         with pytest.raises(ProtocolError, match=r"cannot use .*today") as failure:
             await connection.call_tool("t")
     assert TOKEN not in str(failure.value)
 
 
-@pytest.mark.parametrize(("engine", "headers"), [("auto", _fixed), ("auto", _made), ("sdk", _fixed)])
-async def test_credentials_in_an_error_of_the_protocol_are_masked(headers: Callable[[], Any], engine: str) -> None:
+@pytest.mark.parametrize("headers", [_fixed, _made])
+async def test_credentials_in_an_error_of_the_protocol_are_masked(headers: Callable[[], Any]) -> None:
     async def special(exchange: Exchange, message: Json) -> bool:
         if message.get("method") != "tools/call":
             return False
@@ -112,7 +105,7 @@ async def test_credentials_in_an_error_of_the_protocol_are_masked(headers: Calla
 
     async with (
         listening(HttpScript(modern_answer, special).handle) as (url, _),
-        connected({"url": url, "engine": engine}, headers=headers()) as connection,
+        connected(url, headers=headers()) as connection,
     ):
         with pytest.raises(ProtocolError, match=r"cannot use .*today") as failure:
             await connection.call_tool("t")

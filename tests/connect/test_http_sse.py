@@ -314,10 +314,3 @@ async def test_a_compressed_stream_through_a_proxy_is_read(monkeypatch: pytest.M
         async with connected(at(url)) as connection:
             assert (await connection.call_tool("t")).text == "done"
     assert {line.split(" ")[0] for line in proxy.lines} == {"GET", "POST"}
-
-
-async def test_the_sdks_own_transport_is_there_where_the_config_asks_for_it() -> None:
-    with http_server("--era", "sse", path="/sse") as url:
-        async with connected({"transport": "sse", "url": url, "engine": "sdk"}) as connection:
-            assert (await connection.call_tool("echo", {"text": "old"})).text == "old"
-            assert "load the SDK" in steps_of(connection)

@@ -22,7 +22,6 @@ from toolweave import AuthRequiredError, ErrorKind, McpConnection, ProtocolError
 from toolweave.connect import ConnectionState
 
 pytestmark = pytest.mark.anyio
-ENGINES = ("auto", "sdk")
 
 
 def legacy(special: Special) -> HttpScript:
@@ -38,18 +37,17 @@ def progress(token: str, number: int) -> str:
     return json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("era", [legacy, modern])
 @pytest.mark.parametrize("size", [1, 3, 1000])
 async def test_what_comes_before_the_answer_is_taken_in_order_however_it_is_cut(
-    size: int, era: Callable[[Special], HttpScript], engine: str
+    size: int, era: Callable[[Special], HttpScript]
 ) -> None:
     async def special(exchange: Exchange, message: Json) -> bool:
         if message.get("method") != "tools/call":
             return False
         token = message["params"]["_meta"]["progressToken"]
         text = "".join(f"data: {progress(token, number)}\r\n\r\n: still here\r\n" for number in range(1, 4))
-        mark = "\ufeff" if engine == "auto" else ""  # the parser of httpx2 takes it for a part of the first line
+        mark = "\ufeff"
         stream = f"{mark}{text}event: message\ndata: {answer_to(message)}\n\n".encode()
         await exchange.start_stream()
         for start in range(0, len(stream), size):
@@ -60,7 +58,7 @@ async def test_what_comes_before_the_answer_is_taken_in_order_however_it_is_cut(
     seen: list[float] = []
     async with (
         listening(era(special).handle) as (url, _),
-        connected({"url": url, "engine": engine}) as connection,
+        connected(url) as connection,
     ):
         result = await connection.call_tool("t", on_progress=lambda step: seen.append(step.progress))
     assert result.text == "done"
@@ -83,8 +81,7 @@ async def test_a_notification_that_is_nested_too_deeply_costs_itself_only() -> N
         assert (await connection.call_tool("t")).text == "done"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_stream_that_the_server_ends_to_be_polled_is_fetched_when_it_says(engine: str) -> None:
+async def test_a_stream_that_the_server_ends_to_be_polled_is_fetched_when_it_says() -> None:
     call: Json = {}
 
     async def special(exchange: Exchange, message: Json) -> bool:
@@ -102,15 +99,13 @@ async def test_a_stream_that_the_server_ends_to_be_polled_is_fetched_when_it_say
         return False
 
     server = legacy(special)
-    async with listening(server.handle) as (url, _), connected({"url": url, "engine": engine}) as connection:
+    async with listening(server.handle) as (url, _), connected(url) as connection:
         assert (await connection.call_tool("t")).text == "done"
     assert server.methods().count("tools/call") == 1
-    if engine == "auto":  # the connection of the first stream is free for the one that goes on
-        writers = [
-            one.writer for one in server.exchanges if "last-event-id" in one.headers or b"tools/call" in one.body
-        ]
-        assert len(writers) == 2
-        assert writers[0] is writers[1]
+    # The connection of the first stream is free for the one that goes on.
+    writers = [one.writer for one in server.exchanges if "last-event-id" in one.headers or b"tools/call" in one.body]
+    assert len(writers) == 2
+    assert writers[0] is writers[1]
 
 
 @pytest.mark.parametrize("status", [400, 404, 405])
@@ -227,10 +222,9 @@ LOST = [
 ]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("status", "body"), LOST)
 async def test_a_session_that_the_server_forgot_is_begun_again_once_and_no_call_is_lost(
-    status: int, body: bytes, engine: str
+    status: int, body: bytes
 ) -> None:
     forgotten = 1
 
@@ -243,15 +237,14 @@ async def test_a_session_that_the_server_forgot_is_begun_again_once_and_no_call_
         return True
 
     server = legacy(special)
-    async with listening(server.handle) as (url, _), connected({"url": url, "engine": engine}) as connection:
+    async with listening(server.handle) as (url, _), connected(url) as connection:
         assert (await connection.call_tool("t")).text == "done"
         assert connection.restarts == 1
     assert server.methods().count("initialize") == 2
     assert server.methods().count("tools/call") == 2
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_bad_request_that_is_not_about_the_session_leaves_it_alone(engine: str) -> None:
+async def test_a_bad_request_that_is_not_about_the_session_leaves_it_alone() -> None:
     async def special(exchange: Exchange, message: Json) -> bool:
         if message.get("method") != "tools/call":
             return False
@@ -259,7 +252,7 @@ async def test_a_bad_request_that_is_not_about_the_session_leaves_it_alone(engin
         return True
 
     server = legacy(special)
-    async with listening(server.handle) as (url, _), connected({"url": url, "engine": engine}) as connection:
+    async with listening(server.handle) as (url, _), connected(url) as connection:
         with pytest.raises(ProtocolError, match=r"HTTP 400 .*must be even"):
             await connection.call_tool("t")
         assert connection.restarts == 0
@@ -267,8 +260,7 @@ async def test_a_bad_request_that_is_not_about_the_session_leaves_it_alone(engin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_goodbye_that_is_not_answered_holds_up_nobody(engine: str) -> None:
+async def test_a_goodbye_that_is_not_answered_holds_up_nobody() -> None:
     asked, closed, released = anyio.Event(), anyio.Event(), anyio.Event()
 
     async def special(exchange: Exchange, message: Json) -> bool:
@@ -282,7 +274,7 @@ async def test_a_goodbye_that_is_not_answered_holds_up_nobody(engine: str) -> No
         await connection.close()
         closed.set()
 
-    target = {"engine": engine, "timeout": {"close": 60}}
+    target = {"timeout": {"close": 60}}
     async with (
         listening(legacy(special).handle) as (url, _),
         connected({"url": url, **target}, 40) as connection,
@@ -345,9 +337,8 @@ async def test_a_modern_call_is_cancelled_by_closing_its_stream_and_nothing_else
         assert "notifications/cancelled" not in server.methods()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("status", [202, 204])
-async def test_a_success_without_an_answer_loses_its_call_at_once(status: int, engine: str) -> None:
+async def test_a_success_without_an_answer_loses_its_call_at_once(status: int) -> None:
     async def special(exchange: Exchange, message: Json) -> bool:
         if message.get("method") != "tools/call":
             return False
@@ -356,7 +347,7 @@ async def test_a_success_without_an_answer_loses_its_call_at_once(status: int, e
 
     async with (
         listening(modern(special).handle) as (url, _),
-        connected({"url": url, "engine": engine}) as connection,
+        connected(url) as connection,
     ):
         result = await (await connection.list_tools())["t"].execute()
     assert result.error is not None

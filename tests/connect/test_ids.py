@@ -1,4 +1,4 @@
-"""Which answer belongs to which request: ids are matched exactly, over stdio and HTTP, on both engines."""
+"""Which answer belongs to which request: ids are matched exactly, over stdio and HTTP."""
 
 from __future__ import annotations
 
@@ -45,18 +45,16 @@ def answering(form: str) -> ChannelServer:
     return server
 
 
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
 @pytest.mark.parametrize("form", OURS)
-async def test_an_id_that_is_the_same_number_is_ours_over_a_channel(form: str, engine: str) -> None:
-    async with connected({"server": answering(form), "engine": engine}) as connection:
+async def test_an_id_that_is_the_same_number_is_ours_over_a_channel(form: str) -> None:
+    async with connected({"server": answering(form)}) as connection:
         assert (await connection.call_tool("t")).text == "done"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
 @pytest.mark.parametrize("form", NOT_OURS)
-async def test_an_id_that_only_looks_like_ours_is_another_one_over_a_channel(form: str, engine: str) -> None:
-    async with connected({"server": answering(form), "engine": engine}) as connection:
+async def test_an_id_that_only_looks_like_ours_is_another_one_over_a_channel(form: str) -> None:
+    async with connected({"server": answering(form)}) as connection:
         with pytest.raises(ServerError):  # at once, where nothing else can be meant
             await connection.call_tool("t", timeout=1)
 

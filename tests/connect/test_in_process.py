@@ -10,7 +10,7 @@ import pytest
 from mcp import StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from tests.connect.targets import MODERN, ChannelServer, Json, connected, initialized, on_engine
+from tests.connect.targets import MODERN, ChannelServer, Json, connected, initialized
 from tests.servers.fixtures import echo_command, running, sdk_command
 from tests.servers.sdk_server import high_level, low_level
 from toolweave import (
@@ -65,9 +65,8 @@ async def use_low_level(connection: McpConnection) -> None:
 
 @pytest.mark.filterwarnings("ignore:The logging capability is deprecated")  # in the server, which logs
 @pytest.mark.requirement("R13")
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
-async def test_the_sdks_high_level_server_is_used_in_process(engine: str) -> None:
-    async with connected({"transport": "inprocess", "server": high_level(), "engine": engine}) as connection:
+async def test_the_sdks_high_level_server_is_used_in_process() -> None:
+    async with connected({"transport": "inprocess", "server": high_level()}) as connection:
         await use_high_level(connection)
 
 
@@ -79,9 +78,8 @@ async def test_the_sdks_low_level_server_is_used_in_process() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
-async def test_the_sdks_servers_are_used_over_stdio(engine: str) -> None:
-    async with connected(on_engine(engine, sdk_command("--kind", "high")), 60) as connection:
+async def test_the_sdks_servers_are_used_over_stdio() -> None:
+    async with connected(sdk_command("--kind", "high"), 60) as connection:
         await use_high_level(connection)
 
 
@@ -148,10 +146,9 @@ async def test_a_transport_that_raises_is_an_error_that_names_the_server() -> No
         await connect_mcp({"transport": "broken-loft"}, name="bird")
 
 
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
-async def test_a_channel_whose_peer_is_gone_ends_the_connection(engine: str) -> None:
+async def test_a_channel_whose_peer_is_gone_ends_the_connection() -> None:
     server = ChannelServer(initialized(lambda message: {"result": {"tools": []}}))
-    target = {"transport": "inprocess", "server": server, "engine": engine}
+    target = {"transport": "inprocess", "server": server}
     async with connected(target, restart="never") as connection:
         server.hang_up()
         with pytest.raises(ConnectionLostError):
@@ -195,8 +192,7 @@ ODD_MESSAGES: list[bytes] = [
 ]
 
 
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
-async def test_messages_that_are_none_are_passed_over_and_batches_are_taken_apart(engine: str) -> None:
+async def test_messages_that_are_none_are_passed_over_and_batches_are_taken_apart() -> None:
     notes: list[Any] = []
 
     def answer(message: Json) -> Json | None:
@@ -207,7 +203,7 @@ async def test_messages_that_are_none_are_passed_over_and_batches_are_taken_apar
         return {"result": {"tools": [], "content": [{"type": "text", "text": "still here"}]}}
 
     server = ChannelServer(initialized(answer))
-    async with connected({"transport": "inprocess", "server": server, "engine": engine}) as connection:
+    async with connected({"transport": "inprocess", "server": server}) as connection:
         connection.on("notification", lambda note: notes.append(note[1].get("data")))
         for _ in range(2):
             assert (await connection.call_tool("x")).text == "still here"
@@ -215,7 +211,6 @@ async def test_messages_that_are_none_are_passed_over_and_batches_are_taken_apar
     assert [note for note in notes if note] == ["one", "two"] * 2
 
 
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
@@ -226,7 +221,7 @@ async def test_messages_that_are_none_are_passed_over_and_batches_are_taken_apar
         (b'{"id":ID,"jsonrpc":"2.0","result":' + b"[" * 20_000 + b"]" * 20_000 + b"}", "deeply|answer"),
     ],
 )
-async def test_an_answer_that_cannot_be_read_fails_its_call_at_once(answer: bytes, words: str, engine: str) -> None:
+async def test_an_answer_that_cannot_be_read_fails_its_call_at_once(answer: bytes, words: str) -> None:
     def script(message: Json) -> Json | None:
         if message["method"] != "tools/call":
             return {"result": {"tools": []}}
@@ -234,7 +229,7 @@ async def test_an_answer_that_cannot_be_read_fails_its_call_at_once(answer: byte
         return None
 
     server = ChannelServer(initialized(script))
-    async with connected({"transport": "inprocess", "server": server, "engine": engine}) as connection:
+    async with connected({"transport": "inprocess", "server": server}) as connection:
         with pytest.raises(ProtocolError, match=words):
             await connection.call_tool("x", timeout=10)
         await connection.list_tools()

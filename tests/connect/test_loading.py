@@ -9,14 +9,14 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.connect.scripted import legacy_answer
-from tests.connect.targets import ChannelServer, connected, initialized
+from tests.connect.targets import connected
 from tests.servers.fixtures import echo_command
+from tests.servers.sdk_server import low_level
 from toolweave.connect import _transports
 
 pytestmark = pytest.mark.anyio
 
-SLOW = "import time\ntime.sleep({seconds})\nfrom toolweave.connect._sdk import channel_wire\n"
+SLOW = "import time\ntime.sleep({seconds})\nfrom toolweave.connect._sdk import in_process_channel\n"
 EXHAUSTED = """
 import anyio, os, resource, sys
 from toolweave import connect_mcp
@@ -46,29 +46,27 @@ anyio.run(main)
 async def test_what_loading_the_sdk_takes_does_not_count_against_the_bound_of_connecting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "slow_engine.py").write_text(SLOW.format(seconds=4))
+    (tmp_path / "slow_sdk.py").write_text(SLOW.format(seconds=4))
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.setattr(_transports, "_ENGINE", "slow_engine")
-    config = {"server": ChannelServer(initialized(legacy_answer)), "engine": "sdk"}
+    monkeypatch.setattr(_transports, "_SDK", "slow_sdk")
+    config = {"server": low_level()}
     options = {"timeout": {"connect": 2, "probe": 0.5, "list": 0.5, "close": 0.5}}
     async with connected({**config, **options}, 30) as connection:
-        assert (await connection.call_tool("t")).text == "done"
+        assert (await connection.call_tool("echo", {"text": "hi"})).text == "hi"
         assert connection.report.steps[0].name == "load the SDK"
 
 
 async def test_a_connection_can_be_given_up_while_the_sdk_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "slower_engine.py").write_text(SLOW.format(seconds=1))
+    (tmp_path / "slower_sdk.py").write_text(SLOW.format(seconds=1))
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.setattr(_transports, "_ENGINE", "slower_engine")
-    server = ChannelServer(initialized(legacy_answer))
+    monkeypatch.setattr(_transports, "_SDK", "slower_sdk")
     with anyio.fail_after(20):
         with anyio.move_on_after(0.2) as given_up:
-            async with connected({"server": server, "engine": "sdk"}):
+            async with connected({"server": low_level()}):
                 raise AssertionError("it was there before the SDK was")
         assert given_up.cancelled_caught
-    assert server.conversations == 0
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from toolweave.tools import EmbeddedResource
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 everywhere = pytest.mark.parametrize(("kind", "version"), MATRIX)
-WITHOUT_PROGRESS = {"http-json", "http-json-sdk"}
+WITHOUT_PROGRESS = {"http-json"}
 """A JSON answer has no room for notifications before it."""
 
 

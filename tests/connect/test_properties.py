@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 
 from tests.json_strategies import JSON, OBJECTS
 from toolweave.connect._feed.list_reader import read_entries, read_tools
-from toolweave.connect._http_errors import HttpFault
-from toolweave.connect._sdk_http import HttpFaults
 from toolweave.connect._stdio.process import ServerProcess
 from toolweave.protocol.content import content_block
 from toolweave.protocol.jsonrpc import decode_lenient, value_of
@@ -139,10 +137,3 @@ def test_a_message_larger_than_the_bound_ends_the_conversation() -> None:
     assert process.failure.startswith("it sent a message of more than 100 bytes")
     process.pipe_data_received(1, b'}\n{"id":1}\n')
     assert list(process._messages) == []
-
-
-@given(JSON)
-def test_no_error_of_a_server_passes_for_a_fault_of_the_way(data: Any) -> None:
-    faults = HttpFaults()
-    assert faults.take(data) is None
-    assert HttpFault(status=None, text="x").data() == {}

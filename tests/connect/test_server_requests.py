@@ -22,8 +22,7 @@ def replies_of(server: ChannelServer) -> dict[str, Json]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
-async def test_two_thousand_pings_in_one_go_are_all_answered(engine: str) -> None:
+async def test_two_thousand_pings_in_one_go_are_all_answered() -> None:
     def script(message: Json) -> Json | None:
         if message["method"] == "tools/call":
             for number in range(2_000):
@@ -31,7 +30,7 @@ async def test_two_thousand_pings_in_one_go_are_all_answered(engine: str) -> Non
         return legacy_answer(message)
 
     server = ChannelServer(initialized(script))
-    async with connected({"server": server, "engine": engine}, 60) as connection:
+    async with connected({"server": server}, 60) as connection:
         await connection.call_tool("t")
         await eventually(lambda: len(replies_of(server)) == 2_000)
     assert all(reply["result"] == {} for reply in replies_of(server).values())
@@ -100,9 +99,8 @@ async def test_more_questions_than_can_wait_are_refused_with_an_error_and_none_i
     assert "result" in replies["q10255"]
 
 
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
 async def test_a_server_of_the_stateless_revision_gets_no_answer_over_http_and_nobody_is_asked(
-    engine: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def special(exchange: Exchange, message: Json) -> bool:
         if message.get("method") != "tools/call":
@@ -126,7 +124,7 @@ async def test_a_server_of_the_stateless_revision_gets_no_answer_over_http_and_n
 
     async with (
         listening(server.handle) as (url, _),
-        connected({"url": url, "engine": engine}, callbacks=Callbacks(elicitation=elicit)) as connection,
+        connected(url, callbacks=Callbacks(elicitation=elicit)) as connection,
     ):
         connection.on("error", troubles.append)
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Every way in which a stdio server misbehaves, and what its user sees of it; over both engines."""
+"""Every way in which a stdio server misbehaves, and what its user sees of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.connect.targets import connected, on_engine
+from tests.connect.targets import connected
 from tests.servers.fixtures import fault_command
 from toolweave import CallContext, ErrorKind, ToolCall, connect_mcp
 from toolweave.connect import ConnectionState
@@ -140,12 +140,6 @@ CASES = {
     "tools_not_list": Case(degraded="its answer to tools/list has no list 'tools'", offers=""),
     "wrong_id": Case(echo="it sent an invalid answer: its id is '987654', which no request had", kind=INVALID),
 }
-SDK_CASES = CASES | {
-    "schema_deep": Case(degraded="its answer is nested too deeply", offers=""),
-    "wrong_id": SILENT,
-}
-"""What the official SDK's engine does otherwise."""
-BOTH = [("auto", mode) for mode in CASES] + [("sdk", mode) for mode in SDK_CASES]
 
 
 def test_every_fault_has_its_expectation() -> None:
@@ -156,14 +150,14 @@ def bounds_of(case: Case) -> dict[str, float]:
     return {"connect": 20, "probe": 5, "list": 20, "call": 20, "close": 2} | case.bounds
 
 
-@pytest.mark.parametrize(("engine", "mode"), [(engine, mode) for engine, mode in BOTH if not SDK_CASES[mode].connects])
+@pytest.mark.parametrize("mode", [mode for mode, case in CASES.items() if not case.connects])
 @pytest.mark.requirement("R45", "R62", "R65", "R68", "R69", "D12", "D28")
 async def test_a_server_with_a_fault_is_still_as_useful_as_it_can_be(
-    engine: str, mode: str, caplog: pytest.LogCaptureFixture
+    mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    case = (SDK_CASES if engine == "sdk" else CASES)[mode]
+    case = CASES[mode]
     with caplog.at_level(logging.WARNING, "toolweave"):
-        target = on_engine(engine, fault_command(mode))
+        target = fault_command(mode)
         async with connected(target, 40, name="faulty", timeout=bounds_of(case)) as connection:
             reason = str(connection.error or "")
             assert connection.state is (ConnectionState.DEGRADED if case.degraded else ConnectionState.READY)
@@ -184,11 +178,11 @@ async def test_a_server_with_a_fault_is_still_as_useful_as_it_can_be(
         assert result.text.startswith("MCP error: server 'faulty': ")
 
 
-@pytest.mark.parametrize(("engine", "mode"), [(engine, mode) for engine, mode in BOTH if SDK_CASES[mode].connects])
+@pytest.mark.parametrize("mode", [mode for mode, case in CASES.items() if case.connects])
 @pytest.mark.requirement("R59", "D14")
-async def test_a_server_that_cannot_be_reached_is_an_error_that_says_why(engine: str, mode: str) -> None:
+async def test_a_server_that_cannot_be_reached_is_an_error_that_says_why(mode: str) -> None:
     case = CASES[mode]
-    target: Any = on_engine(engine, fault_command(mode))
+    target: Any = fault_command(mode)
     with pytest.raises(ServerError) as failure:
         await connect_mcp(target, name="faulty", timeout=bounds_of(case))
     assert failure.value.server == "faulty"

@@ -24,7 +24,7 @@ from toolweave.testing import MemoryServer
 from toolweave.tools import CallContext
 
 pytestmark = pytest.mark.anyio
-KINDS = ("stdio", "stdio-sdk", "http-json", "http-sse", "http-json-sdk", "http-sse-sdk", "channel")
+KINDS = ("stdio", "http-json", "http-sse", "channel")
 everywhere = pytest.mark.parametrize(("kind", "version"), [
     (kind, version) for kind in KINDS for version in ("2025-11-25", MODERN)
 ])  # fmt: skip
@@ -118,7 +118,7 @@ async def test_a_task_takes_longer_than_the_bound_on_silence(version: str) -> No
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-@pytest.mark.parametrize("kind", ["stdio", "stdio-sdk"])
+@pytest.mark.parametrize("kind", ["stdio"])
 async def test_a_task_reports_progress_until_it_ends(kind: str, version: str) -> None:
     seen: list[Progress] = []
     with serving(kind, version, "--asks") as target:

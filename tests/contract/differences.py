@@ -15,7 +15,7 @@ from typing import Any, Literal
 from tests.contract.plays import MODERN
 from tests.contract.transcript import HUNG_UP, Json, Transcript
 
-__all__ = ["FROM_THE_CLIENT", "FROM_THE_ENGINE", "Difference", "differences", "without"]
+__all__ = ["FROM_THE_CLIENT", "Difference", "differences", "without"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,11 +174,11 @@ POST_HEADERS = Difference(
     take_out=_post_headers,
     holds=_legacy_http,
 )
-FROM_THE_ENGINE = (EMPTY_PARAMS, REASONS, CLOSED_STREAMS, POST_HEADERS)
-"""Between our engine and the SDK's, both behind our connection."""
-
 FROM_THE_CLIENT = (
-    *FROM_THE_ENGINE,
+    EMPTY_PARAMS,
+    REASONS,
+    CLOSED_STREAMS,
+    POST_HEADERS,
     Difference(
         what="arguments that would be empty",
         why="we send {}, the SDK's client leaves them out; some servers take only an object",

@@ -119,9 +119,9 @@ def callbacks(log: Callable[[LogMessage], None]) -> Callbacks:
     return Callbacks(elicitation=elicit, sampling=sample, roots=[Root(uri=ROOT, name="work")], logging=log)
 
 
-async def play_ours(at: Stage, engine: str, protocol: str) -> Json:
+async def play_ours(at: Stage, protocol: str) -> Json:
     """Play with a connection of ours; return what the caller got."""
-    entry = {**at.target, "name": "contract", "engine": engine, "protocol": protocol}
+    entry = {**at.target, "name": "contract", "protocol": protocol}
     entry["timeout"] = {"call": PATIENCE, "probe": PATIENCE}  # a server that starts slowly is asked no other question
     got = Got()
     logged: list[LogMessage] = []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.differences import FROM_THE_ENGINE, differences
+from tests.contract.differences import FROM_THE_CLIENT, differences
 from tests.contract.plays import MODERN
 from tests.contract.transcript import Json, Transcript, read
 
@@ -63,13 +63,13 @@ def test_a_difference_that_nobody_listed_is_told(changed: Json, tmp_path: Path) 
     ours, theirs = recorded(tmp_path, call(1, arguments={"a": 1})), recorded(tmp_path, changed)
 
     with pytest.raises(AssertionError, match="more differs than is known"):
-        differences(ours, theirs, FROM_THE_ENGINE, transport="stdio", version=MODERN)
+        differences(ours, theirs, FROM_THE_CLIENT, transport="stdio", version=MODERN)
 
 
 def test_a_listed_difference_is_named_where_it_shows_and_only_there(tmp_path: Path) -> None:
     ping: Json = {"id": 1, "method": "ping"}
     ours, theirs = recorded(tmp_path, {**ping, "params": {}}), recorded(tmp_path, ping)
 
-    found = differences(ours, theirs, FROM_THE_ENGINE, transport="stdio", version="2025-11-25")
+    found = differences(ours, theirs, FROM_THE_CLIENT, transport="stdio", version="2025-11-25")
     assert found == {"params that would be empty"}
-    assert differences(ours, ours, FROM_THE_ENGINE, transport="stdio", version="2025-11-25") == set()
+    assert differences(ours, ours, FROM_THE_CLIENT, transport="stdio", version="2025-11-25") == set()

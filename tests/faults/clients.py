@@ -31,17 +31,16 @@ def bounds(seconds: float) -> dict[str, float]:
     return {"connect": seconds, "probe": seconds / 3, "list": seconds, "call": seconds, "read": seconds, "close": 1}
 
 
-def entry(target: Target, engine: str) -> dict[str, Any]:
+def entry(target: Target) -> dict[str, Any]:
     """Return the entry of a server in a config."""
-    where = {"url": target} if isinstance(target, str) else {"command": target[0], "args": target[1:]}
-    return {**where, "engine": engine}
+    return {"url": target} if isinstance(target, str) else {"command": target[0], "args": target[1:]}
 
 
 class Ours:
     """`toolweave.connect_mcp`, one kept connection."""
 
-    def __init__(self, target: Target, seconds: float, *, engine: str = "auto", **options: Any) -> None:
-        self.target, self.seconds, self.options = entry(target, engine), seconds, options
+    def __init__(self, target: Target, seconds: float, **options: Any) -> None:
+        self.target, self.seconds, self.options = entry(target), seconds, options
         self.connection: Any = None  # a McpConnection; its module is not imported for the other clients
 
     async def open(self) -> None:

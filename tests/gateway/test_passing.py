@@ -346,11 +346,10 @@ async def test_a_resource_that_nobody_lists_is_looked_for_at_every_upstream_and_
     assert (refused.value.code, refused.value.data) == (-32602, {"uri": "nowhere://x"})
 
 
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
 @pytest.mark.parametrize("kind", ["stdio-legacy", "stdio-modern", "http-modern"])
-async def test_requests_are_relayed_over_either_engine(kind: str, engine: str) -> None:
+async def test_requests_are_relayed_over_either_engine(kind: str) -> None:
     with anyio.fail_after(60), upstream(kind) as config:
-        async with talking(gateway_to({**config, "engine": engine})) as talk:
+        async with talking(gateway_to({**config})) as talk:
             await talk.ask("tools/call", {"name": "slow", "arguments": {"seconds": 0.1, "steps": 2}}, progressToken=1)
             with pytest.raises(RequestError) as refused:
                 await talk.ask("tools/call", {"name": "rpc_error", "arguments": {"code": 42, "message": "app"}})

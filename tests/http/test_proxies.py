@@ -21,7 +21,6 @@ from toolweave import ConnectError, connect_mcp
 from toolweave.http import HttpProxy, http_proxy_for, proxy_for
 
 pytestmark = pytest.mark.anyio
-ENGINES = ("auto", "sdk")
 TOKEN = "s3cr3t-t0k3n-0123456789"
 PASSWORD = "p@ss/w:rd?"
 ERAS = {"modern": modern_answer, "legacy": initialized(legacy_answer)}
@@ -35,13 +34,11 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-@pytest.mark.parametrize(
-    ("engine", "behind_tls"), [("auto", False), ("auto", True), ("sdk", False)], ids=["http", "https", "http-sdk"]
-)
+@pytest.mark.parametrize("behind_tls", [False, True], ids=["http", "https"])
 @pytest.mark.parametrize("target", ["http", "https"])
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_proxy_forwards_what_is_plain_and_tunnels_what_is_encrypted(
-    era: str, target: str, engine: str, behind_tls: bool, trusted: Path, monkeypatch: pytest.MonkeyPatch
+    era: str, target: str, behind_tls: bool, trusted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = HttpScript(ERAS[era])
     tls = serving_tls(trusted)
@@ -50,10 +47,10 @@ async def test_a_proxy_forwards_what_is_plain_and_tunnels_what_is_encrypted(
         listening(server.handle, tls if target == "https" else None) as (url, _),
     ):
         monkeypatch.setenv(f"{target.upper()}_PROXY", proxy.with_user("me", PASSWORD))
-        async with connected({"url": url, "engine": engine, "headers": {"Authorization": TOKEN}}) as connection:
+        async with connected({"url": url, "headers": {"Authorization": TOKEN}}) as connection:
             for _ in range(3):
                 assert (await connection.call_tool("t")).text == "done"
-            assert ("load the SDK" in steps_of(connection)) == (engine == "sdk")
+            assert "load the SDK" not in steps_of(connection)
     authority = url.removesuffix("/mcp").partition("://")[2]
     lines = {tuple(line.split(" ")[:2]) for line in proxy.lines if not line.startswith(("GET", "DELETE"))}
     assert lines == {("POST", url) if target == "http" else ("CONNECT", authority)}
@@ -65,7 +62,7 @@ async def test_a_proxy_forwards_what_is_plain_and_tunnels_what_is_encrypted(
         assert TOKEN not in str(proxy.asked)
         assert len(proxy.carried) > 1000
         assert [word for word in (TOKEN, "tools/call", "/mcp") if word.encode() in proxy.carried] == []
-    if engine == "auto" and era == "modern":
+    if era == "modern":
         assert proxy.connections == 1  # kept, and used again
 
 
@@ -93,24 +90,20 @@ async def test_a_proxy_is_left_out_where_no_proxy_says_so(monkeypatch: pytest.Mo
             assert proxy.asked == []
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 async def test_a_proxy_that_wants_credentials_is_named_without_those_it_got(
-    engine: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     async with proxying(password="another") as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.with_user("me", TOKEN))
         words = f"https://no-such-host.invalid/mcp through the proxy {proxy.url}: .*407"
-        connection = await connect_mcp(
-            {"url": "https://no-such-host.invalid/mcp", "engine": engine}, lazy=True, name="far"
-        )
+        connection = await connect_mcp({"url": "https://no-such-host.invalid/mcp"}, lazy=True, name="far")
         with anyio.fail_after(20), pytest.raises(ConnectError, match=words) as refused:
             await connection.list_tools()
         shown = [str(refused.value), repr(connection), caplog.text, *(step.detail for step in connection.report.steps)]
         await connection.close()
     assert [text for text in shown if TOKEN in text] == []
-    if engine == "auto":
-        assert "http://user:password@host:port" in str(refused.value)
+    assert "http://user:password@host:port" in str(refused.value)
 
 
 async def test_a_proxy_that_wants_credentials_for_what_is_plain_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,16 +178,15 @@ async def test_a_proxy_that_never_answers_is_given_up_in_time(monkeypatch: pytes
             await connect_mcp("https://far.invalid/mcp", timeout={"connect": 0.5})
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 async def test_the_certificate_of_a_server_behind_a_tunnel_is_checked(
-    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = HttpScript(modern_answer)
     async with proxying() as proxy, listening(server.handle, serving_tls(certificate(tmp_path))) as (url, _):
         monkeypatch.setenv("ALL_PROXY", proxy.url)
         words = f"through the proxy {proxy.url}: .*CERTIFICATE_VERIFY_FAILED.*SSL_CERT_FILE"
         with anyio.fail_after(20), pytest.raises(ConnectError, match=words):
-            await connect_mcp({"url": url, "engine": engine})
+            await connect_mcp(url)
     assert server.exchanges == []
 
 
@@ -259,17 +251,15 @@ async def test_a_connection_of_a_proxy_that_closes_kept_ones_is_opened_anew(monk
         assert proxy.connections == 2
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("proxy", ["gopher://127.0.0.1:1", "socks5://127.0.0.1:1", "socks5h://me:hidden@127.0.0.1:1"])
 async def test_a_proxy_of_a_kind_that_is_not_known_is_an_error_of_connecting(
-    proxy: str, engine: str, monkeypatch: pytest.MonkeyPatch
+    proxy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", proxy)
     with anyio.fail_after(20), pytest.raises(ConnectError, match=proxy.replace("me:hidden@", "")) as refused:
-        await connect_mcp({"url": "http://no-such-host.invalid/mcp", "engine": engine})
+        await connect_mcp({"url": "http://no-such-host.invalid/mcp"})
     assert "hidden" not in str(refused.value)
-    if engine == "auto":
-        assert ("httpx2[socks]" in str(refused.value)) == proxy.startswith("socks")
+    assert ("NO_PROXY" in str(refused.value)) == proxy.startswith("socks")
 
 
 def test_a_proxy_is_read_with_its_credentials_and_shown_without() -> None:

@@ -338,11 +338,10 @@ async def test_what_is_no_token_becomes_no_header(token: str) -> None:
             await sign_in(here.settings(), here.server.url, server="s", **here.ports())
 
 
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
-async def test_nonces_without_end_are_not_followed(engine: str) -> None:
+async def test_nonces_without_end_are_not_followed() -> None:
     async with world() as here:
         here.server.scheme = "DPoP"
-        async with connected(here.target(engine)) as connection:
+        async with connected(here.target()) as connection:
             count = 0
 
             async def another(exchange: Exchange) -> None:

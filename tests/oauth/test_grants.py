@@ -18,7 +18,6 @@ from toolweave.config import OAuth
 from toolweave.oauth import sign_in
 
 pytestmark = pytest.mark.anyio
-ENGINES = ("auto", "sdk")
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 KEYS = {"ES256": ec.generate_private_key(ec.SECP256R1()), "RS256": rsa.generate_private_key(65537, 2048)}
 
@@ -29,10 +28,9 @@ def pem(key: Any) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_person_types_a_code_on_another_device(engine: str) -> None:
+async def test_a_person_types_a_code_on_another_device() -> None:
     async with world() as here:
-        async with connected(here.target(engine, grant="device_code", timeout=30)) as connection:
+        async with connected(here.target(grant="device_code", timeout=30)) as connection:
             assert (await connection.call_tool("t")).text == "done"
         (prompt,) = here.person.prompts
         assert (prompt.user_code, prompt.verification_uri) == ("WDJB-MJHT", f"{here.host.url}/page")
@@ -58,11 +56,10 @@ async def test_a_code_that_a_person_refuses_is_asked_for_no_more() -> None:
         assert len(here.host.forms()) == 1
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_machine_signs_in_with_its_secret_and_without_a_person(engine: str) -> None:
+async def test_a_machine_signs_in_with_its_secret_and_without_a_person() -> None:
     async with world() as here:
         how = {"grant": "client_credentials", "client_id": "me", "client_secret": "pw", "user_agent": None}
-        async with connected(here.target(engine, **how)) as connection:
+        async with connected(here.target(**how)) as connection:
             here.host.tokens.clear()
             assert (await connection.call_tool("t")).text == "done"
         tokens = [one for one in here.host.requests if one.path == "/token"]
@@ -91,8 +88,7 @@ async def test_a_key_that_is_none_is_told_and_not_shown() -> None:
         assert "no-key-at-all" not in str(refused.value)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_workload_signs_in_with_its_assertion_and_a_refusal_is_final(engine: str) -> None:
+async def test_a_workload_signs_in_with_its_assertion_and_a_refusal_is_final() -> None:
     made: list[str] = []
 
     async def assertion() -> str:
@@ -101,14 +97,14 @@ async def test_a_workload_signs_in_with_its_assertion_and_a_refusal_is_final(eng
 
     async with world() as here:
         how: dict[str, Any] = {"grant": "jwt_bearer", "assertion": assertion, "user_agent": None}
-        async with connected(here.target(engine, **how)) as connection:
+        async with connected(here.target(**how)) as connection:
             assert (await connection.call_tool("t")).text == "done"
         (form,) = here.host.forms(JWT_BEARER)
         assert form["assertion"] == "assertion-0"
         here.host.tokens.clear()
         here.host.answer["/token"] = lambda one: refuse(one, "invalid_grant")
         with pytest.raises(AuthRequiredError, match="invalid_grant"):
-            await connect_mcp(here.target(engine, **how))
+            await connect_mcp(here.target(**how))
         assert len(here.host.forms()) == 2
         assert "/register" not in here.host.paths()
         assert here.host.authorizations() == []
@@ -161,11 +157,10 @@ def test_a_grant_says_what_it_needs(settings: dict[str, Any], missing: str) -> N
         OAuth(**settings)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_server_that_wants_bound_tokens_gets_a_proof_with_each_request(engine: str) -> None:
+async def test_a_server_that_wants_bound_tokens_gets_a_proof_with_each_request() -> None:
     async with world() as here:
         here.server.scheme = "DPoP"
-        async with connected(here.target(engine)) as connection:
+        async with connected(here.target()) as connection:
             for _ in range(2):
                 assert (await connection.call_tool("t")).text == "done"
         asked = [one for one in here.server.exchanges if one.path == "/mcp"]
@@ -181,19 +176,17 @@ async def test_a_server_that_wants_bound_tokens_gets_a_proof_with_each_request(e
         assert here.host.authorizations()[0]["dpop_jkt"]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_nonce_is_taken_up_and_is_no_reason_to_sign_in_again(engine: str) -> None:
+async def test_a_nonce_is_taken_up_and_is_no_reason_to_sign_in_again() -> None:
     async with world() as here:
         here.server.scheme, here.server.nonce = "DPoP", "n-1"
-        async with connected(here.target(engine)) as connection:
+        async with connected(here.target()) as connection:
             assert (await connection.call_tool("t")).text == "done"
             here.server.nonce = "n-2"
             assert (await connection.call_tool("t")).text == "done"
         assert len(here.person.asked) == 1
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_nonce_that_comes_with_an_answer_is_in_the_next_proof(engine: str) -> None:
+async def test_a_nonce_that_comes_with_an_answer_is_in_the_next_proof() -> None:
     nonces, refused = ["n-0"], 0
 
     async def renewing(exchange: Exchange) -> None:
@@ -208,7 +201,7 @@ async def test_a_nonce_that_comes_with_an_answer_is_in_the_next_proof(engine: st
 
     async with world() as here:
         here.server.scheme = "DPoP"
-        async with connected(here.target(engine)) as connection:
+        async with connected(here.target()) as connection:
             here.server.answer["/mcp"] = renewing
             for _ in range(4):
                 assert (await connection.call_tool("t")).text == "done"

@@ -15,7 +15,6 @@ from toolweave.errors import StoreError
 from toolweave.oauth import MemoryTokenStore, TokenKey, TokenRecord, sign_in
 
 pytestmark = pytest.mark.anyio
-ENGINES = ("auto", "sdk")
 
 
 async def signed_in(here: World) -> TokenRecord:
@@ -30,9 +29,8 @@ async def expire(here: World) -> None:
     await here.store.save(record.replace(expires_at=time.time() - 60))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_refused_token_is_renewed_without_a_person(engine: str) -> None:
-    async with world() as here, connected(here.target(engine)) as connection:
+async def test_a_refused_token_is_renewed_without_a_person() -> None:
+    async with world() as here, connected(here.target()) as connection:
         here.host.tokens.clear()
         assert (await connection.call_tool("t")).text == "done"
         assert len(here.person.asked) == 1
@@ -40,12 +38,11 @@ async def test_a_refused_token_is_renewed_without_a_person(engine: str) -> None:
         assert form["resource"] == here.server.url
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_token_that_expired_while_nothing_ran_is_renewed_at_the_next_start(engine: str) -> None:
+async def test_a_token_that_expired_while_nothing_ran_is_renewed_at_the_next_start() -> None:
     async with world() as here:
         await signed_in(here)
         await expire(here)
-        async with connected(here.target(engine, user_agent=None)) as connection:
+        async with connected(here.target(user_agent=None)) as connection:
             assert (await connection.call_tool("t")).text == "done"
         assert len(here.host.forms("refresh_token")) == 1
 

@@ -1,4 +1,4 @@
-"""Signing in at a server that asks for it, with both engines: from the first refusal to the call that works."""
+"""Signing in at a server that asks for it: from the first refusal to the call that works."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from toolweave import AuthRequiredError, ConnectError, connect_mcp
 from toolweave.oauth import TokenKey, resource_of, sign_in, sign_out
 
 pytestmark = pytest.mark.anyio
-ENGINES = ("auto", "sdk")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_one_word_is_enough_to_sign_in_at_a_server_that_registers_clients(engine: str) -> None:
-    async with world() as here, connected(here.target(engine)) as connection:
+async def test_one_word_is_enough_to_sign_in_at_a_server_that_registers_clients() -> None:
+    async with world() as here, connected(here.target()) as connection:
         assert (await connection.call_tool("t")).text == "done"
         assert len(here.person.asked) == 1
         (asked,), (form,) = here.host.authorizations(), here.host.forms()
@@ -124,10 +122,9 @@ async def test_a_registration_with_a_secret_and_no_method_is_a_basic_one() -> No
         assert token.headers["authorization"] == basic("c", "s3cr3t")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_connection_without_a_person_says_what_to_run_and_goes_on_once_somebody_has(engine: str) -> None:
+async def test_a_connection_without_a_person_says_what_to_run_and_goes_on_once_somebody_has() -> None:
     async with world() as here:
-        target = {**here.target(engine, user_agent=None), "name": "github"}
+        target = {**here.target(user_agent=None), "name": "github"}
         with pytest.raises(AuthRequiredError, match=r"call `toolweave\.oauth\.sign_in` with the same settings"):
             await connect_mcp(target)
         assert here.host.requests == []
@@ -137,12 +134,11 @@ async def test_a_connection_without_a_person_says_what_to_run_and_goes_on_once_s
         assert len(here.host.authorizations()) == 1
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_an_open_connection_goes_on_by_itself_once_somebody_has_signed_in_again(engine: str) -> None:
+async def test_an_open_connection_goes_on_by_itself_once_somebody_has_signed_in_again() -> None:
     async with world() as here:
         here.host.rotates = False
         await sign_in(here.settings(), here.server.url, server="s", **here.ports())
-        async with connected(here.target(engine, user_agent=None)) as connection:
+        async with connected(here.target(user_agent=None)) as connection:
             assert (await connection.call_tool("t")).text == "done"
             here.host.tokens.clear()
             here.host.refresh_tokens.clear()
@@ -163,7 +159,7 @@ async def test_a_token_serves_other_connections_and_later_ones() -> None:
     async with world() as here:
         async with connected(here.target()), connected(here.target()) as connection:
             assert (await connection.call_tool("t")).text == "done"
-        async with connected(here.target("sdk")) as connection:
+        async with connected(here.target()) as connection:
             assert (await connection.call_tool("t")).text == "done"
         assert len(here.person.asked) == 1
 
@@ -225,12 +221,11 @@ async def test_an_operation_that_needs_more_rights_asks_for_all_of_them_once(cap
         assert [one.get("scope") for one in here.host.authorizations()] == ["basic", "basic write"]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-async def test_a_server_that_never_has_enough_is_given_up_and_that_is_remembered(engine: str) -> None:
+async def test_a_server_that_never_has_enough_is_given_up_and_that_is_remembered() -> None:
     async def never(exchange: Exchange) -> None:
         await exchange.respond(403, www_authenticate='Bearer error="insufficient_scope", scope="more"')
 
-    async with world() as here, connected(here.target(engine, scopes=["basic"])) as connection:
+    async with world() as here, connected(here.target(scopes=["basic"])) as connection:
         here.server.answer["/mcp"] = never
         for _ in range(3):
             with pytest.raises(AuthRequiredError):

@@ -299,9 +299,9 @@ class World:
         self.person = Person()
         self.store = MemoryTokenStore()
 
-    def target(self, engine: str = "auto", **settings: Any) -> dict[str, Any]:
+    def target(self, **settings: Any) -> dict[str, Any]:
         """Return what `connect_mcp` takes for the MCP server."""
-        return {"url": self.server.url, "engine": engine, "auth": self.settings(**settings), "protocol": "2026-07-28"}
+        return {"url": self.server.url, "auth": self.settings(**settings), "protocol": "2026-07-28"}
 
     def ports(self) -> dict[str, Any]:
         """Return the ports of `sign_in`."""

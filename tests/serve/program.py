@@ -1,4 +1,4 @@
-"""A server process for the tests of stdio: `python -m tests.serve.program [--engine auto|sdk]`."""
+"""A server process for the tests of stdio: `python -m tests.serve.program [--loop ours|sdk]`."""
 
 from __future__ import annotations
 
@@ -140,10 +140,14 @@ async def http_program() -> AsyncGenerator[str]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--engine", default="auto", choices=("auto", "sdk"))
+    parser.add_argument("--loop", default="ours", choices=("ours", "sdk"))
     parser.add_argument("--http", action="store_true")
     arguments = parser.parse_args()
     if arguments.http:
         program().run_http(port=0, on_started=lambda url: print(url, flush=True))
+    elif arguments.loop == "sdk":
+        from tests.serve.sdk_loop import serve_stdio
+
+        anyio.run(serve_stdio, program())
     else:
-        program().run_stdio(engine=arguments.engine)
+        program().run_stdio()

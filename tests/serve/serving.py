@@ -10,6 +10,7 @@ import anyio
 import uvicorn
 from anyio.abc import TaskStatus
 
+from tests.serve.sdk_loop import sdk_server
 from toolweave.serve import McpServer
 from toolweave.serve._http.app import HttpApp, HttpLimits, HttpOptions
 from toolweave.serve._http.uvicorn_server import serve_http
@@ -59,7 +60,7 @@ async def served_http(server: Served, **options: Unpack[HttpOptions]) -> AsyncGe
 @asynccontextmanager
 async def served_by_the_sdk(server: McpServer) -> AsyncGenerator[str]:
     """Serve the official SDK's own app in front of the same server, for comparison; yield the URL of its endpoint."""
-    app = server.sdk_server().streamable_http_app(host="0.0.0.0")  # which binds nothing, and checks no Host header
+    app = sdk_server(server).streamable_http_app(host="0.0.0.0")  # which binds nothing, and checks no Host header
     config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, timeout_graceful_shutdown=2)
     runner = uvicorn.Server(config)
     async with anyio.create_task_group() as tasks:

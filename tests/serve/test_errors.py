@@ -40,13 +40,12 @@ def told(error: ToolError | None) -> tuple[Any, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.requirement("R92", "C2")
-async def test_what_a_tool_says_of_its_error_comes_back_over_http(era: str, engine: str) -> None:
+async def test_what_a_tool_says_of_its_error_comes_back_over_http(era: str) -> None:
     async with (
         served_http(program()) as url,
-        connect_mcp({"url": url, "protocol": era, "engine": engine}) as connection,
+        connect_mcp({"url": url, "protocol": era}) as connection,
     ):
         called = await connection.call_tool("refuse", {"text": "there is one already"})
         executed = await (await connection.list_tools())["refuse"].execute({"text": "there is one already"})
@@ -56,15 +55,13 @@ async def test_what_a_tool_says_of_its_error_comes_back_over_http(era: str, engi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.requirement("R92", "C2")
-async def test_what_a_tool_says_of_its_error_comes_back_over_stdio(era: str, engine: str) -> None:
+async def test_what_a_tool_says_of_its_error_comes_back_over_stdio(era: str) -> None:
     config = {
         "command": sys.executable,
-        "args": ["-m", "tests.serve.program", "--engine", engine],
+        "args": ["-m", "tests.serve.program"],
         "protocol": era,
-        "engine": engine,
     }
     async with connect_mcp(config) as connection:
         result = await connection.call_tool("refuse", {"text": "there is one already"})
@@ -171,12 +168,11 @@ ENDINGS = [(name, how) for name in ENDERS for how in ("exit", "interrupt", "gene
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_tool_that_ends_programs_ends_no_server_over_stdio_and_no_other_call(era: str, engine: str) -> None:
+async def test_a_tool_that_ends_programs_ends_no_server_over_stdio_and_no_other_call(era: str) -> None:
     config = {
         "command": sys.executable,
-        "args": ["-m", "tests.serve.program", "--engine", engine],
+        "args": ["-m", "tests.serve.program"],
         "protocol": era,
         "restart": "never",
     }

@@ -44,10 +44,9 @@ async def rest_of(piped: Piped) -> list[Any]:
 
 
 @EACH_ERA
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
 @pytest.mark.requirement("R83")
-async def test_our_client_talks_to_both_loops_in_both_eras(version: str, engine: str) -> None:
-    command, *arguments = [*PROGRAM, "--engine", engine]
+async def test_our_client_talks_to_a_program_in_both_eras(version: str) -> None:
+    command, *arguments = PROGRAM
     config = {"command": command, "args": arguments, "protocol": version}
     with anyio.fail_after(60):
         async with connect_mcp(config) as connection:
@@ -81,9 +80,8 @@ async def test_answers_go_to_a_file_as_well(tmp_path: Path) -> None:
     assert json.loads(output.read_text()) == {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
-@pytest.mark.parametrize("engine", ["auto", "sdk"])
-async def test_what_a_tool_prints_goes_to_standard_error_and_it_reads_nothing_of_the_client(engine: str) -> None:
-    async with running_program("--engine", engine, stderr=subprocess.PIPE) as piped:
+async def test_what_a_tool_prints_goes_to_standard_error_and_it_reads_nothing_of_the_client() -> None:
+    async with running_program(stderr=subprocess.PIPE) as piped:
         await piped.shake_hands(LEGACY)
         answer = await piped.call("chatter", text='{"jsonrpc":"2.0","id":1,"result":{}}')
         nothing = await piped.call("reads_nothing")

@@ -16,10 +16,6 @@ async def serve_stdio(server: McpServer) -> None:
     await server.serve_stdio()
 
 
-async def serve_stdio_with_the_sdk(server: McpServer) -> None:
-    await server.serve_stdio(engine="sdk")
-
-
 async def serve_http(server: McpServer) -> None:
     await server.serve_http(port=0)
 
@@ -46,7 +42,6 @@ async def as_an_app(server: McpServer) -> None:
     ("serve", "name"),
     [
         (serve_stdio, r"serve_stdio\(\)"),
-        (serve_stdio_with_the_sdk, r"serve_stdio\(\)"),
         (serve_http, r"serve_http\(\)"),
         (run_stdio, r"run_stdio\(\)"),
         (run_http, r"run_http\(\)"),

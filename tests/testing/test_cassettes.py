@@ -47,9 +47,6 @@ def server_of(kind: str, version: str) -> Generator[Any]:
     match kind:
         case "stdio":
             yield stdio_server_command("--version", version)
-        case "stdio-sdk":
-            command, *args = stdio_server_command("--version", version)
-            yield {"command": command, "args": args, "engine": "sdk"}
         case _:
             with http_server("--version", version, "--answers", kind.removeprefix("http-")) as url:
                 yield url
@@ -89,7 +86,7 @@ async def session_with(connection: McpConnection) -> list[Any]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("kind", ["stdio", "stdio-sdk", "http-json", "http-sse"])
+@pytest.mark.parametrize("kind", ["stdio", "http-json", "http-sse"])
 async def test_a_session_played_back_gives_what_the_server_gave(kind: str, version: str, tmp_path: Path) -> None:
     path = tmp_path / "new" / "echo.jsonl"
     with server_of(kind, version) as target:

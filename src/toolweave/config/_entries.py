@@ -86,7 +86,6 @@ _FIELDS = (
         "max_message_bytes",
         "on_conflict",
         "shape",
-        "engine",
         "scan",
         "pins",
         "lockfile",

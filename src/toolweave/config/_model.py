@@ -130,7 +130,6 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         max_message_bytes: The largest message that is accepted from the server; None is 128 MiB.
         on_conflict: The handling of a tool name that is taken.
         shape: Rules that change what its tools are called, say and take, in their order; see `toolweave.shaping`.
-        engine: `auto` speaks the protocol itself where it can, `sdk` uses the official SDK everywhere.
         scan: Look for hidden text and the like in what the server says; see `toolweave.trust`.
         pins: Enforcement of the pins in the lock file: `warn` reports what is new or changed, `block` withholds it too,
             until it is allowed. None is `warn` for a server that the lock file beside its config file has, else `off`.
@@ -168,7 +167,6 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     max_message_bytes: int | None = None
     on_conflict: Literal["rename", "skip", "error"] = "rename"
     shape: Sequence[ShapeRule] = ()
-    engine: Literal["auto", "sdk"] = "auto"
     scan: bool = True
     pins: Literal["off", "warn", "block"] | None = None
     lockfile: str | None = None
@@ -563,7 +561,6 @@ _RULES: dict[str, Callable[[Any, str], Any]] = {
     "max_message_bytes": _limit,
     "on_conflict": _choice("rename", "skip", "error"),
     "shape": read_shape,
-    "engine": _choice("auto", "sdk"),
     "scan": check_flag,
     "pins": _pins,
     "lockfile": _path,

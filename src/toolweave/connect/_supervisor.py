@@ -29,7 +29,7 @@ from toolweave.connect._report import Report
 from toolweave.connect._restart import ConnectionLoss, GiveUp, RestartPolicy
 from toolweave.connect._session import ClientHandlers
 from toolweave.connect._state import TRANSITIONS, ConnectionState, StateChanged
-from toolweave.connect._transports import ConnectPlan, OpenSession, RetryConnect, load_engine, open_session
+from toolweave.connect._transports import ConnectPlan, OpenSession, RetryConnect, load_sdk, open_session
 from toolweave.errors import (
     AuthRequiredError,
     ConfigError,
@@ -325,7 +325,7 @@ class Supervisor:
         self._granted = 0.0
         attempt, refused = self._attempt, ""
         for _ in range(_MAX_REDIALS):
-            # Importing an engine is our cost, not the server's: it takes seconds on a cold disk, while nothing has been
+            # Importing the SDK is our cost, not the server's: it takes seconds on a cold disk, while nothing has been
             # asked yet.
             deadline += await self._load(attempt)
             if self._stopping:
@@ -358,7 +358,7 @@ class Supervisor:
         self._granted += _LOAD_SECONDS
         try:
             with anyio.move_on_after(_LOAD_SECONDS) as self._scope:
-                await load_engine(self.config, attempt, self.report)
+                await load_sdk(self.config, self.report)
         finally:
             spent = anyio.current_time() - begun
             # The bound was granted up front, so that nobody gives up during the import, and is now settled to what it

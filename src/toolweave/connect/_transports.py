@@ -29,11 +29,10 @@ from toolweave.connect._wire.channel import channel_wire
 from toolweave.connect._wire.credentials import Credentials, flow_of, hook_of
 from toolweave.errors import ConfigError, ConnectError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol.json_types import as_object
-from toolweave.protocol.versions import MODERN_VERSIONS
 
 _log = logging.getLogger("toolweave.connect")
 
-_ENGINE = "toolweave.connect._sdk"
+_SDK = "toolweave.connect._sdk"
 _BUILT_IN = ("stdio", "http", "sse", "inprocess")
 _HASTY_STOP_SECONDS = 1.0
 _SSE_STATUSES = frozenset({400, 404, 405})
@@ -146,26 +145,11 @@ async def open_wire(
             yield opened
         return
     if attempt.transport in ("http", "sse"):
-        open_http = await _http_engine(config, attempt)
-        async with open_http(_http_settings(config), peer, server=config.name, loss=lost) as wire:
+        async with _http_opener(attempt)(_http_settings(config), peer, server=config.name, loss=lost) as wire:
             yield wire, None
         return
-    if attempt.transport == "inprocess" and not hasattr(config.server, "__aenter__"):
-        engine = await _engine()
-        async with engine.in_process_wire(
-            config.server, peer, name=config.name, loss=lost, legacy=attempt.era not in ("auto", *MODERN_VERSIONS)
-        ) as wire:
-            yield wire, None
-        return
-    async with _custom(config) as opened:
-        if isinstance(opened, Channel):
-            open_wire = await _channel_engine(config)
-            async with open_wire(opened, peer, server=config.name, loss=lost) as wire:
-                yield wire, None
-        else:
-            engine = await _engine()
-            async with engine.streams_wire(_as_manager(opened), peer, server=config.name, loss=lost) as wire:
-                yield wire, None
+    async with _channel(config) as channel, channel_wire(channel, peer, server=config.name, loss=lost) as wire:
+        yield wire, None
 
 
 @asynccontextmanager
@@ -194,13 +178,12 @@ async def _stdio(
                 raise ConnectError(f"its command {program!r} could not be started: {exc}", server=config.name) from exc
             step.detail = f"pid {process.pid}"
             report.process = process
-        open_wire = await _channel_engine(config)
 
         def lost(sent: bool) -> ServerError:
             reason = process.failure or "the process ended"
             return ConnectionLostError(reason, server=config.name, sent=sent)
 
-        wire = await stack.enter_async_context(open_wire(process, peer, server=config.name, loss=lost))
+        wire = await stack.enter_async_context(channel_wire(process, peer, server=config.name, loss=lost))
         yield wire, process
 
 
@@ -211,51 +194,59 @@ def _confined(config: ServerConfig, argv: Sequence[str], env: Mapping[str, str])
 
 
 @asynccontextmanager
-async def _custom(config: ServerConfig) -> AsyncGenerator[Any, None]:
-    if config.transport != "inprocess":
-        factory = _factories.get(config.transport)
-        if factory is None:
-            raise ConfigError(
-                f"transport {config.transport!r} is not registered; call register_transport first",
-                server=config.name,
-                field="transport",
-            )
-        async with factory(config) as opened:
-            yield opened
+async def _channel(config: ServerConfig) -> AsyncGenerator[Channel, None]:
+    """Open a server in this process or over a registered transport."""
+    if _is_sdk_server(config):
+        async with (await _sdk(config)).in_process_channel(config.server) as channel:
+            yield channel
         return
-    async with config.server as opened:
-        yield opened
+    async with _transport(config) as opened:
+        yield opened if isinstance(opened, Channel) else (await _sdk(config)).StreamsChannel(*opened)
 
 
-@asynccontextmanager
-async def _as_manager(streams: Any) -> AsyncGenerator[Any, None]:
-    yield streams
+def _transport(config: ServerConfig) -> AbstractAsyncContextManager[Any]:
+    if config.transport == "inprocess":
+        return config.server
+    factory = _factories.get(config.transport)
+    if factory is None:
+        raise ConfigError(
+            f"transport {config.transport!r} is not registered; call register_transport first",
+            server=config.name,
+            field="transport",
+        )
+    return factory(config)
 
 
-async def load_engine(config: ServerConfig, attempt: ConnectPlan, report: Report) -> None:
-    """Import the SDK in a thread where an attempt needs it, so that the server is not charged for the time.
+def _is_sdk_server(config: ServerConfig) -> bool:
+    """Whether a server in this process is an object of the SDK, or a wrapper of one, which nobody can enter."""
+    return config.transport == "inprocess" and not {"__aenter__", "open_wire"} & set(dir(config.server))
+
+
+async def load_sdk(config: ServerConfig, report: Report) -> None:
+    """Import the SDK where a server needs it, so that the server is not charged for the time.
 
     On a busy machine that takes seconds.
+
+    Raises:
+        ConnectError: It is not installed.
     """
-    direct = attempt.transport == "inprocess" and not {"__aenter__", "open_wire"} & set(dir(config.server))
-    if config.engine == "sdk" or direct:
+    if _is_sdk_server(config):
         with report.step("load the SDK"):
-            await _engine()
+            await _sdk(config)
 
 
-async def _channel_engine(config: ServerConfig) -> Any:
-    return channel_wire if config.engine != "sdk" else (await _engine()).channel_wire
+async def _sdk(config: ServerConfig) -> Any:
+    try:
+        # Imported in a thread: it takes most of a second, and other servers must not wait for it.
+        return await anyio.to_thread.run_sync(importlib.import_module, _SDK, abandon_on_cancel=True)
+    except ImportError as exc:
+        raise ConnectError(
+            f"its server object or streams need the official SDK ({exc}); run `pip install 'toolweave[sdk]'`",
+            server=config.name,
+        ) from exc
 
 
-async def _engine() -> Any:
-    # imported in a thread: it takes most of a second, and other servers must not wait for it
-    return await anyio.to_thread.run_sync(importlib.import_module, _ENGINE, abandon_on_cancel=True)
-
-
-async def _http_engine(config: ServerConfig, attempt: ConnectPlan) -> Any:
-    if config.engine == "sdk":
-        engine = await _engine()
-        return engine.http_wire if attempt.transport == "http" else engine.sse_wire
+def _http_opener(attempt: ConnectPlan) -> Any:
     if attempt.transport == "sse":  # only the one in use is imported
         from toolweave.connect._wire.http_sse import sse_wire
 

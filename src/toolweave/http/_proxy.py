@@ -78,10 +78,7 @@ def _unknown(scheme: str, named: str) -> str:
     text = f"the proxy {named} of the environment cannot be used: only http:// and https:// proxies are"
     if not scheme.startswith("socks"):
         return text
-    return (
-        f"{text}; name one of those, or the server in NO_PROXY, or set 'engine' to 'sdk' for the server and install "
-        "httpx2[socks]"
-    )
+    return f"{text}; name one of those, or the server in NO_PROXY"
 
 
 def proxy_for(url: str, environment: Mapping[str, str] | None = None) -> str | None:

@@ -149,23 +149,22 @@ class ServerRunners(ABC):
 
     # stdio
 
-    async def serve_stdio(self, *, engine: Literal["auto", "sdk"] = "auto", max_requests: int = MAX_REQUESTS) -> None:
+    async def serve_stdio(self, *, max_requests: int = MAX_REQUESTS) -> None:
         """Serve one client over standard input and output, until it ends the conversation or a signal does.
 
         Nothing else may write to standard output; `print` goes to standard error meanwhile.
 
         Args:
-            engine: `"sdk"` lets the official SDK's loop carry the messages.
             max_requests: How many requests may run at once. More are refused with -32603 and `data.retryable`; pings
-                are always answered. The SDK's loop has no such bound.
+                are always answered.
 
         Raises:
             RuntimeError: A server of this process serves them already, or no asyncio event loop is running.
         """
         running_loop("serve_stdio()")
-        await self._serve_stdio(engine=engine, max_requests=max_requests, owns_process=False)
+        await self._serve_stdio(max_requests=max_requests, owns_process=False)
 
-    def run_stdio(self, *, engine: Literal["auto", "sdk"] = "auto", max_requests: int = MAX_REQUESTS) -> None:
+    def run_stdio(self, *, max_requests: int = MAX_REQUESTS) -> None:
         """Serve over standard input and output as the process's main job; returns when the client is gone.
 
         See `serve_stdio`.
@@ -173,15 +172,10 @@ class ServerRunners(ABC):
         Raises:
             RuntimeError: Called inside an event loop; use `await serve_stdio()` there.
         """
-        serve = functools.partial(self._serve_stdio, engine=engine, max_requests=max_requests, owns_process=True)
+        serve = functools.partial(self._serve_stdio, max_requests=max_requests, owns_process=True)
         run_blocking(serve, name="run_stdio", instead="serve_stdio")
 
-    async def _serve_stdio(self, *, engine: str, max_requests: int, owns_process: bool) -> None:
-        if engine == "sdk":
-            from toolweave.serve._sdk import serve_stdio as sdk_stdio  # the SDK is imported only on request
-
-            await sdk_stdio(self.sdk_server())
-            return
+    async def _serve_stdio(self, *, max_requests: int, owns_process: bool) -> None:
         from toolweave.serve._duplex.stdio import serve_stdio
 
         await serve_stdio(
@@ -290,14 +284,6 @@ class ServerRunners(ABC):
     async def _visit(self) -> AsyncGenerator[ClientEnd, None]:
         async with self.running(), in_process(self.endpoint, conversations=self.changes) as visit:
             yield visit.client
-
-    def sdk_server(self) -> Any:
-        """Return the official SDK's low-level `Server` in front of this one, for code that needs one."""
-        from toolweave.serve._sdk import sdk_server
-
-        return sdk_server(
-            self.endpoint, conversations=self.changes, lifespan=self.running, tool_schema=self.tool_schema
-        )
 
 
 def _check_http_options(options: Mapping[str, object]) -> None:

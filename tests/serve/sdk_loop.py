@@ -1,18 +1,17 @@
-"""The official SDK's low-level `Server`, answering with our endpoint: the one server-side `import mcp`.
+"""The official SDK's low-level `Server` in front of one of ours: the reference for our loops.
 
-It serves on demand the SDK's own stdio loop. One middleware passes every request to the endpoint
-before the SDK parses it, so results are sent as they were made.
+One middleware passes every request to our endpoint before the SDK parses it, so results are sent as they were made.
+What differs in a transcript is then the loop's.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, cast
 from uuid import uuid4
 
-from anyio.abc import TaskGroup
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import principal_components
 from mcp.server.connection import Connection
@@ -22,6 +21,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.dispatcher import DispatchContext
 from mcp.shared.exceptions import MCPError
 
+from toolweave import McpServer
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
@@ -33,7 +33,7 @@ from toolweave.serve._http.asgi import VisibleHeaders
 from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request, principal_of
 from toolweave.serve._task_spawner import SpawnsTasks, TaskSpawner
 
-_log = logging.getLogger("toolweave.serve")
+_log = logging.getLogger("tests.serve")
 
 _DECLARED = "toolweave.declared"
 _JOINED = "toolweave.joined"
@@ -41,35 +41,22 @@ _CONVERSATION = "toolweave.conversation"
 _UNGATED = frozenset({methods.INITIALIZE, methods.PING})
 
 
-def sdk_server(
-    endpoint: Endpoint,
-    *,
-    conversations: ChangeSubscriptions | None = None,
-    lifespan: Callable[[], AbstractAsyncContextManager[TaskGroup]],
-    tool_schema: Callable[[str], Mapping[str, Any] | None] | None = None,
-) -> Server[Any]:
-    """Return an SDK server that answers with the endpoint.
-
-    Args:
-        endpoint: Answers the requests.
-        conversations: Notified of every legacy conversation; None sends no change notifications.
-        lifespan: Entered once by the runner of the SDK's server; yields a task group for notifications to clients.
-        tool_schema: Returns a tool's input schema by name, to check mirrored arguments (`x-mcp-header`).
-    """
+def sdk_server(served: McpServer) -> Server[Any]:
+    """Return an SDK server that answers with the endpoint of a server of ours."""
 
     @asynccontextmanager
     async def living(_: object) -> AsyncGenerator[TaskSpawner]:
-        async with lifespan() as tasks:
+        async with served.running() as tasks:
             yield TaskSpawner(tasks)
 
-    info = endpoint.info
+    info = served.endpoint.info
     server: Server[Any] = Server(
         str(info["name"]),
         version=str(info["version"]),
         lifespan=living,
-        get_tool_input_schema=tool_schema,
+        get_tool_input_schema=served.tool_schema,
     )
-    server.middleware[:] = [_EndpointMiddleware(endpoint, conversations)]
+    server.middleware[:] = [_EndpointMiddleware(served.endpoint, served.changes)]
     return server
 
 
@@ -177,7 +164,7 @@ def _refusal(error: RequestError) -> MCPError:
 def _parts(ctx: ServerRequestContext[Any, Any]) -> tuple[DispatchContext[Any], Connection]:
     """Return a request's own channel and its connection, which the SDK keeps private."""
     session = ctx.session
-    return session._request_outbound, session._connection  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
+    return session._request_outbound, session._connection  # pyright: ignore[reportPrivateUsage]
 
 
 def _conversation(connection: Connection) -> str:
@@ -208,7 +195,8 @@ def _principal() -> str | None:
     return principal_of(*principal_components(token))
 
 
-async def serve_stdio(server: Server[Any]) -> None:
+async def serve_stdio(served: McpServer) -> None:
     """Serve one client over standard input and output with the SDK's own loop."""
+    server = sdk_server(served)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
