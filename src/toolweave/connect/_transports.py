@@ -218,7 +218,7 @@ def _transport(config: ServerConfig) -> AbstractAsyncContextManager[Any]:
 
 
 def _is_sdk_server(config: ServerConfig) -> bool:
-    """Whether a server in this process is an object of the SDK, or a wrapper of one, which nobody can enter."""
+    """Return whether a server in this process is an object of the SDK, or a wrapper of one: it cannot be entered."""
     return config.transport == "inprocess" and not {"__aenter__", "open_wire"} & set(dir(config.server))
 
 
