@@ -12,6 +12,7 @@ import pytest
 from tests.connect.targets import connected
 from tests.servers.fixtures import echo_command
 from tests.servers.sdk_server import low_level
+from toolweave import ConfigError, connect_mcp
 from toolweave.connect import _transports
 
 pytestmark = pytest.mark.anyio
@@ -67,6 +68,16 @@ async def test_a_connection_can_be_given_up_while_the_sdk_is_loaded(
             async with connected({"server": low_level()}):
                 raise AssertionError("it was there before the SDK was")
         assert given_up.cancelled_caught
+
+
+async def test_a_server_object_of_the_sdk_without_the_sdk_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "no_sdk.py").write_text("import mcp_that_is_not_installed\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(_transports, "_SDK", "no_sdk")
+    with anyio.fail_after(20), pytest.raises(ConfigError, match=r"pip install 'toolweave\[sdk\]'"):
+        await connect_mcp({"server": low_level()})
 
 
 @pytest.mark.slow

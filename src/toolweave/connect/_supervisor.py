@@ -325,13 +325,13 @@ class Supervisor:
         self._granted = 0.0
         attempt, refused = self._attempt, ""
         for _ in range(_MAX_REDIALS):
-            # Importing the SDK is our cost, not the server's: it takes seconds on a cold disk, while nothing has been
-            # asked yet.
-            deadline += await self._load(attempt)
-            if self._stopping:
-                break
             begun = anyio.current_time()
             try:
+                # Importing the SDK is our cost, not the server's: it takes seconds on a cold disk, while nothing has
+                # been asked yet.
+                deadline += await self._load()
+                if self._stopping:
+                    break
                 await self._dial(attempt, deadline)
             except Exception as exc:  # boundary: its users get any error that ends a connection
                 # A task group wraps what leaves it. The first leaf is the cause; the others are tasks that it
@@ -352,8 +352,8 @@ class Supervisor:
             break
         return None, ConnectError("it refused every way to connect", server=self.config.name)
 
-    async def _load(self, attempt: ConnectPlan) -> float:
-        """Import the libraries that an attempt needs; return the seconds, by which its bound and its waiters' grow."""
+    async def _load(self) -> float:
+        """Import the SDK where the server needs it; return the seconds, by which its bound and its waiters' grow."""
         begun = anyio.current_time()
         self._granted += _LOAD_SECONDS
         try:

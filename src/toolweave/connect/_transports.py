@@ -240,7 +240,7 @@ async def _sdk(config: ServerConfig) -> Any:
         # Imported in a thread: it takes most of a second, and other servers must not wait for it.
         return await anyio.to_thread.run_sync(importlib.import_module, _SDK, abandon_on_cancel=True)
     except ImportError as exc:
-        raise ConnectError(
+        raise ConfigError(
             f"its server object or streams need the official SDK ({exc}); run `pip install 'toolweave[sdk]'`",
             server=config.name,
         ) from exc
