@@ -36,7 +36,7 @@ ARROWS: dict[str, set[str]] = {
     "jobs": {"state"},
     "components": set(),
     "tools": {"schema", "protocol"},
-    "models": {"tools", "schema", "protocol"},
+    "models": {"tools", "schema", "protocol", "http"},
     "export": {"tools", "schema", "protocol"},
     "agent": {"models", "tools", "schema", "protocol", "state", "jobs"},
     "durability": {"agent", "models", "tools", "state", "jobs"},

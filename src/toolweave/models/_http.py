@@ -10,19 +10,27 @@ import asyncio
 import math
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import parse_qsl, quote_plus, urlsplit, urlunsplit
 
+import anyio
 import msgspec
 
 from toolweave._json import decode_json
 from toolweave.errors import ModelError
+from toolweave.http import (
+    PROXY_AUTHENTICATION_REQUIRED,
+    HttpClient,
+    NoAnswer,
+    Response,
+    Unreadable,
+    http_proxy_for,
+    refused_by_proxy,
+    target_of,
+)
 from toolweave.models._provider_errors import refusal, short
 from toolweave.models._retry import retry_after
 from toolweave.protocol.sse import EventParser, ServerSentEvent
-
-if TYPE_CHECKING:
-    import httpx2
 
 BODY = "body"
 """Type of the single event for an answer in JSON, from a server that does not stream."""
@@ -32,8 +40,14 @@ MAX_EVENT_BYTES = 32 * 1024 * 1024
 MAX_STREAM_BYTES = 256 * 1024 * 1024
 """Maximum bytes of one whole turn."""
 
+_HEADERS = {
+    "accept": "text/event-stream, application/json",
+    "accept-encoding": "identity",
+    "content-type": "application/json",
+}
 _CONNECT_SECONDS = 15.0
-_IDLE_SECONDS = 30.0
+_MAX_CONNECTIONS = 1_000
+"""Connections of one model at a time. Each running turn holds one for as long as the model writes."""
 _DRAIN_SECONDS = 0.5
 _AFTER_END_SECONDS = 5.0
 _MAX_ERROR_BYTES = 64 * 1024
@@ -73,7 +87,7 @@ class ProviderApi:
         self._parts = parts
         self._headers = {name.lower(): _plain(model, name, value) for name, value in headers.items()}
         self._secrets = _secrets([*self._headers.items(), *parse_qsl(parts.query)])
-        self._client: httpx2.AsyncClient | None = None
+        self._client: HttpClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -84,37 +98,24 @@ class ProviderApi:
     async def events(self, path: str, body: bytes, *, timeout: float) -> AsyncGenerator[ServerSentEvent, None]:
         """POST a JSON body and yield the events of the answer; closing the generator ends the request.
 
-        `timeout` is the idle timeout in seconds. An answer in JSON is one event of the type `BODY`.
+        `timeout` bounds each wait, in seconds: for the head, and for each piece of the answer. An answer in JSON is one
+        event of the type `BODY`.
 
         Raises:
             ModelError: The provider refused, could not be reached, timed out, or sent something else.
         """
-        import httpx2  # heavy, and only a request needs it
-
+        response = await self._posted(path, body, timeout)
         try:
-            async with self._open().stream(
-                "POST",
-                self._endpoint(path),
-                content=body,
-                headers={"content-type": "application/json", **self._headers},
-                timeout=httpx2.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS)),
-                extensions=self._target(path),
-            ) as response:
-                if not response.is_success:
-                    raise await self._refused(response)
-                async for event in self._answer(response):
-                    yield event
-            return
-        except httpx2.TimeoutException as exc:
-            failed = self._silent(exc, timeout)
-        except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
-            failed = self._broken(exc)
-        raise failed  # out here, since the library's exception holds the request with all its headers
+            if not 200 <= response.status < 300:
+                raise await self._refused(response, timeout)
+            async for event in self._answer(response, timeout):
+                yield event
+        finally:
+            # A whole answer gives its connection back; one that is left early closes it, which ends the request.
+            response.close()
 
     async def drain(self, events: AsyncGenerator[ServerSentEvent, None]) -> None:
         """Read the rest of the stream after the end of a turn, so that the connection can be reused."""
-        import anyio  # the room is read without it
-
         with anyio.move_on_after(_DRAIN_SECONDS):
             async for _ in events:
                 pass
@@ -155,42 +156,53 @@ class ProviderApi:
         """Close the connections; a later request opens new ones."""
         client, loop, self._client, self._loop = self._client, self._loop, None, None
         if client is not None and loop is asyncio.get_running_loop():
-            await client.aclose()
+            client.close()
 
-    def _open(self) -> httpx2.AsyncClient:
-        import httpx2
+    async def _posted(self, path: str, body: bytes, timeout: float) -> Response:
+        """Send a request and return its answer as soon as the head has arrived."""
+        client = self._open(min(timeout, _CONNECT_SECONDS))
+        headers = {**_HEADERS, **self._headers}
+        try:
+            with anyio.fail_after(timeout):
+                response = await client.send("POST", self._target(path), headers, body)
+        except TimeoutError:
+            raise self._silent(timeout) from None
+        except NoAnswer as exc:
+            raise self._unanswered(exc) from None
+        if response.status == PROXY_AUTHENTICATION_REQUIRED and client.forwarded:
+            response.close()
+            raise self._unreachable(refused_by_proxy(response.status, response.reason, self.url))
+        return response
 
+    def _open(self, connect_seconds: float) -> HttpClient:
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:  # sockets live and die with the loop that made them
-            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=8, keepalive_expiry=_IDLE_SECONDS)
-            headers = {"accept": "text/event-stream, application/json", "accept-encoding": "identity"}
-            self._client, self._loop = httpx2.AsyncClient(limits=limits, headers=headers), loop
+            try:
+                proxy = http_proxy_for(self.url)
+            except ValueError as exc:
+                raise self._unreachable(str(exc)) from None
+            self._client = HttpClient(
+                self.url, connect_seconds=connect_seconds, max_connections=_MAX_CONNECTIONS, proxy=proxy
+            )
+            self._loop = loop
         return self._client
 
-    def _endpoint(self, path: str, query: str = "") -> str:
-        whole = f"{self._parts.path.rstrip('/')}/{path}"
-        return urlunsplit((self._parts.scheme, self._parts.netloc, whole, query, ""))
-
-    def _target(self, path: str) -> dict[str, bytes]:
-        """Return request extensions with the path and query, which the library would otherwise log with the URL."""
-        import httpx2
-
-        query = self._parts.query
-        return {"target": httpx2.URL(self._endpoint(path, query)).raw_path} if query else {}
+    def _target(self, path: str) -> str:
+        return target_of(urlunsplit(self._parts._replace(path=f"{self._parts.path.rstrip('/')}/{path}")))
 
     def _beginning(self, data: bytes) -> str:
         return repr(self.redact(data[:_MAX_ERROR_BYTES].decode("utf-8", "replace"))[:_EXCERPT])
 
-    async def _answer(self, response: httpx2.Response) -> AsyncGenerator[ServerSentEvent, None]:
+    async def _answer(self, response: Response, timeout: float) -> AsyncGenerator[ServerSentEvent, None]:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "application/json":
-            yield ServerSentEvent(BODY, await self._body(response, MAX_EVENT_BYTES))
+            yield ServerSentEvent(BODY, await self._body(response, MAX_EVENT_BYTES, timeout))
             return
         if kind not in ("text/event-stream", ""):
-            text = self._beginning(await self._body(response, _MAX_ERROR_BYTES, cut=True))
+            text = self._beginning(await response.beginning(_MAX_ERROR_BYTES, timeout))
             raise self.protocol(f"expected an event stream from {self.url}, not {kind}: {text}")
         parser, size = EventParser(MAX_EVENT_BYTES), 0
-        async for piece in response.aiter_bytes():
+        while piece := await self._piece(response, timeout):
             size += len(piece)
             if size > MAX_STREAM_BYTES:
                 raise self.protocol(f"the answer is larger than {MAX_STREAM_BYTES} bytes")
@@ -201,50 +213,48 @@ class ProviderApi:
             for event in events:
                 yield event
 
-    async def _body(self, response: httpx2.Response, most: int, *, cut: bool = False) -> bytes:
+    async def _piece(self, response: Response, timeout: float) -> bytes:
+        try:
+            with anyio.fail_after(timeout):
+                return await response.piece()
+        except TimeoutError:
+            raise self._silent(timeout) from None
+        except NoAnswer as exc:
+            raise self._unanswered(exc) from None
+
+    async def _body(self, response: Response, most: int, timeout: float) -> bytes:
         body = bytearray()
-        async for piece in response.aiter_bytes():
+        while piece := await self._piece(response, timeout):
             body += piece
             if len(body) > most:
-                if cut:
-                    break
                 raise self.protocol(f"the answer is larger than {most} bytes")
-        return bytes(body[:most])
+        return bytes(body)
 
-    async def _refused(self, response: httpx2.Response) -> ModelError:
-        if response.is_redirect:
-            return self.protocol(f"{self.url} redirects (HTTP {response.status_code}); use the URL it points at")
-        raw = await self._body(response, _MAX_ERROR_BYTES, cut=True)
+    async def _refused(self, response: Response, timeout: float) -> ModelError:
+        if 300 <= response.status < 400 and "location" in response.headers:
+            return self.protocol(f"{self.url} redirects (HTTP {response.status}); use the URL it points at")
+        raw = await response.beginning(_MAX_ERROR_BYTES, timeout)
         try:
             body: Any = decode_json(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             body = raw.decode("utf-8", "replace")
         final = response.headers.get("x-should-retry", "").strip().lower() == "false"
         wait = math.inf if final else retry_after(response.headers)
-        return self.refusal(body, status=response.status_code, wait=wait)
+        return self.refusal(body, status=response.status, wait=wait)
 
-    def _silent(self, exc: httpx2.TimeoutException, timeout: float) -> ModelError:
-        import httpx2
-
-        if isinstance(exc, httpx2.ConnectTimeout):
-            text = f"{self.url} takes no connection within {min(timeout, _CONNECT_SECONDS):g} s"
-            return ModelError(text, model=self.model, kind="unreachable")
+    def _silent(self, timeout: float) -> ModelError:
         text = f"{self.url} gave no sign of life for {timeout:g} s; `ModelSettings.timeout` sets how long to wait"
         return ModelError(text, model=self.model, kind="timeout")
 
-    def _broken(self, exc: httpx2.HTTPError | httpx2.InvalidURL) -> ModelError:
-        import httpx2
+    def _unanswered(self, exc: NoAnswer) -> ModelError:
+        if isinstance(exc, Unreadable):
+            return self.protocol(f"{self.url} sent an answer that cannot be read: {exc.detail}")
+        if exc.sent:
+            return self._unreachable(f"the connection to {self.url} broke: {exc}")
+        return self._unreachable(f"cannot reach {self.url}: {exc}; is the server running, and is the URL right?")
 
-        why = short(self.redact(str(exc) or type(exc).__name__))
-        if isinstance(exc, httpx2.InvalidURL):
-            return ModelError(f"{self.url} is no URL: {why}", model=self.model, kind="invalid_request")
-        if isinstance(exc, httpx2.ConnectError):
-            text = f"cannot reach {self.url}: {why}; is the server running, and is the URL right?"
-        elif isinstance(exc, httpx2.TransportError):
-            text = f"the connection to {self.url} broke: {why}"
-        else:
-            return self.protocol(f"{self.url} sent an answer that cannot be read: {why}")
-        return ModelError(text, model=self.model, kind="unreachable")
+    def _unreachable(self, text: str) -> ModelError:
+        return ModelError(short(self.redact(text)), model=self.model, kind="unreachable")
 
     def __repr__(self) -> str:
         return f"Api({self.url!r})"
@@ -261,8 +271,6 @@ async def until_end(
     Raises:
         ModelError: The events ended with it before the turn did.
     """
-    import anyio  # the room is read without it
-
     while not ended():
         if (event := await anext(events, None)) is None:
             return
