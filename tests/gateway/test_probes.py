@@ -69,6 +69,9 @@ async def test_requests_and_upstreams_are_counted_without_naming_anybody(tmp_pat
             'toolweave_upstream_tools{upstream="a"} 4.0',
             'toolweave_request_duration_seconds_count{method="tools/call",upstream="a"} 3.0',
             "toolweave_sessions 1.0",
+            'toolweave_held{kind="sessions"} 1.0',
+            'toolweave_refused{kind="requests"} 0.0',
+            'toolweave_evicted{kind="sessions"} 0.0',
             "toolweave_config_refused 0.0",
             "toolweave_ready 1.0",
         ):

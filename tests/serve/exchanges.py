@@ -61,10 +61,10 @@ class _Bytes:
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncGenerator[SocketStream]:
-    """Open a connection to the host of a URL."""
+async def connected(url: str, address: str | None = None) -> AsyncGenerator[SocketStream]:
+    """Open a connection to the host of a URL, from an address of this machine."""
     parts = urlsplit(url)
-    async with await anyio.connect_tcp(str(parts.hostname), parts.port or 80) as stream:
+    async with await anyio.connect_tcp(str(parts.hostname), parts.port or 80, local_host=address) as stream:
         yield stream
 
 
@@ -98,11 +98,12 @@ async def exchange(
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
     path: str | None = None,
+    address: str | None = None,
 ) -> Answer:
-    """Send one request and return the answer."""
+    """Send one request, from an address of this machine, and return the answer."""
     sent = {"Content-Length": str(len(body)), **(headers or {})} if body or method == "POST" else headers
     with anyio.fail_after(30):
-        async with connected(url) as stream:
+        async with connected(url, address) as stream:
             try:
                 await stream.send(head(url, method, sent, path=path) + body)
             except anyio.BrokenResourceError:
@@ -151,16 +152,18 @@ def initialize_body(version: str = "2025-11-25") -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).encode()
 
 
-async def handshake(url: str, headers: Mapping[str, str] | None = None) -> tuple[Answer, dict[str, str]]:
+async def handshake(
+    url: str, headers: Mapping[str, str] | None = None, *, address: str | None = None
+) -> tuple[Answer, dict[str, str]]:
     """Begin a session; return the answer and the headers of further requests in it."""
     sent = {"Content-Type": "application/json", "Accept": BOTH, **(headers or {})}
-    answer = await exchange(url, headers=sent, body=initialize_body())
+    answer = await exchange(url, headers=sent, body=initialize_body(), address=address)
     session = {**sent, "MCP-Protocol-Version": "2025-11-25"}
     if "mcp-session-id" in answer.headers:
         session["Mcp-Session-Id"] = answer.headers["mcp-session-id"]
     if answer.status == 200:
         told = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode()
-        await exchange(url, headers=session, body=told)
+        await exchange(url, headers=session, body=told, address=address)
     return answer, session
 
 

@@ -124,6 +124,9 @@ class MetricsPage:
         self._in_flight = self._gauge("toolweave_requests_in_progress", "Requests under way.")
         self._sessions = self._gauge("toolweave_sessions", "Open sessions of clients of older revisions.")
         self._streams = self._gauge("toolweave_open_streams", "Open streams of notifications.")
+        self._held = self._gauge("toolweave_held", "What callers hold of what is limited, by kind.", "kind")
+        self._refused_callers = self._gauge("toolweave_refused", "Callers that were refused more, by kind.", "kind")
+        self._evicted = self._gauge("toolweave_evicted", "What was taken from the caller that held the most.", "kind")
         self._retiring = self._gauge("toolweave_upstreams_retiring", "Removed upstreams that still answer requests.")
         self._generation = self._gauge(
             "toolweave_config_generation", "The number of the config in use.", joined="livemax"
@@ -185,6 +188,10 @@ class MetricsPage:
         self._in_flight.set(status.requests)
         self._sessions.set(self._app.sessions)
         self._streams.set(self._app.streams + self._manager.in_flight.streams)
+        for kind, figures in self._app.shares.figures.items():
+            self._held.labels(kind).set(figures.held)
+            self._refused_callers.labels(kind).set(figures.refused)
+            self._evicted.labels(kind).set(figures.evicted)
         self._retiring.set(status.retiring)
         self._generation.set(status.generation)
         self._refused.set(status.problem is not None)

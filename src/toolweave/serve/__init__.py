@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import ApiKeyAuth, BearerAuth, TokenAuth
     from toolweave.serve._endpoint import Endpoint
     from toolweave.serve._folder.served_folder import ServedFolder, folder
-    from toolweave.serve._http.app import HttpApp, HttpLimits, HttpOptions
+    from toolweave.serve._http.app import HttpApp, HttpOptions
     from toolweave.serve._http.events import EventStore, MemoryEventStore
+    from toolweave.serve._http.limits import HttpLimits
     from toolweave.serve._mounts import MountedServer
     from toolweave.serve._oauth_server.clients import ClientRules, OAuthClient
     from toolweave.serve._oauth_server.server import OAuthServer
@@ -137,13 +138,13 @@ __getattr__, __dir__ = lazy_exports(
         "_folder.served_folder": ("ServedFolder", "folder"),
         "_http.app": (
             "HttpApp",
-            "HttpLimits",
             "HttpOptions",
         ),
         "_http.events": (
             "EventStore",
             "MemoryEventStore",
         ),
+        "_http.limits": ("HttpLimits",),
         "_mounts": ("MountedServer",),
         "_oauth_server.clients": (
             "ClientRules",

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -210,7 +211,7 @@ class Changes:
         self.on_left: Callable[[float], None] | None = None
         self.passed_on: list[Changes] = []
         self._most_streams = most_streams
-        self._streams: set[ListenStream] = set()
+        self._streams: dict[ListenStream, str | None] = {}
         self._conversations: set[LegacySubscriber] = set()
         self._by_name: dict[str, LegacySubscriber] = {}
         self._lock = threading.Lock()
@@ -303,23 +304,39 @@ class Changes:
         if subscriber is not None:
             subscriber.topics.update(Topic(one.method, name) for one in (TOOLS, PROMPTS, RESOURCES))
 
-    def open(self, topics: Iterable[Topic]) -> ListenStream:
+    def open(self, topics: Iterable[Topic], *, principal: str | None = None) -> ListenStream:
         """Open a modern stream on the running event loop; to be ended by `leave`.
 
+        When too many are open, the principal that has the most loses its oldest one to a principal that has less.
+
+        Args:
+            topics: Its topics.
+            principal: Its client's principal, or None.
+
         Raises:
-            RequestError: Too many are open.
+            RequestError: Too many are open, and no principal has more of them than this one.
         """
         with self._lock:
             if len(self._streams) >= self._most_streams:
-                raise RequestError("too many listen streams are open; try again later", code=INTERNAL_ERROR)
+                self._make_room(principal)
             stream = ListenStream(topics)
-            self._streams.add(stream)
+            self._streams[stream] = principal
         return stream
+
+    def _make_room(self, principal: str | None) -> None:
+        numbers = Counter(self._streams.values())
+        largest, number = numbers.most_common(1)[0]
+        if number <= numbers[principal] + 1:
+            data = {"retryable": True, "retryAfterMs": 1000}
+            raise RequestError("too many listen streams are open; try again later", code=INTERNAL_ERROR, data=data)
+        oldest = next(stream for stream, owner in self._streams.items() if owner == largest)
+        del self._streams[oldest]
+        oldest.end()
 
     def leave(self, stream: ListenStream) -> None:
         """Forget a stream."""
         with self._lock:
-            self._streams.discard(stream)
+            self._streams.pop(stream, None)
 
     def close(self) -> None:
         """End every stream gracefully, for a shutdown; the requests that opened them then answer their clients."""

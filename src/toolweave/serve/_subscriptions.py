@@ -147,7 +147,8 @@ class Listen:
         asked = {key: _names(wanted, key) for key in self._filters if key in wanted}
         for key, names in asked.items():
             topics += [Topic(self._filters[key].method, name) for name in names]
-        stream = self._changes.open(topics)  # before the lists are read, so that no change is missed
+        # before the lists are read, so that no change is missed
+        stream = self._changes.open(topics, principal=request.client.principal)
         ends: list[Unsubscribe] = []
         try:
             await self._follow(request, stream, honoured, ends)

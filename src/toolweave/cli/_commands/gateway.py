@@ -193,6 +193,7 @@ def _http_settings(manager: GatewayManager, options: GatewayRunOptions, host: st
     settings: dict[str, Any] = {
         "stateless": options.stateless,
         "allowed_hosts": list(options.allow_host),
+        "trusted_proxies": list(options.trusted_proxy),
         "limits": HttpLimits(drain_seconds=options.drain),
     }
     if options.rest:

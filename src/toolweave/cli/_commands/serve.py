@@ -86,6 +86,14 @@ class ServeOptions:
         tuple[str, ...],
         Option("--allow-host", metavar="HOST", help="A name the server is reached by; may be repeated."),
     ] = ()
+    trusted_proxy: Annotated[
+        tuple[str, ...],
+        Option(
+            "--trusted-proxy",
+            metavar="ADDRESS",
+            help="A proxy whose X-Forwarded-For is believed; may be repeated.",
+        ),
+    ] = ()
     name: Annotated[str | None, Option("--name", metavar="NAME", help="The server's name.")] = None
     reload: Annotated[bool, Option("--reload", help="Restart when the source changes.")] = False
     install: Annotated[
@@ -142,6 +150,7 @@ def _check(options: ServeOptions) -> None:
         (options.token_env is not None and not over_http, "--token-env goes with --http"),
         (options.state_keys_env is not None and not over_http, "--state-keys-env goes with --http"),
         (bool(options.allow_host) and not over_http, "--allow-host goes with --http"),
+        (bool(options.trusted_proxy) and not over_http, "--trusted-proxy goes with --http"),
         (installs and over_http, "--install is for stdio: the editor starts the server; --http does not go with it"),
         (installs and options.reload, "--reload does not go with --install"),
         (options.show and not installs, "--print goes with --install"),
@@ -211,6 +220,7 @@ def _run_http(server: ServerRunners, options: ServeOptions, where: str) -> None:
         "path": options.path,
         "stateless": options.stateless,
         "allowed_hosts": list(options.allow_host),
+        "trusted_proxies": list(options.trusted_proxy),
     }
     if options.token_env is not None:
         settings["auth"] = token_auth(options.token_env)

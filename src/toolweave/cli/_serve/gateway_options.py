@@ -58,6 +58,14 @@ class GatewayRunOptions:
         tuple[str, ...],
         Option("--allow-host", metavar="HOST", help="A name the gateway is reached by; may be repeated."),
     ] = ()
+    trusted_proxy: Annotated[
+        tuple[str, ...],
+        Option(
+            "--trusted-proxy",
+            metavar="ADDRESS",
+            help="A proxy whose X-Forwarded-For is believed; may be repeated.",
+        ),
+    ] = ()
     name: Annotated[str | None, Option("--name", metavar="NAME", help="Its name; else that in the config.")] = None
     rest: Annotated[bool, Option("--rest", help="Offer each tool at POST /tools/NAME too, with /openapi.json.")] = False
     ui: Annotated[
@@ -111,6 +119,7 @@ def check_options(options: GatewayRunOptions) -> None:
         "--workers": options.workers > 1,
         "--as-worker": options.as_worker,
         "--allow-host": bool(options.allow_host),
+        "--trusted-proxy": bool(options.trusted_proxy),
         "--rest": options.rest,
         "--metrics": options.metrics,
         "--ui": options.ui,

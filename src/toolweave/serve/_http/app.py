@@ -16,7 +16,7 @@ import inspect
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import anyio
@@ -26,18 +26,21 @@ from toolweave.schema import load_validator
 from toolweave.serve._auth.gate import OperationGate
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._http.asgi import App, Receive, Scope, Send, respond
+from toolweave.serve._http.callers import Callers
 from toolweave.serve._http.dispatcher import HttpDispatcher
 from toolweave.serve._http.events import EventStore
 from toolweave.serve._http.fast_path import FastPath
 from toolweave.serve._http.guard import AppRoute, Guard, Paths
 from toolweave.serve._http.layered import ResponseMaker
 from toolweave.serve._http.legacy import LegacyHttp
+from toolweave.serve._http.limits import HttpLimits
 from toolweave.serve._http.mirrored import MirroredArguments
 from toolweave.serve._http.origins import Origins
 from toolweave.serve._http.response import ResponseLimits
 from toolweave.serve._http.root_routes import TakesRoutes, add_routes
 from toolweave.serve._http.session_peers import SessionPeers
 from toolweave.serve._http.sessions import HttpSessions
+from toolweave.serve._http.shares import HttpShares
 from toolweave.serve._plain_calls import PlainCalls
 from toolweave.serve._request import ChangeSubscriptions, FindOffers
 from toolweave.serve._task_spawner import SpawnsTasks, TaskSpawner
@@ -47,52 +50,6 @@ if TYPE_CHECKING:
     from toolweave.serve._auth.token_auth import TokenAuth
 
 _log = logging.getLogger("toolweave.serve._http.app")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpLimits:
-    """Resource limits for untrusted clients; each has a safe default.
-
-    Attributes:
-        body_bytes: The longest request body; longer ones are refused with 413 and never held.
-        header_bytes: Maximum size of a request's headers together (431).
-        header_count: Maximum number of a request's headers (431).
-        connections: Maximum open connections, and running requests. Beyond it the connection that has been idle for
-            longest is closed; when none is idle, requests are refused with 503. None for no bound.
-        header_seconds: Timeout of a request's headers, from its first byte or the start of the connection.
-        body_seconds: Timeout of a request's body (408).
-        keep_alive_seconds: Timeout of an idle connection.
-        ping_seconds: The longest silence of an event stream; then a comment is sent, so that no proxy closes it.
-        stalled_seconds: How long a client may leave an event stream unread before its call is cancelled.
-        sessions: Maximum open sessions of legacy clients; further ones are refused with 503.
-        session_idle_seconds: Seconds without a request after which a session is dropped.
-        shutdown_seconds: How long running calls may take to finish when the server is asked to stop.
-        drain_seconds: How long requests are still accepted after SIGTERM, each answered with `connection: close`, so
-            that balancers and clients turn to another replica before this one is gone; 0 stops at once.
-    """
-
-    body_bytes: int = 4 * 1024 * 1024
-    header_bytes: int = 32 * 1024
-    header_count: int = 100
-    connections: int | None = 1000
-    header_seconds: float = 10
-    body_seconds: float = 30
-    keep_alive_seconds: float = 15
-    ping_seconds: float = 15
-    stalled_seconds: float = 30
-    sessions: int = 10_000
-    session_idle_seconds: float = 1800
-    shutdown_seconds: float = 30
-    drain_seconds: float = 0
-
-    def __post_init__(self) -> None:
-        for name in self.__slots__:
-            value = getattr(self, name)
-            if name == "drain_seconds":
-                if not value >= 0:
-                    raise ConfigError(f"HttpLimits.{name} must be 0 or more, not {value!r}")
-            elif value is not None and not value > 0:
-                raise ConfigError(f"HttpLimits.{name} must be more than 0, not {value!r}")
 
 
 class HttpOptions(TypedDict, total=False):
@@ -105,6 +62,8 @@ class HttpOptions(TypedDict, total=False):
         allowed_origins: Origins whose web pages may send requests.
         cors_origins: Origins whose web pages may also read the answers.
         limits: Resource limits for untrusted clients.
+        trusted_proxies: Addresses and networks of proxies in front of the server, such as `10.0.0.0/8`: callers without
+            a token count by the address in their `X-Forwarded-For`. Without it, all callers of a proxy are one.
         stateless: Legacy clients get no session: any replica answers any request, and no client can be asked.
         json_response: Never answer with an event stream; notifications before the result are dropped.
         auth: A `BearerAuth`, `JwtAuth`, `IntrospectionAuth` or `OAuthServer`; None allows everyone, but for operations
@@ -122,6 +81,7 @@ class HttpOptions(TypedDict, total=False):
     allowed_origins: Sequence[str]
     cors_origins: Sequence[str]
     limits: HttpLimits
+    trusted_proxies: Sequence[str]
     stateless: bool
     json_response: bool
     auth: TokenAuth | None
@@ -140,7 +100,8 @@ class _HttpSettings:
     allowed_hosts: Sequence[str] = ()
     allowed_origins: Sequence[str] = ()
     cors_origins: Sequence[str] = ()
-    limits: HttpLimits = HttpLimits()
+    limits: HttpLimits = field(default_factory=HttpLimits)
+    trusted_proxies: Sequence[str] = ()
     stateless: bool = False
     json_response: bool = False
     auth: TokenAuth | None = None
@@ -190,6 +151,7 @@ class HttpApp:
     Attributes:
         limits: Its resource limits; `serve_http` applies them, too.
         path: The path of the endpoint.
+        shares: What its callers hold of what is limited.
         authorizes: Whether requests need a token.
         draining: Whether the shutdown has begun.
         on_hangup: Called by `serve_http` on SIGHUP, which otherwise ends it as SIGTERM does.
@@ -198,6 +160,7 @@ class HttpApp:
     def __init__(self, build: _AppParts) -> None:
         self.limits = build.settings.limits
         self.path = build.settings.path
+        self.shares = build.shares
         self.authorizes = build.settings.auth is not None
         self.draining = False
         self.on_hangup: Callable[[], object] | None = None
@@ -371,7 +334,7 @@ class HttpApp:
     @property
     def sessions(self) -> int:
         """The number of open sessions of legacy clients."""
-        return sum(len(sessions) for _, _, sessions in self._served if sessions is not None)
+        return self.shares.figures["sessions"].held
 
     @property
     def streams(self) -> int:
@@ -465,6 +428,11 @@ class _AppParts:
         )
         self.public: dict[str, App] = {}
         limits = settings.limits
+        if isinstance(settings.trusted_proxies, str):
+            raise ConfigError("trusted_proxies must be a list of addresses and networks, not a text")
+        self.shares = HttpShares(
+            Callers(settings.trusted_proxies), most=limits.connections, caller_share=limits.caller_share
+        )
         self._bounds = ResponseLimits(
             body_bytes=limits.body_bytes,
             body=limits.body_seconds,
@@ -478,7 +446,8 @@ class _AppParts:
         if settings.stateless:
             return None
         store, retry = settings.event_store, settings.retry_interval
-        return HttpSessions(limits.sessions, limits.session_idle_seconds, store=store, retry=retry)
+        seconds = limits.session_idle_seconds
+        return HttpSessions(limits.sessions, seconds, store=store, retry=retry, shares=self.shares)
 
     @contextmanager
     def dispatcher(
@@ -508,6 +477,7 @@ class _AppParts:
             mirrored=MirroredArguments(served.tool_schema),
             gate=gate,
             bounds=self._bounds,
+            places=self.shares.requests,
             streams=streams,
         )
         if served.plain is not None:
@@ -517,7 +487,7 @@ class _AppParts:
                 guard=self._guard(dispatcher, Paths(public={})),
                 acceptable=dispatcher.acceptable,
                 gate=gate,
-                running=dispatcher.running,
+                requests=dispatcher.requests,
                 sessions=sessions,
                 responses=ResponseMaker(spawner, self._bounds, streams),
             )

@@ -15,7 +15,7 @@ import msgspec
 
 from toolweave.errors import RequestError
 from toolweave.protocol import methods
-from toolweave.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST
+from toolweave.protocol.codes import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 from toolweave.protocol.headers import NAME_PARAMETERS, Mirrored, argument_mismatch, decode_value
 from toolweave.protocol.jsonrpc import (
     MalformedMessage,
@@ -33,7 +33,6 @@ from toolweave.serve._envelope import client_of_envelope, has_envelope, unsuppor
 from toolweave.serve._http.accept import accepts_events, accepts_json
 from toolweave.serve._http.asgi import (
     SENT,
-    Cancels,
     Headers,
     Receive,
     Scope,
@@ -47,12 +46,27 @@ from toolweave.serve._http.fast_path import FastPath
 from toolweave.serve._http.legacy import LegacyHttp
 from toolweave.serve._http.quick_parse import ParsedRequest, client_of, recognised
 from toolweave.serve._http.response import HTTP_STATUS, PostResponse, ResponseLimits, respond_error
+from toolweave.serve._http.shares import PLACE, RETRY_SECONDS, EndpointRequests, Place, RunningRequests, note_stream
 from toolweave.serve._request import Json, Request
 from toolweave.serve._task_spawner import SpawnsTasks
 
 _POLL_SECONDS = 0.02
 _LAST_SECONDS = 2.0
 _ROUTED = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
+
+
+class CallerMustWait(Exception):
+    """A private signal: the caller of a request has to wait.
+
+    Attributes:
+        status: The HTTP status.
+        reason: The reason.
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
 
 
 def check(
@@ -137,10 +151,11 @@ class HttpDispatcher:
         mirrored: Returns the arguments of a tool that its callers mirror into headers, by the tool's name.
         gate: Refuses operations that a token lacks scopes for.
         bounds: The timeouts, and the maximum length of a body.
+        places: The places of the requests that run in the app.
         streams: Whether responses may be event streams.
 
     Attributes:
-        running: The requests that run; its end cancels them.
+        requests: The requests that run; its end cancels them.
         fast_path: Answers plain calls before they reach the dispatcher, or None.
     """
 
@@ -153,6 +168,7 @@ class HttpDispatcher:
         mirrored: Callable[[str], Mirrored],
         gate: OperationGate,
         bounds: ResponseLimits,
+        places: RunningRequests,
         streams: bool = True,
     ) -> None:
         self._endpoint = endpoint
@@ -162,20 +178,26 @@ class HttpDispatcher:
         self._gate = gate
         self._streams = streams
         self._bounds = bounds
-        self.running: set[Cancels] = set()
+        self.requests = EndpointRequests(places)
         self.fast_path: FastPath | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request for the endpoint."""
+        place: Place | None = scope.get(PLACE) or self.requests.places.enter(scope)
+        if place is None:
+            await self._refuse_busy(scope, send)
+            return
+        scope[PLACE] = place
         with cancel_scope() as work:
-            self.running.add(work)
+            self.requests.running.add(work)
             try:
                 if scope["method"] == "POST":
                     await self._post(scope, receive, send, work)
                 else:
                     await self._other(_stripped(scope), receive, send, work)
             finally:
-                self.running.discard(work)
+                place.leave()
+                self.requests.running.discard(work)
 
     @property
     def server_info(self) -> Mapping[str, Any]:
@@ -183,14 +205,30 @@ class HttpDispatcher:
         return self._endpoint.info
 
     @contextmanager
-    def working(self) -> Generator[anyio.CancelScope]:
-        """Count the block among the running requests, for those that another app receives and `answer` answers."""
+    def working(self, scope: Scope) -> Generator[anyio.CancelScope]:
+        """Count the block among the running requests, for those that another app receives and `answer` answers.
+
+        Raises:
+            CallerMustWait: The caller has to wait.
+        """
+        place = self.requests.places.enter(scope)
+        if place is None:
+            raise CallerMustWait(*self.requests.places.refusal(scope))
         with cancel_scope() as work:
-            self.running.add(work)
+            self.requests.running.add(work)
             try:
                 yield work
             finally:
-                self.running.discard(work)
+                place.leave()
+                self.requests.running.discard(work)
+
+    async def _refuse_busy(self, scope: Scope, send: Send, *, member: RequestId | None = None) -> None:
+        """Refuse a request whose caller has to wait; the status is that of the batch, if it is a member of one."""
+        status, reason = self.requests.places.refusal(scope)
+        data = {"retryable": True, "retryAfterMs": RETRY_SECONDS * 1000}
+        error = RequestError(reason, code=INTERNAL_ERROR, data=data)
+        headers = [(b"retry-after", b"%d" % RETRY_SECONDS)]
+        await respond_error(send, status if member is None else 200, member, error, headers)
 
     def end_streams(self) -> None:
         """End the streams of notifications: their clients reconnect elsewhere."""
@@ -198,18 +236,18 @@ class HttpDispatcher:
 
     def abort(self) -> None:
         """Cancel all requests that still run."""
-        for work in list(self.running):
+        for work in list(self.requests.running):
             work.cancel()
 
     async def finish(self, seconds: float) -> None:
         """End idle streams, and give the running requests some seconds to finish before they are cancelled."""
         self.end_streams()
         with anyio.move_on_after(seconds):
-            while self.running:
+            while self.requests.running:
                 await anyio.sleep(_POLL_SECONDS)
         self.abort()
         with anyio.move_on_after(_LAST_SECONDS):
-            while self.running:
+            while self.requests.running:
                 await anyio.sleep(_POLL_SECONDS)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope) -> None:
@@ -350,13 +388,25 @@ class HttpDispatcher:
             return
 
         async def serve(message: StrictMessage, receive: Receive, send: Send) -> None:
-            await self._legacy.post(message, scope, receive, send, work)
+            if message.id is msgspec.UNSET or message.is_answer:
+                await self._legacy.post(message, scope, receive, send, work)
+                return
+            place = self.requests.places.enter(scope)
+            if place is None:
+                await self._refuse_busy(scope, send, member=message.id)
+                return
+            try:
+                await self._legacy.post(message, scope, receive, send, work)
+            finally:
+                place.leave()
 
         await answer_batch(messages, serve, receive, send, streams=self._streams)
 
     async def answer(self, call: ParsedRequest, scope: Scope, exchange: PostResponse, work: anyio.CancelScope) -> None:
         """Answer a request that was read and checked."""
         exchange.request_id = call.id
+        if call.method == methods.SUBSCRIPTIONS_LISTEN:
+            note_stream(scope, work)
         client = client_of(call.params["_meta"], identity_of(scope), may_of(scope))
         request = Request(call.method, call.params, client, exchange, call.id, VisibleHeaders(scope["headers"]))
         request.sent = scope.get(SENT)

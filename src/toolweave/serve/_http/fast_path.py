@@ -11,7 +11,7 @@ calls. Disconnected clients, silence and bounds are handled by the full path onl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableSet, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -29,7 +29,6 @@ from toolweave.serve._cancel_scopes import cancel_scope
 from toolweave.serve._http.asgi import (
     SENT,
     App,
-    Cancels,
     Headers,
     Message,
     Receive,
@@ -45,6 +44,7 @@ from toolweave.serve._http.legacy import SessionResponse, client_in
 from toolweave.serve._http.quick_parse import client_of, plain_call, plain_call_of_session
 from toolweave.serve._http.response import PostResponse, respond_error, respond_json
 from toolweave.serve._http.sessions import HttpSession, HttpSessions
+from toolweave.serve._http.shares import PLACE, EndpointRequests
 from toolweave.serve._plain_calls import PlainCalls, PlainToolCall, SendsCalls, SentCall
 from toolweave.serve._plain_requests import PlainRequest, answer_of
 from toolweave.serve._request import Client, Json, Request
@@ -174,7 +174,7 @@ class FastPath:
         guard: Checks headers.
         acceptable: Whether a client accepts the content types of responses.
         gate: Refuses operations that a token lacks scopes for.
-        running: The running requests of the server, which it cancels when it ends.
+        requests: The running requests of the endpoint, which it cancels when it ends.
         sessions: The sessions of legacy clients; None where there are none.
         responses: Makes the responses of the full path.
     """
@@ -187,7 +187,7 @@ class FastPath:
         guard: Guard,
         acceptable: Callable[[Headers], bool],
         gate: OperationGate,
-        running: MutableSet[Cancels],
+        requests: EndpointRequests,
         sessions: HttpSessions | None,
         responses: ResponseMaker,
     ) -> None:
@@ -198,7 +198,8 @@ class FastPath:
         self._guard = guard
         self._acceptable = acceptable
         self._gate = gate
-        self._running = running
+        self._running = requests.running
+        self._places = requests.places
         # with an event store every answer is an event; without streams there is no difference
         self._sessions = sessions if sessions is None or sessions.store is None else None
         self._bounds = responses.bounds
@@ -219,6 +220,18 @@ class FastPath:
 
     async def _answered(self, app: App, asked: tuple[bool, bytes], scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request whose headers are those of a plain call."""
+        place = self._places.enter(scope)
+        if place is None:  # the full path refuses it
+            await app(scope, receive, send)
+            return
+        scope[PLACE] = place
+        try:
+            await self._tried(app, asked, scope, receive, send)
+        finally:
+            place.leave()
+
+    async def _tried(self, app: App, asked: tuple[bool, bytes], scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a plain call, or leave the request to the full path."""
         exchange = self._begin()
         try:
             try:

@@ -30,6 +30,7 @@ from toolweave.serve._http.response import EventResponse, PostResponse, Response
 from toolweave.serve._http.resuming import resume_shared
 from toolweave.serve._http.session_peers import REMEMBERED, SessionPeers, SharedEvents
 from toolweave.serve._http.sessions import NOTIFICATIONS, HttpSession, HttpSessions
+from toolweave.serve._http.shares import RETRY_SECONDS, note_stream
 from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request
 from toolweave.serve._task_spawner import SpawnsTasks
 
@@ -48,6 +49,11 @@ class _Refused(Exception):
         super().__init__(text)
         self.status = status
         self.error = RequestError(text, code=code)
+
+    async def send(self, send: Send) -> None:
+        """Answer with it."""
+        headers = [(b"retry-after", b"%d" % RETRY_SECONDS)] if self.status == 503 else []
+        await respond_error(send, self.status, None, self.error, headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +131,7 @@ class LegacyHttp:
                 request = _Post(message.id, message.method, message.params or {}, scope, receive, send, work)
                 await self._request(request, await self._session(scope))
         except _Refused as exc:
-            await respond_error(send, exc.status, None, exc.error)
+            await exc.send(send)
 
     async def _take(self, message: StrictMessage, session: HttpSession | None, send: Send) -> None:
         """Acknowledge a notification or an answer, and act on it."""
@@ -257,7 +263,7 @@ class LegacyHttp:
             if session is not None and not after and session.notifications.carried:
                 raise _Refused(409, "Conflict: Only one SSE stream is allowed per session")
         except _Refused as exc:
-            await respond_error(send, exc.status, None, exc.error)
+            await exc.send(send)
             return
         if session is None:
             await respond(send, 405, "Method Not Allowed", _POST_ONLY)
@@ -268,6 +274,7 @@ class LegacyHttp:
             session.notifications.carry(response)  # before anything is awaited: a second request is refused from now on
         self._listening.add(work)
         session.listening.add(work)
+        note_stream(scope, work)
         with session.used():
             try:
                 await response.write(b": open\r\n\r\n")
@@ -321,7 +328,7 @@ class LegacyHttp:
         try:
             session = await self._session(scope)
         except _Refused as exc:
-            await respond_error(send, exc.status, None, exc.error)
+            await exc.send(send)
             return
         if session is None or self._sessions is None:
             await respond(send, 405, "Method Not Allowed", _POST_ONLY)
@@ -331,7 +338,7 @@ class LegacyHttp:
             try:
                 await self._to_peers(self._peers.end(session.id))
             except _Refused as exc:
-                await respond_error(send, exc.status, None, exc.error)
+                await exc.send(send)
                 return
         await respond(send, 200)
 
@@ -365,9 +372,18 @@ class LegacyHttp:
             return None
         if _SESSION in dict(scope["headers"]):
             return await self._session(scope)
-        if not self._sessions.make_room(forget=self._peers is not None):
-            raise _Refused(503, "Too many open sessions", code=INTERNAL_ERROR)
-        return HttpSession(principal(scope), self._tasks, self._sessions.store)
+        return self._begin(self._sessions, scope)
+
+    def _begin(self, sessions: HttpSessions, scope: Scope) -> HttpSession:
+        """Return a new session, for which there is room.
+
+        Raises:
+            _Refused: There is none (503).
+        """
+        caller = sessions.caller_of(scope)
+        if not sessions.make_room(caller):
+            raise _Refused(503, "Too many open sessions, and all of them are in use", code=INTERNAL_ERROR)
+        return HttpSession(principal(scope), caller, self._tasks, sessions.store)
 
     # sessions of other processes
 
@@ -381,9 +397,7 @@ class LegacyHttp:
         stale = sessions.by_id(session_id)  # unused for too long, and not swept yet
         if stale is not None:
             sessions.remove(stale)
-        if not sessions.make_room(forget=True):
-            raise _Refused(503, "Too many open sessions", code=INTERNAL_ERROR)
-        session = HttpSession(owner, self._tasks, sessions.store)
+        session = self._begin(sessions, scope)
         session.become(session_id, found.client)
         self._share(session, self._peers)
         sessions.add(session)

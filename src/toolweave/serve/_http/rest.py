@@ -33,9 +33,10 @@ from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.schema import Validator
 from toolweave.serve._auth.gate import OperationGate
 from toolweave.serve._http.asgi import Receive, Scope, Send, VisibleHeaders, path_of, read_body
-from toolweave.serve._http.dispatcher import HttpDispatcher
+from toolweave.serve._http.dispatcher import CallerMustWait, HttpDispatcher
 from toolweave.serve._http.quick_parse import ParsedRequest
 from toolweave.serve._http.response import HTTP_STATUS, PostResponse, ResponseLimits, respond_json
+from toolweave.serve._http.shares import RETRY_SECONDS
 from toolweave.serve._request import Json
 from toolweave.serve._task_spawner import SpawnsTasks
 from toolweave.version import VERSION
@@ -89,6 +90,12 @@ class RestView:
 
     async def call(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve `POST BASE/tools/NAME`: the body is the object of arguments, the answer the result of the call."""
+        try:
+            await self._call(scope, receive, send)
+        except CallerMustWait as busy:
+            await _refuse_busy(send, busy)
+
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = path_of(scope).removeprefix(f"{self._base}/tools").removeprefix("/")
         if not name:
             await _respond_error(send, 404, "not_found", "the name of a tool is expected: /tools/NAME")
@@ -96,7 +103,7 @@ class RestView:
         if scope["method"] != "POST":
             await _respond_error(send, 405, "method_not_allowed", "a tool is called by POST", [(b"allow", b"POST")])
             return
-        with self._dispatcher.working() as work:
+        with self._dispatcher.working(scope) as work:
             response = _CallResponse(receive, send, work, self._tasks, self._bounds, streams=False)
             try:
                 arguments = await self._arguments(receive)
@@ -123,10 +130,16 @@ class RestView:
 
     async def document(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve `GET BASE/openapi.json`: the tools that the caller may see, as OpenAPI 3.1."""
+        try:
+            await self._document(scope, receive, send)
+        except CallerMustWait as busy:
+            await _refuse_busy(send, busy)
+
+    async def _document(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
             await _respond_error(send, 405, "method_not_allowed", "GET is expected", [(b"allow", b"GET, HEAD")])
             return
-        with self._dispatcher.working() as work:
+        with self._dispatcher.working(scope) as work:
             tools: list[Json] = []
             cursor: str | None = None
             for _ in range(_MOST_PAGES):
@@ -162,6 +175,12 @@ class RestView:
         if not isinstance(value, dict):
             raise RequestError("the body must be a JSON object: the arguments by name", code=INVALID_PARAMS)
         return cast("Json", value)
+
+
+async def _refuse_busy(send: Send, busy: CallerMustWait) -> None:
+    headers = [(b"retry-after", b"%d" % RETRY_SECONDS)]
+    code = "too_many_requests" if busy.status == 429 else "unavailable"
+    await _respond_error(send, busy.status, code, busy.reason, headers)
 
 
 class _CallResponse(PostResponse):

@@ -19,6 +19,7 @@ from toolweave.protocol.jsonrpc import RequestId
 from toolweave.serve._http.asgi import Cancels
 from toolweave.serve._http.events import EventStore, EventStream, NotificationStream, SharedStream, stream_label
 from toolweave.serve._http.session_peers import SharedEvents
+from toolweave.serve._http.shares import HttpShares, Shares
 from toolweave.serve._pending_requests import PendingRequests
 from toolweave.serve._request import ChangeSubscriptions, Client
 from toolweave.serve._task_spawner import SpawnsTasks
@@ -32,11 +33,13 @@ class HttpSession:
 
     Args:
         principal: The authorized principal that began it.
+        caller: The caller that it counts for.
         tasks: Where its notifications are written.
         store: Keeps its events, or None.
 
     Attributes:
         id: The id that the client sends; it cannot be guessed.
+        caller: The caller that it counts for.
         name: Its name inside the server, which no client learns.
         client: The client, as it declared itself.
         latest: The same, with the identity of its latest request.
@@ -53,8 +56,9 @@ class HttpSession:
         idle_since: When the last of them ended, on the monotonic clock.
     """
 
-    def __init__(self, principal: str | None, tasks: SpawnsTasks, store: EventStore | None) -> None:
+    def __init__(self, principal: str | None, caller: str, tasks: SpawnsTasks, store: EventStore | None) -> None:
         self.id = uuid4().hex
+        self.caller = caller
         self.name = uuid4().hex
         self.principal = principal
         self.client = self.latest = Client(version="", principal=principal, conversation=self.name)
@@ -152,35 +156,65 @@ class HttpSession:
 
 
 class HttpSessions:
-    """The open sessions, the one that is unused for longest first.
+    """The open sessions; those of each caller in the order of their last use.
 
     Args:
         most: Maximum number of sessions.
         idle_seconds: Seconds without a request after which a session ends.
         store: Keeps the events of their streams, or None.
         retry: How long clients wait before they resume a stream, in milliseconds.
+        shares: The shares of the app.
+
+    Attributes:
+        caller_of: Returns the caller that a session counts for.
     """
 
     def __init__(
-        self, most: int, idle_seconds: float, *, store: EventStore | None = None, retry: int | None = None
+        self,
+        most: int,
+        idle_seconds: float,
+        *,
+        shares: HttpShares,
+        store: EventStore | None = None,
+        retry: int | None = None,
     ) -> None:
         self.store = store
         self.retry = retry
         self._most = most
         self._idle_seconds = idle_seconds
-        self._open: OrderedDict[str, HttpSession] = OrderedDict()
+        self._open: dict[str, HttpSession] = {}
+        self._by_caller: dict[str, OrderedDict[str, HttpSession]] = {}
+        self._shares = Shares(shares.figures["sessions"])
+        self.caller_of = shares.callers.of
 
-    def make_room(self, *, forget: bool) -> bool:
-        """Return whether another session can begin.
+    def make_room(self, caller: str) -> bool:
+        """Return whether a caller can begin another session; one may be ended for it.
 
-        Args:
-            forget: Whether an unused one may be ended for it, because it can come back.
+        The one that is ended is of the caller that has the most. Its unused sessions come first, then those of which
+        only a stream is open. A session with a running request is ended only for a caller that has less even then.
         """
-        if len(self._open) >= self._most and forget:
-            unused = next((one for one in self._open.values() if not one.in_flight), None)
-            if unused is not None:
-                self.remove(unused)
-        return len(self._open) < self._most
+        figures = self._shares.figures
+        if len(self._open) < self._most:
+            return True
+        found = self._to_evict(self._shares.of(caller))
+        if found is None:
+            figures.refused += 1
+            return False
+        figures.evicted += 1
+        self.remove(found)
+        return True
+
+    def _to_evict(self, held: int) -> HttpSession | None:
+        for caller, number in self._shares.largest_first():
+            if number < held:
+                break
+            sessions = self._by_caller[caller].values()
+            found = next((one for one in sessions if not one.in_flight), None)
+            if found is None and number > held + 1:
+                found = next((one for one in sessions if not one.running), None) or next(iter(sessions))
+            if found is not None:
+                return found
+        return None
 
     def __len__(self) -> int:
         return len(self._open)
@@ -192,14 +226,17 @@ class HttpSessions:
 
     def add(self, session: HttpSession) -> None:
         """Open a session."""
+        if session.id not in self._open:
+            self._shares.add(session.caller)
         self._open[session.id] = session
+        self._by_caller.setdefault(session.caller, OrderedDict())[session.id] = session
 
     def find(self, session_id: str, principal: str | None) -> HttpSession | None:
         """Return an open session of this principal, or None; sessions of other principals are not found."""
         session = self._open.get(session_id)
         if session is None or session.principal != principal or self._is_idle(session):
             return None
-        self._open.move_to_end(session_id)
+        self._by_caller[session.caller].move_to_end(session_id)
         return session
 
     def by_id(self, session_id: str) -> HttpSession | None:
@@ -208,7 +245,13 @@ class HttpSessions:
 
     def remove(self, session: HttpSession) -> None:
         """End a session and forget it."""
-        self._open.pop(session.id, None)
+        if self._open.get(session.id) is session:
+            del self._open[session.id]
+            self._shares.remove(session.caller)
+            there = self._by_caller[session.caller]
+            del there[session.id]
+            if not there:
+                del self._by_caller[session.caller]
         session.end()
 
     def end_all(self) -> None:

@@ -29,12 +29,17 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from toolweave.serve._http.app import HttpApp, HttpLimits
-from toolweave.serve._http.asgi import TOGETHER, Message, Receive, Scope, Send
+from toolweave.serve._http.app import HttpApp
+from toolweave.serve._http.asgi import TOGETHER, Message, Receive, Scope, Send, respond
+from toolweave.serve._http.callers import UNKNOWN
+from toolweave.serve._http.limits import HttpLimits
+from toolweave.serve._http.shares import RETRY_SECONDS, HttpShares, Shares
 from toolweave.serve._signals import stop_signals
 
 _log = logging.getLogger("toolweave.serve._http.app")
 _GRACE = 1.0
+_SPARE = 100  # connections beyond the maximum whose requests are read, to be refused with a status
+_PROXIES = "proxies"
 _LARGE = 65536  # bytes of a body that is written by itself: to copy it would cost more than to write twice
 _MOST_LINES = 4096
 _LONGEST_LINE = 256
@@ -132,22 +137,28 @@ class _ShutdownSignals:
 def _config(app: HttpApp, tls: tuple[str, str] | None) -> uvicorn.Config:
     limits = app.limits
     idle = _IdleConnections(limits.keep_alive_seconds)
+    opened = _OpenConnections(app.shares, idle, limits.connections)
     return uvicorn.Config(
         cast("Any", partial(_served, app)),
         interface="asgi3",
-        http=partial(_HttpProtocol, limits=limits, idle=idle),  # pyright: ignore[reportArgumentType] - called like the class
+        http=partial(_HttpProtocol, limits=limits, idle=idle, opened=opened),  # pyright: ignore[reportArgumentType] - called like the class
         ws="none",
         lifespan="off",  # entered around the server, so that its errors reach the caller
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=None if limits.connections is None else limits.connections + 1,  # it counts the asker
         timeout_keep_alive=limits.keep_alive_seconds,  # pyright: ignore[reportArgumentType] - any number of seconds
         timeout_graceful_shutdown=round(limits.shutdown_seconds + 2 * _GRACE),
         ssl_certfile=None if tls is None else tls[0],
         ssl_keyfile=None if tls is None else tls[1],
     )
+
+
+async def _busy(scope: Scope, receive: Receive, send: Send) -> None:
+    """Refuse a request because there are too many connections."""
+    headers = [(b"retry-after", b"%d" % RETRY_SECONDS), (b"connection", b"close")]
+    await respond(send, 503, "Too many connections are open; try again later", headers)
 
 
 def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
@@ -351,13 +362,6 @@ class _IdleConnections:
             self._is_timed = True
             loop.call_later(self._seconds, self._close_late, loop)
 
-    def close_longest(self) -> None:
-        """Close the connection that has been idle for longest, if any is."""
-        if self.since:
-            longest = next(iter(self.since))
-            del self.since[longest]
-            longest.transport.close()
-
     def _close_late(self, loop: asyncio.AbstractEventLoop) -> None:
         now, first = loop.time(), math.inf
         for connection, since in list(self.since.items()):
@@ -370,31 +374,139 @@ class _IdleConnections:
             loop.call_at(first + self._seconds * 1.02, self._close_late, loop)
 
 
+class _OpenConnections:
+    """The open connections by address, so that no address takes all of them.
+
+    Those of trusted proxies count for no address: each carries the requests of many callers.
+
+    Args:
+        shares: The shares of the app.
+        idle: The idle connections.
+        most: Maximum number of connections; None for no bound.
+    """
+
+    def __init__(self, shares: HttpShares, idle: _IdleConnections, most: int | None) -> None:
+        self._callers = shares.callers
+        self._figures = shares.figures["connections"]
+        self._shares = Shares(self._figures)
+        self._idle = idle
+        self._most = most
+        self._by_address: dict[str, dict[_HttpProtocol, None]] = {}
+        self._address: dict[_HttpProtocol, str] = {}
+
+    def add(self, connection: _HttpProtocol) -> None:
+        """Count a new connection; beyond the maximum, close another one if any may be closed."""
+        host = UNKNOWN if connection.client is None else connection.client[0]
+        address = _PROXIES if self._callers.is_proxy(host) else self._callers.counted(host)
+        self._address[connection] = address
+        self._by_address.setdefault(address, {})[connection] = None
+        self._shares.add(address)
+        if self._most is None or self._figures.held <= self._most:
+            return
+        found = self._to_close(address)
+        if found is not None:
+            self._figures.evicted += 1
+        elif self._figures.held <= self._most + _SPARE:
+            connection.is_excess = True
+            return
+        else:
+            found = connection
+            self._figures.refused += 1
+        self.remove(found)
+        found.give_way()
+
+    def remove(self, connection: _HttpProtocol) -> None:
+        """Forget a connection that is closed, or is about to be; does nothing the second time."""
+        address = self._address.pop(connection, None)
+        if address is None:
+            return
+        self._shares.remove(address)
+        there = self._by_address[address]
+        del there[connection]
+        if not there:
+            del self._by_address[address]
+
+    def refuses(self, connection: _HttpProtocol) -> bool:
+        """Whether the request of a connection beyond the maximum is refused; counts a refused one."""
+        connection.is_excess = self._most is not None and self._figures.held > self._most
+        if connection.is_excess:
+            self._figures.refused += 1
+        return connection.is_excess
+
+    def _to_close(self, newcomer: str) -> _HttpProtocol | None:
+        """Return the connection to close for one more of an address, or None.
+
+        It is one of the address that has the most: an idle one, else one that still sends its request, if the newcomer
+        has less. An address that has more than any other closes only its own idle ones.
+        """
+        held, is_largest = self._shares.of(newcomer), newcomer != _PROXIES
+        for address, number in self._shares.largest_first():
+            if address in (newcomer, _PROXIES):
+                continue
+            if number < held:
+                break
+            is_largest = False
+            found = self._longest_idle(address) or (self._still_sending(address) if number > held else None)
+            if found is not None:
+                return found
+        return self._longest_idle(newcomer if is_largest else None)
+
+    def _longest_idle(self, address: str | None) -> _HttpProtocol | None:
+        """Return the connection of an address, or of any, that has been idle for longest."""
+        mine = (one for one in self._idle.since if address is None or self._address.get(one) == address)
+        return next(mine, None)
+
+    def _still_sending(self, address: str) -> _HttpProtocol | None:
+        return next((one for one in self._by_address[address] if one.still_sends), None)
+
+
 class _HttpProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 with bounds on the time and the size of a request's head (slowloris), and on idle connections.
+    """uvicorn's HTTP/1.1 with bounds on the time and the size of a request's head (slowloris), and on connections.
 
     Args:
         *args: uvicorn's.
         limits: The bounds.
         idle: The server's idle connections.
+        opened: The server's open connections.
         **kwargs: uvicorn's.
+
+    Attributes:
+        is_excess: Whether it came beyond the maximum, and none could be closed for it.
     """
 
-    def __init__(self, *args: Any, limits: HttpLimits, idle: _IdleConnections, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, limits: HttpLimits, idle: _IdleConnections, opened: _OpenConnections, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._limits = limits
         self._idle = idle
+        self._opened = opened
         self._in_head = False
         self._head_bytes = 0
         self._skip_chunk = False
         self._head_timer: asyncio.TimerHandle | None = None
+        self._served: Any = cast("Any", self).app
+        self.is_excess = False
+
+    @property
+    def still_sends(self) -> bool:
+        """Whether a request has begun and is not complete yet."""
+        cycle = self.cycle  # None until the first head is complete
+        return self._in_head or (cycle.more_body and not cycle.response_started)
+
+    def give_way(self) -> None:
+        """Close the connection for one of another address."""
+        if self._idle.since.pop(self, None) is not None:
+            self.transport.close()
+        else:
+            self._refuse(b"503 Service Unavailable\r\nretry-after: %d" % RETRY_SECONDS)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Start the header timeout; close an idle connection when there are too many."""
+        """Start the header timeout; close a connection when there are too many."""
         super().connection_made(transport)
-        most = self._limits.connections
-        if most is not None and len(self.connections) > most:
-            self._idle.close_longest()
+        self._opened.add(self)
+        if transport.is_closing():
+            return
         self._idle.since[self] = math.inf  # its first head has a timeout of its own
         self._in_head = True
         self._head_timer = self.loop.call_later(self._limits.header_seconds, self._too_slow)
@@ -402,6 +514,7 @@ class _HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock."""
         self._idle.since.pop(self, None)
+        self._opened.remove(self)
         self._disarm()
         super().connection_lost(exc)
 
@@ -435,6 +548,8 @@ class _HttpProtocol(HttpToolsProtocol):
         if found is not None:  # its host counts, whatever the header says (RFC 9112, 3.2.2)
             others = [header for header in self.headers if header[0] != b"host"]
             self.headers[:] = [*others, (b"host", found[1])]
+        if self.is_excess:
+            self.app = cast("Any", _busy if self._opened.refuses(self) else self._served)
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:

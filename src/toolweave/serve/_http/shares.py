@@ -1,0 +1,252 @@
+"""The shares of callers in bounded resources: sessions, streams, running requests and connections.
+
+Why no caller locks out the others: when a bound is reached, whatever can be ended is taken from the caller that holds
+the most of it, and given to a caller that holds less. A running call cannot be ended, because nobody knows what it has
+done. So callers are refused calls while some places are still free: each may hold only a multiple of the number of free
+places. One caller can hold `caller_share` of them, two a little more together, and there is always a place for another.
+
+A caller is a name: see `callers.py`. Independent of MCP and of HTTP.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import msgspec
+
+from toolweave.serve._http.asgi import Cancels, Scope
+from toolweave.serve._http.callers import Callers
+
+PLACE = "toolweave.place"
+"""The key in the scope of a request of its `Place`."""
+RETRY_SECONDS = 1
+"""The `Retry-After` of a refusal, in seconds."""
+
+
+class ShareFigures(msgspec.Struct, eq=False):
+    """The figures of one kind of bounded thing.
+
+    Attributes:
+        held: The number that is held now.
+        refused: How many callers were refused one.
+        evicted: How many were taken from the caller that held the most.
+    """
+
+    held: int = 0
+    refused: int = 0
+    evicted: int = 0
+
+
+class Shares:
+    """The numbers of things of one kind, by caller.
+
+    The callers are also kept by their number, so that the one that holds the most is found at once: a number changes by
+    one at a time, so the highest number is the previous one, the one above or the one below.
+
+    Args:
+        figures: The figures to keep up to date.
+    """
+
+    def __init__(self, figures: ShareFigures) -> None:
+        self.figures = figures
+        self._held: dict[str, int] = {}
+        self._by_number: dict[int, dict[str, None]] = {}
+        self._highest = 0
+
+    def of(self, caller: str) -> int:
+        """Return the number that a caller holds."""
+        return self._held.get(caller, 0)
+
+    def add(self, caller: str) -> None:
+        """Count one more for a caller."""
+        self.figures.held += 1
+        number = self._held.get(caller, 0)
+        self._move(caller, number, number + 1)
+        self._highest = max(self._highest, number + 1)
+
+    def remove(self, caller: str) -> None:
+        """Count one less for a caller that holds one."""
+        self.figures.held -= 1
+        number = self._held[caller]
+        self._move(caller, number, number - 1)
+        if self._highest == number and number not in self._by_number:
+            self._highest = number - 1
+
+    def largest_first(self) -> Iterator[tuple[str, int]]:
+        """Yield the callers and their numbers, those that hold the most first."""
+        for number in range(self._highest, 0, -1):
+            for caller in self._by_number.get(number, ()):
+                yield caller, number
+
+    def _move(self, caller: str, before: int, after: int) -> None:
+        if before:
+            there = self._by_number[before]
+            del there[caller]
+            if not there:
+                del self._by_number[before]
+        if after:
+            self._held[caller] = after
+            self._by_number.setdefault(after, {})[caller] = None
+        else:
+            del self._held[caller]
+
+
+class Place:
+    """The place of a running request, to be left once.
+
+    Args:
+        requests: The places.
+        caller: The caller that holds it.
+    """
+
+    __slots__ = ("_requests", "caller", "stream")
+
+    def __init__(self, requests: RunningRequests, caller: str) -> None:
+        self._requests: RunningRequests | None = requests
+        self.caller = caller
+        self.stream: Cancels | None = None
+
+    def become_stream(self, stream: Cancels) -> None:
+        """Note that the request is a stream of notifications, which may be ended for another caller."""
+        if self._requests is not None and self.stream is None:
+            self.stream = stream
+            self._requests.add_stream(self)
+
+    def leave(self) -> None:
+        """Return the place; does nothing when it was taken away."""
+        requests = self._requests
+        if requests is not None:
+            self._requests = None
+            requests.release(self)
+
+
+def note_stream(scope: Scope, stream: Cancels) -> None:
+    """Note that a request is a stream of notifications, which may be ended for another caller."""
+    place: Place | None = scope.get(PLACE)
+    if place is not None:
+        place.become_stream(stream)
+
+
+class RunningRequests:
+    """The places of running requests, streams of notifications among them.
+
+    Args:
+        callers: Finds the caller of a request.
+        most: Maximum number of running requests; None for no bound.
+        caller_share: The part of them that one caller may hold, while no other holds any.
+        requests: The figures of all of them.
+        streams: The figures of the streams among them.
+    """
+
+    def __init__(
+        self,
+        callers: Callers,
+        *,
+        most: int | None,
+        caller_share: float,
+        requests: ShareFigures,
+        streams: ShareFigures,
+    ) -> None:
+        self._caller_of = callers.of
+        self._most = most
+        self._multiple = math.inf if caller_share >= 1 else caller_share / (1 - caller_share)
+        self._shares = Shares(requests)
+        self._stream_figures = streams
+        self._streams: dict[str, dict[Place, None]] = {}
+
+    def enter(self, scope: Scope) -> Place | None:
+        """Return a place for a request; None when its caller has to wait."""
+        caller = self._caller_of(scope)
+        if self._most is not None and not self._admits(caller, self._most):
+            return None
+        self._shares.add(caller)
+        return Place(self, caller)
+
+    def refusal(self, scope: Scope) -> tuple[int, str]:
+        """Count a refused request; return the status and the reason."""
+        self._shares.figures.refused += 1
+        held, most = self._shares.of(self._caller_of(scope)), self._most or 0
+        if self._shares.figures.held < most:
+            return 429, f"Too many requests at once: {held} of yours are running; wait for one of them to end"
+        return 503, f"The server is busy: {most} requests are running; try again later"
+
+    def add_stream(self, place: Place) -> None:
+        """Note that a place is that of a stream."""
+        self._streams.setdefault(place.caller, {})[place] = None
+        self._stream_figures.held += 1
+
+    def release(self, place: Place) -> None:
+        """Take a place back."""
+        self._shares.remove(place.caller)
+        if place.stream is not None:
+            self._stream_figures.held -= 1
+            there = self._streams[place.caller]
+            del there[place]
+            if not there:
+                del self._streams[place.caller]
+
+    def _admits(self, caller: str, most: int) -> bool:
+        held, free = self._shares.of(caller), most - self._shares.figures.held
+        if free > 0:
+            return self._multiple == math.inf or held < self._multiple * free
+        return self._evict_stream(held)
+
+    def _evict_stream(self, held: int) -> bool:
+        """End the oldest stream of the caller that holds the most, for one that then still holds no more than it."""
+        for largest, number in self._shares.largest_first():
+            if number <= held + 1:
+                return False
+            streams = self._streams.get(largest)
+            if streams:
+                place = next(iter(streams))
+                stream = place.stream
+                place.leave()
+                self._stream_figures.evicted += 1
+                if stream is not None:
+                    stream.cancel()
+                return True
+        return False
+
+
+class EndpointRequests:
+    """The running requests of one endpoint of an app.
+
+    Args:
+        places: The places of the requests of the app.
+
+    Attributes:
+        places: The places.
+        running: The requests that run, to be cancelled when the endpoint ends.
+    """
+
+    def __init__(self, places: RunningRequests) -> None:
+        self.places = places
+        self.running: set[Cancels] = set()
+
+
+class HttpShares:
+    """The shares of one app.
+
+    Args:
+        callers: Finds the caller of a request.
+        most: Maximum number of running requests; None for no bound.
+        caller_share: The part of them that one caller may hold, while no other holds any.
+
+    Attributes:
+        callers: Finds the caller of a request.
+        figures: The figures by kind: `sessions`, `streams`, `requests` and `connections`.
+        requests: The places of running requests.
+    """
+
+    def __init__(self, callers: Callers, *, most: int | None, caller_share: float) -> None:
+        self.callers = callers
+        kinds = ("sessions", "streams", "requests", "connections")
+        self.figures = {kind: ShareFigures() for kind in kinds}
+        self.requests = RunningRequests(
+            callers,
+            most=most,
+            caller_share=caller_share,
+            requests=self.figures["requests"],
+            streams=self.figures["streams"],
+        )
