@@ -309,6 +309,7 @@ class ModelError(ToolweaveError):
         status: The HTTP status, when there was one.
         retry_after: Seconds to wait as the provider requests, or None; infinity if it requests no retry.
         malformed_call: The text of the model, if the provider could not read a tool call in it; else None.
+        param: The part of the request that the provider names, such as `"tools[3].function"`, or `""`.
     """
 
     def __init__(
@@ -320,8 +321,10 @@ class ModelError(ToolweaveError):
         status: int | None = None,
         retry_after: float | None = None,
         malformed_call: str | None = None,
+        param: str = "",
     ) -> None:
         super().__init__(f"model {model!r}: {message}")
+        self.param = param
         self.malformed_call = malformed_call
         self.model = model
         self.message = message

@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -20,6 +20,8 @@ from toolweave import errors
 from toolweave.agent import Limits
 from toolweave.config import ServerConfig, Timeouts
 from toolweave.errors import ErrorKind
+from toolweave.models._model_apis import MODEL_APIS, UNKNOWN
+from toolweave.schema._profiles import ANCHORED, PROFILES, REGULAR, SchemaRules
 from toolweave.serve import HttpLimits
 
 __all__ = ["generated"]
@@ -83,12 +85,72 @@ def _default(value: object) -> str:
     )
 
 
+def _model_apis() -> Iterator[str]:
+    """Yield the table of the limits of each model's API, with their sources."""
+    yield "| API | profile | strict profile | tools | description | names of tools | source, read |\n"
+    yield "|---|---|---|---:|---:|---|---|\n"
+    for api in (*MODEL_APIS, UNKNOWN):
+        strict = f"`{api.strict}`" if api.strict else "none"
+        limits = f"{_number(api.limits.max_tools)} | {_number(api.limits.max_description)}"
+        source = f"{api.source}; {api.date}"
+        yield f"| {api.title} | `{api.schemas}` | {strict} | {limits} | `{api.names}` | {source} |\n"
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _profiles() -> Iterator[str]:
+    """Yield the table of the rules of each profile."""
+    yield "| profile | keywords left out or refused | formats | patterns | names of arguments | more |\n"
+    yield "|---|---|---|---|---|---|\n"
+    for name, rules in PROFILES.items():
+        keywords = "all but " + _codes(rules.keeps) if rules.keeps is not None else _codes(rules.leaves) or "none"
+        formats = "any" if rules.formats is None else _codes(rules.formats)
+        patterns = "any" if rules.pattern is None else PATTERNS[rules.pattern]
+        names = "any" if rules.names is None else f"`{rules.names.pattern}`"
+        yield f"| `{name}` | {keywords} | {formats} | {patterns} | {names} | {_more_rules(rules)} |\n"
+
+
+def _codes(values: Collection[str]) -> str:
+    return ", ".join(f"`{value}`" for value in sorted(values))
+
+
+def _more_rules(rules: SchemaRules) -> str:
+    found = [text for name, text in RULES.items() if getattr(rules, name)]
+    if rules.bounds is not None:
+        bounds = rules.bounds
+        found.append(
+            f"in one request {bounds.strict_tools} strict tools, {bounds.optional_parameters} optional parameters, "
+            f"{bounds.union_parameters} of several types"
+        )
+    return "; ".join(found)
+
+
+PATTERNS: Mapping[re.Pattern[str], str] = {
+    REGULAR: "without look-around and back-references",
+    ANCHORED: "from `^` to `$`, without groups of a special kind",
+}
+RULES: Mapping[str, str] = {
+    "root": "little beside the arguments at the top of a schema",
+    "plain_unions": "no `allOf`, no `oneOf`, nothing beside a `$ref`",
+    "single_unions": "no `properties` beside an `anyOf`",
+    "inline": "no definitions",
+    "plain_enums": "values of an `enum` are texts and numbers",
+    "integer_bounds": "bounds of integers alone",
+    "lone_lengths": "no lengths beside a pattern or a format",
+    "single_items": "`minItems` of 0 and 1 alone",
+    "shut": "every object closed, no recursion",
+    "closed": "every object closed, and every member required",
+}
 FROM_CODE_ONLY = ("name", "server", "source", "sensitive", "options")
 PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "lines of tasks": _lines,
     "error tree": _error_tree,
     "error kinds": _error_kinds,
     "features": _features,
+    "model apis": _model_apis,
+    "schema profiles": _profiles,
     "experiments": experiments,
     "server settings": partial(_settings, ServerConfig, FROM_CODE_ONLY),
     "timeouts": partial(_settings, Timeouts),

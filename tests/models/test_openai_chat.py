@@ -9,7 +9,7 @@ import pytest
 
 from tests.models.fake_openai import KEY, FakeOpenAI, call, chat_chunk, chat_turn, fake_openai, said, usage_chunk
 from tests.models.http_server import Answer, json_answer, stream_answer
-from toolweave.errors import ErrorKind, ModelError, ToolError
+from toolweave.errors import ErrorKind, ToolError
 from toolweave.models._base import (
     Finished,
     ModelEvent,
@@ -353,13 +353,13 @@ async def test_a_server_that_does_not_stream_is_understood() -> None:
     assert last.usage == Usage(input_tokens=2, output_tokens=1, cost=0.002)
 
 
-async def test_more_tools_than_the_api_takes_is_an_error_with_the_apis_words() -> None:
+async def test_tools_beyond_the_number_that_the_api_takes_are_left_out() -> None:
     tools = [ToolSpec(name=f"t{number}") for number in range(129)]
-    async with fake_openai() as fake, model_of(fake, provider="unknown") as model:
-        with pytest.raises(ModelError, match="maximum length 128") as caught:
-            await complete(model, ModelRequest(messages=HELLO, tools=tools))
+    async with fake_openai(said("ok")) as fake, model_of(fake, provider="unknown") as model:
+        await complete(model, ModelRequest(messages=HELLO, tools=tools))
 
-    assert (caught.value.kind, caught.value.status) == ("invalid_request", 400)
+        assert model.max_tools == 128
+        assert "t128" in model.wire_tools(tools).quarantined
 
 
 async def test_a_text_with_half_a_surrogate_pair_does_not_fail_the_turn() -> None:

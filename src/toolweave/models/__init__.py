@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         ToolOutcome,
         UserMessage,
     )
+    from toolweave.models._model_apis import MODEL_APIS, ModelApi, ToolLimits
     from toolweave.models._openai import OpenAICompatibleModel
     from toolweave.models._parse_model import model_from
     from toolweave.models._prices import Price
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from toolweave.models._scripted import ScriptedModel, tool_call
 
 __all__ = [
+    "MODEL_APIS",
     "AnthropicModel",
     "AssistantMessage",
     "CommandModel",
@@ -55,6 +57,7 @@ __all__ = [
     "Finished",
     "Message",
     "Model",
+    "ModelApi",
     "ModelEvent",
     "ModelRequest",
     "ModelSettings",
@@ -74,6 +77,7 @@ __all__ = [
     "ThinkingPart",
     "ToolCallDelta",
     "ToolCallPart",
+    "ToolLimits",
     "ToolMessage",
     "ToolOutcome",
     "Usage",
@@ -115,6 +119,7 @@ __getattr__, __dir__ = lazy_exports(
             "ToolOutcome",
             "UserMessage",
         ),
+        "_model_apis": ("MODEL_APIS", "ModelApi", "ToolLimits"),
         "_openai": ("OpenAICompatibleModel",),
         "_parse_model": ("model_from",),
         "_prices": ("Price",),

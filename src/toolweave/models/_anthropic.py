@@ -15,12 +15,15 @@ from toolweave.models._anthropic_turn import TurnReader
 from toolweave.models._base import ModelEvent, ModelRequest
 from toolweave.models._http import BODY, ProviderApi, SecretLike, until_end
 from toolweave.models._http_model import HttpModel, call_ids
+from toolweave.models._model_apis import ToolLimits, api_of
 from toolweave.models._prices import Price
 from toolweave.models._refused_features import prompted
 from toolweave.models._retry import Retry
 from toolweave.protocol.json_types import Json
 from toolweave.schema._lowering import lower
+from toolweave.schema._profiles import SchemaProfile
 from toolweave.tools._anthropic_content import anthropic_form, anthropic_text
+from toolweave.tools._refused_tools import RefusedTools
 from toolweave.tools._wire_tools import ToolWriter, WireTools
 
 BASE_URL = "https://api.anthropic.com"
@@ -53,6 +56,7 @@ class AnthropicModel(HttpModel):
         cache: Lifetime of the provider's prompt cache for the conversation's beginning, or None for no cache.
         headers: Further headers, such as `anthropic-beta`, or `authorization` in place of an API key.
         retry: Policy for failed requests.
+        tool_limits: Limits on the tools of one request, in place of those that are known of the API.
         price: Price of its tokens, for a cost limit, if no price list has the model.
 
     Attributes:
@@ -75,6 +79,7 @@ class AnthropicModel(HttpModel):
         thinking: int | Literal["adaptive"] | None = None,
         cache: Literal["5m", "1h"] | None = "5m",
         headers: Mapping[str, str | SecretLike] | None = None,
+        tool_limits: ToolLimits | None = None,
         retry: Retry | None = None,
         price: Price | None = None,
     ) -> None:
@@ -83,11 +88,8 @@ class AnthropicModel(HttpModel):
         self.max_tokens = max_tokens
         self._thinking = _thinking(thinking)
         self._cache = None if cache is None else {"type": "ephemeral", **({"ttl": cache} if cache != "5m" else {})}
-        writers = (
-            ToolWriter("anthropic", anthropic_form),
-            ToolWriter("anthropic", anthropic_form, strict="anthropic-strict"),
-        )
-        super().__init__(_api(self.name, base_url, api_key, headers or {}), writers, retry)
+        limits = api_of(BASE_URL, None).limits if tool_limits is None else tool_limits
+        super().__init__(_api(self.name, base_url, api_key, headers or {}), _writers(limits), retry)
         self.origin = PROVIDER if self._api.host == _HOST else self._api.url
         self.native_tool_search = self._api.host == _HOST
 
@@ -171,6 +173,21 @@ class AnthropicModel(HttpModel):
 
     def __repr__(self) -> str:
         return f"AnthropicModel({self.model!r})"
+
+
+def _writers(limits: ToolLimits) -> tuple[ToolWriter, ToolWriter]:
+    def writer(strict: SchemaProfile | None) -> ToolWriter:
+        return ToolWriter(
+            "anthropic",
+            anthropic_form,
+            strict=strict,
+            max_description=limits.max_description,
+            max_tools=limits.max_tools,
+            refused=refused,
+        )
+
+    refused = RefusedTools()
+    return writer(None), writer("anthropic-strict")
 
 
 def _api(

@@ -40,6 +40,11 @@ class FallbackModel:
         """Whether every one of the models searches tools itself."""
         return all(getattr(model, "native_tool_search", False) for model in self.models)
 
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What the APIs of the models refused; see `OpenAICompatibleModel.problems`."""
+        return tuple(problem for model in self.models for problem in getattr(model, "problems", ()))
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the events of the first model that can answer.
 

@@ -18,6 +18,7 @@ from toolweave.models._messages import AssistantMessage
 from toolweave.models._provider_errors import malformed_turn
 from toolweave.models._refused_features import RefusedFeatures
 from toolweave.models._retry import Retry, with_retries
+from toolweave.models._tool_repairs import SentTools, ToolRepairs
 from toolweave.tools._arguments import encode
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._wire_tools import ToolWriter, WireTools
@@ -28,7 +29,7 @@ class HttpModel(ABC):
 
     Args:
         api: The provider's API.
-        writers: Write tools in its form, without and with the schemas enforced.
+        writers: Write tools in its form, without and with the schemas enforced; both have one memory of refused tools.
         retry: Policy for failed requests.
     """
 
@@ -38,6 +39,11 @@ class HttpModel(ABC):
         self._retry = Retry() if retry is None else retry
         self._unsupported = RefusedFeatures()
         self._inline_provider: str | None = None
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The tools that the API refused, and the limits that it reported, each with the consequence."""
+        return self._writers[0].refused.problems
 
     @property
     @abstractmethod
@@ -67,8 +73,9 @@ class HttpModel(ABC):
 
     async def _readable(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the events of a turn; one whose call the provider could not read ends as a malformed call."""
+        repairs = ToolRepairs(self._writers[0].refused)
         try:
-            async with aclosing(self._unsupported.stream(request, self._sent)) as events:
+            async with aclosing(self._unsupported.stream(request, self._sent, repairs)) as events:
                 async for event in events:
                     yield event
             return
@@ -78,12 +85,14 @@ class HttpModel(ABC):
                 raise
         yield turn
 
-    async def _sent(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    async def _sent(self, request: ModelRequest, sent: SentTools) -> AsyncGenerator[ModelEvent, None]:
         tools = self.wire_tools(request.tools, strict=request.settings.strict_tools)
         try:
-            body = encode(self._body(request, tools))
+            members = self._body(request, tools)
+            body = encode(members)
         except (TypeError, ValueError, RecursionError) as exc:
             raise ModelError(f"the request is no JSON: {exc}", model=self.name, kind="invalid_request") from exc
+        sent.record(request.tools, tools, members.get("tools", ()))
         async with aclosing(with_retries(lambda: self._attempt(request, tools, body), self._retry)) as events:
             async for event in events:
                 yield event

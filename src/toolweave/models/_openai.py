@@ -14,22 +14,23 @@ from toolweave.errors import SchemaError
 from toolweave.models._base import ModelEvent, ModelRequest
 from toolweave.models._http import ProviderApi, SecretLike, until_end
 from toolweave.models._http_model import HttpModel, call_ids
+from toolweave.models._model_apis import OPENAI_HOST, ToolLimits
 from toolweave.models._openai_chat import ChatTurn, chat_messages, is_mistral
 from toolweave.models._openai_responses import ResponsesTurn, responses_input
 from toolweave.models._prices import Price
 from toolweave.models._retry import Retry
-from toolweave.models._tool_schemas import OPENAI_HOST, has_openai_bounds, schemas_for
+from toolweave.models._tool_schemas import schemas_for
 from toolweave.protocol.sse import ServerSentEvent
 from toolweave.schema._lowering import lower
 from toolweave.schema._profiles import SchemaProfile
 from toolweave.tools._openai_content import chat_form, responses_form
+from toolweave.tools._refused_tools import RefusedTools
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._wire_tools import ToolWriter, WireTools
 
 OPENAI_URL = "https://api.openai.com/v1"
 """OpenAI's own API."""
 
-_OPENAI_MAX_DESCRIPTION = 1024
 _REASONS = re.compile(r"(o\d|codex|gpt-(?:[5-9]|\d\d))(?!.*chat)")
 _DONE = b"[DONE]"
 
@@ -44,7 +45,6 @@ class OpenAICompatibleModel(HttpModel):
     Attributes:
         name: `"openai:MODEL"`, or `"URL#MODEL"` for a server without a provider's name.
         provider: Provider whose `ProviderTool`s and thoughts are sent: the given name, else `"openai"` or the URL.
-        max_tools: Maximum number of tools in a request, or None if no limit is known; the rest is left out.
         price: Price of its tokens, for a cost limit, if no price list has the model; None asks the list.
 
     Raises:
@@ -61,6 +61,7 @@ class OpenAICompatibleModel(HttpModel):
         provider: str | None = None,
         headers: Mapping[str, str | SecretLike] | None = None,
         tool_schemas: SchemaProfile | None = None,
+        tool_limits: ToolLimits | None = None,
         retry: Retry | None = None,
         price: Price | None = None,
     ) -> None:
@@ -72,23 +73,29 @@ class OpenAICompatibleModel(HttpModel):
             sent["authorization"] = f"Bearer {api_key if isinstance(api_key, str) else api_key.reveal()}"
         server = ProviderApi(base_url, model=f"{provider or 'openai'}:{model}", headers=sent)
         self._is_openai = server.host == OPENAI_HOST
-        self._has_openai_bounds = has_openai_bounds(server.host, provider)
         self.provider = provider or ("openai" if self._is_openai else server.url)
         server.model = self.name
         self._is_mistral = is_mistral(self.provider, model)
-        self._schemas = schemas_for(base_url, model, provider, tool_schemas)
-        self.max_tools = self._schemas.max_tools
-        super().__init__(server, (self._writer(None), self._writer(self._schemas.strict)), retry)
+        self._schemas = schemas_for(base_url, model, provider, tool_schemas, tool_limits)
+        refused = RefusedTools()
+        writers = self._writer(None, refused), self._writer(self._schemas.strict, refused)
+        super().__init__(server, writers, retry)
         self._inline_provider = None if self._responses else self.provider
 
-    def _writer(self, strict: SchemaProfile | None) -> ToolWriter:
+    def _writer(self, strict: SchemaProfile | None, refused: RefusedTools) -> ToolWriter:
         return ToolWriter(
             self._schemas.plain,
             responses_form if self._responses else chat_form,
             strict=strict,
-            max_description=_OPENAI_MAX_DESCRIPTION if self._has_openai_bounds else None,
-            max_tools=self.max_tools,
+            max_description=self._schemas.limits.max_description,
+            max_tools=self._schemas.limits.max_tools,
+            refused=refused,
         )
+
+    @property
+    def max_tools(self) -> int | None:
+        """Maximum number of tools in a request, or None if no limit is known; the rest is left out."""
+        return self._writers[0].max_tools
 
     @property
     def name(self) -> str:

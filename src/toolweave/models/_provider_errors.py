@@ -111,6 +111,7 @@ def refusal(
         kind=kind,
         status=status,
         retry_after=retry_after,
+        param=short(redact(_param(upstream) or _param(body))),
         malformed_call=redact(_generation(body)[:_READ]) if _FAILED_CALL.search(words) else None,
     )
 
@@ -157,6 +158,21 @@ def _upstream(body: Any) -> tuple[Any, str]:
 def _generation(body: Any) -> str:
     found = _error_members(body).get("failed_generation")
     return found if isinstance(found, str) else ""
+
+
+def _param(body: Any) -> str:
+    """Return the part of the request that an error body names: as `param`, or as `loc` in a list of details."""
+    members = _error_members(body)
+    param = members.get("param")
+    if isinstance(param, str):
+        return param
+    for name in ("detail", "details", "errors"):
+        details = members.get(name)
+        for detail in cast("list[Any]", details) if isinstance(details, list) else ():
+            place = cast("dict[str, Any]", detail).get("loc") if isinstance(detail, dict) else None
+            if isinstance(place, list):
+                return ".".join(map(str, cast("list[Any]", place)))
+    return ""
 
 
 def _message(body: Any) -> str:

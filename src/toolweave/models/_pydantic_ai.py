@@ -39,9 +39,11 @@ from toolweave.models._messages import (
     ToolOutcome,
     UserMessage,
 )
+from toolweave.models._model_apis import ToolLimits
 from toolweave.models._prices import Price
 from toolweave.models._provider_errors import MALFORMED, malformed_turn, refusal, short, without_secrets
-from toolweave.models._tool_schemas import profile_of_provider
+from toolweave.models._tool_repairs import SentTools, ToolRepairs
+from toolweave.models._tool_schemas import schemas_of_name
 from toolweave.protocol.content import AudioContent, ContentBlock, EmbeddedResource, ImageContent
 from toolweave.tools._arguments import json_text, read_arguments, wire_id
 from toolweave.tools._media import sniff
@@ -228,18 +230,29 @@ class PydanticAIModel:
 
     Args:
         model: The model.
+        tool_limits: Limits on the tools of one request, in place of those that are known of the API.
         price: Price of its tokens, for a cost limit, if no price list has the model.
 
     Raises:
         ConfigError: Pydantic AI is not installed.
     """
 
-    def __init__(self, model: str | wire_models.Model, *, price: Price | None = None) -> None:
+    def __init__(
+        self,
+        model: str | wire_models.Model,
+        *,
+        tool_limits: ToolLimits | None = None,
+        price: Price | None = None,
+    ) -> None:
         if find_spec("pydantic_ai") is None:
             raise ConfigError("PydanticAIModel needs Pydantic AI: install `toolweave[llm]`", field="model")
         self.price = price
         self._model = model
-        self._writer = ToolWriter(profile_of_provider(self.name), _members)
+        schemas = schemas_of_name(self.name, tool_limits)
+        limits = schemas.limits
+        self._writer = ToolWriter(
+            schemas.plain, _members, max_tools=limits.max_tools, max_description=limits.max_description
+        )
 
     @property
     def name(self) -> str:
@@ -251,28 +264,37 @@ class PydanticAIModel:
         """Return these tools as Pydantic AI is given them, with the changed and the omitted parts of their schemas."""
         return self._writer.of(tools)
 
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The tools that the API refused, and the limits that it reported, each with the consequence."""
+        return self._writer.refused.problems
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the events of one turn; `Finished` comes last. Closing the generator ends the request.
 
         Raises:
             ModelError: The provider refused or could not be reached, a key or the provider's own package is missing.
         """
-        splitter = ThoughtSplitter()
-        try:
-            async for event in self._events(request):
-                for ours in split_events(splitter, event, None):
-                    yield ours
-            return
-        except ModelError:
-            raise
-        except Exception as exc:  # boundary: any provider's library
-            failed = self._error(exc, request.settings.timeout)
-        if (turn := malformed_turn(failed)) is not None:
-            yield turn
-            return
-        raise failed  # out here, since such an exception may hold the request with its key
+        repairs = ToolRepairs(self._writer.refused)
+        while True:
+            splitter, sent, begun = ThoughtSplitter(), SentTools(), False
+            try:
+                async for event in self._events(request, sent):
+                    begun = True
+                    for ours in split_events(splitter, event, None):
+                        yield ours
+                return
+            except ModelError as exc:
+                failed = exc
+            except Exception as exc:  # boundary: any provider's library
+                failed = self._error(exc, request.settings.timeout)
+            if (turn := malformed_turn(failed)) is not None:
+                yield turn
+                return
+            if begun or not (repairs.of_named(failed, sent) or repairs.of_unnamed(failed, sent)):
+                raise failed  # out here, since such an exception may hold the request with its key
 
-    async def _events(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    async def _events(self, request: ModelRequest, sent: SentTools) -> AsyncGenerator[ModelEvent, None]:
         # seconds of importing, which nothing else should wait for
         await anyio.to_thread.run_sync(import_module, "pydantic_ai.direct")
         from pydantic_ai import direct, models
@@ -280,6 +302,7 @@ class PydanticAIModel:
         seconds = request.settings.timeout
         model = self._model = models.infer_model(self._model)
         tools = self._writer.of(request.tools)
+        sent.record(request.tools, tools, tools.definitions)
         history = wire_history(request.messages, request.system, tools)
         opening = direct.model_request_stream(
             model,

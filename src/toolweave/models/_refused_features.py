@@ -12,6 +12,7 @@ from dataclasses import replace
 from toolweave.errors import ModelError
 from toolweave.models._base import ModelEvent, ModelRequest
 from toolweave.models._messages import ToolMessage
+from toolweave.models._tool_repairs import SentTools, ToolRepairs
 from toolweave.protocol.content import ImageContent
 
 _log = logging.getLogger("toolweave.models")
@@ -47,25 +48,33 @@ class RefusedFeatures:
         return prompted(request) if bool(request.tools) in self._output else request
 
     async def stream(
-        self, request: ModelRequest, send: Callable[[ModelRequest], AsyncGenerator[ModelEvent, None]]
+        self,
+        request: ModelRequest,
+        send: Callable[[ModelRequest, SentTools], AsyncGenerator[ModelEvent, None]],
+        repairs: ToolRepairs,
     ) -> AsyncGenerator[ModelEvent, None]:
-        """Yield the events of `send`; retry without a feature that the server refuses before the first event.
+        """Yield the events of `send`; retry without a feature or a tool that the server refuses before the first event.
 
         Raises:
-            ModelError: From `send`, if no optional feature was refused, or an event was yielded already.
+            ModelError: From `send`, if nothing can be left out, or an event was yielded already.
         """
         while True:
-            adapted, begun = self.adapted(request), False
+            adapted, begun, sent = self.adapted(request), False, SentTools()
             try:
-                async with aclosing(send(adapted)) as events:
+                async with aclosing(send(adapted, sent)) as events:
                     async for event in events:
                         begun = True
                         yield event
                 return
             except ModelError as exc:
-                if begun or not self.refused(exc, adapted):
+                if begun or not self._is_repaired(exc, adapted, sent, repairs):
                     raise
                 _log.info("%s; sending it again without that", exc)
+
+    def _is_repaired(self, error: ModelError, request: ModelRequest, sent: SentTools, repairs: ToolRepairs) -> bool:
+        # An error that names a tool is about that tool, whatever other words it has: `Invalid JSON schema` with the
+        # path of an argument would otherwise cost the answer its schema.
+        return repairs.of_named(error, sent) or self.refused(error, request) or repairs.of_unnamed(error, sent)
 
     def refused(self, error: ModelError, request: ModelRequest) -> bool:
         """Record the feature that an error refuses; return whether to retry the request without it."""

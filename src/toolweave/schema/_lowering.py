@@ -26,7 +26,7 @@ from toolweave.schema._normalize import (
     modern,
     types_of,
 )
-from toolweave.schema._profiles import PROFILES, SchemaProfile, SchemaRules
+from toolweave.schema._profiles import MINIMAL, PROFILES, SchemaProfile, SchemaRules
 from toolweave.schema._strict import check_not_recursive, check_strict, close, shut, types_of_values
 
 _MAX_HOPS = 32
@@ -70,6 +70,16 @@ def lower(schema: Mapping[str, Any], profile: SchemaProfile) -> LoweredSchema:
     """
     check_schema(schema)
     return _Lowering(dict(schema), PROFILES[profile]).run()
+
+
+def simplified(schema: Mapping[str, Any]) -> LoweredSchema:
+    """Lower the schema of a tool's arguments to names, types and descriptions, which every LLM API accepts.
+
+    Raises:
+        SchemaError: As `lower`.
+    """
+    check_schema(schema)
+    return _Lowering(dict(schema), MINIMAL).run()
 
 
 class _Lowering:
@@ -354,12 +364,29 @@ class _Lowering:
             node["maxItems"] = min(most, node.get("maxItems", most))
         if "prefixItems" in node and "prefixItems" not in keeps:
             _widen(node, lost)
+        if self._rules.single_types:
+            node = self._of_one_type(node, where, lost)
         if "const" not in keeps:
             if "const" in node and "enum" not in node:
                 node["enum"] = [node.pop("const")]
             if "enum" in node and not node.keys() & {"type", "$ref"}:
                 kinds = types_of_values(node["enum"])
                 node["type"] = kinds[0] if len(kinds) == 1 else list(kinds)
+        return node
+
+    def _of_one_type(self, node: dict[str, Any], where: str, lost: list[str]) -> dict[str, Any]:
+        """Return a schema without null and without alternatives beside it, as far as one type is left then."""
+        branches = [one for one in node.get("anyOf", ()) if _members(one).get("type") != "null"]
+        if len(branches) == 1:
+            del node["anyOf"]
+            node, more = joined(node, [self._branch(branches[0], where, lost)])
+            lost += more
+        kinds = [kind for kind in types_of(node) if kind != "null"]
+        if len(kinds) == 1:
+            node["type"] = kinds[0]
+        elif kinds:
+            del node["type"]
+            lost.append(f"type: {as_text(kinds)}")
         return node
 
     def _merged(self, node: dict[str, Any], where: str, lost: list[str]) -> dict[str, Any]:

@@ -63,6 +63,7 @@ class SchemaRules:
         integer_bounds: Whether it bounds integers alone, and no other numbers.
         lone_lengths: Whether it takes no lengths beside a pattern or a format.
         single_items: Whether it knows `minItems` of 0 and 1 alone.
+        single_types: Whether a value has one type, and no alternatives.
         shut: Whether every object takes its own members alone, every value has a type, and no schema is within itself.
         closed: Whether every object takes its own members alone, all of them required, and every value has a type.
         bounds: Bounds of one request, if it has any.
@@ -81,6 +82,7 @@ class SchemaRules:
     integer_bounds: bool = False
     lone_lengths: bool = False
     single_items: bool = False
+    single_types: bool = False
     shut: bool = False
     closed: bool = False
     bounds: RequestBounds | None = None
@@ -94,23 +96,33 @@ _STRICT = _COMMON | _ITEMS | _NUMBERS | {"additionalProperties", "const", "forma
 _STRICT_FORMATS = frozenset(
     {"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"},
 )
-_REGULAR = re.compile(r"(?:[^\\(]|\\[^1-9k]|\((?!\?(?:[=!]|<[=!])))*", re.DOTALL)
+REGULAR = re.compile(r"(?:[^\\(]|\\[^1-9k]|\((?!\?(?:[=!]|<[=!])))*", re.DOTALL)
 """A pattern without look-around and back-references."""
-_ANCHORED = re.compile(r"\^(?:[^\\(]|\\[^A-Za-z0-9]|\((?!\?))*\$", re.DOTALL)
+ANCHORED = re.compile(r"\^(?:[^\\(]|\\[^A-Za-z0-9]|\((?!\?))*\$", re.DOTALL)
 """A pattern for the whole text, without groups of a special kind and without classes that are letters."""
 _ANTHROPIC_NAMES = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
+MINIMAL = SchemaRules(
+    keeps=frozenset({"description", "enum", "items", "properties", "required", "type"}),
+    names=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
+    plain_unions=True,
+    inline=True,
+    plain_enums=True,
+    single_types=True,
+)
+"""The rules that every API takes; for a tool that an API refused."""
+
 PROFILES: Mapping[SchemaProfile, SchemaRules] = {
-    "openai": SchemaRules(pattern=_REGULAR),
+    "openai": SchemaRules(pattern=REGULAR),
     "openai-strict": SchemaRules(
-        keeps=_STRICT | _LENGTHS, formats=_STRICT_FORMATS, pattern=_REGULAR, plain_unions=True, closed=True
+        keeps=_STRICT | _LENGTHS, formats=_STRICT_FORMATS, pattern=REGULAR, plain_unions=True, closed=True
     ),
     "compatible-strict": SchemaRules(
-        keeps=_STRICT, formats=_STRICT_FORMATS, pattern=_REGULAR, plain_unions=True, closed=True
+        keeps=_STRICT, formats=_STRICT_FORMATS, pattern=REGULAR, plain_unions=True, closed=True
     ),
-    "gpt-oss": SchemaRules(inline=True, pattern=_REGULAR),
+    "gpt-oss": SchemaRules(inline=True, pattern=REGULAR),
     "gpt-oss-strict": SchemaRules(
-        keeps=_STRICT, formats=_STRICT_FORMATS, pattern=_REGULAR, plain_unions=True, closed=True, inline=True
+        keeps=_STRICT, formats=_STRICT_FORMATS, pattern=REGULAR, plain_unions=True, closed=True, inline=True
     ),
     "anthropic": SchemaRules(names=_ANTHROPIC_NAMES),
     "anthropic-strict": SchemaRules(
@@ -128,13 +140,13 @@ PROFILES: Mapping[SchemaProfile, SchemaRules] = {
         plain_unions=True,
         plain_enums=True,
     ),
-    "bedrock": SchemaRules(inline=True, pattern=_REGULAR, root=frozenset({"properties", "required", "type"})),
-    "mistral": SchemaRules(pattern=_REGULAR),
+    "bedrock": SchemaRules(inline=True, pattern=REGULAR, root=frozenset({"properties", "required", "type"})),
+    "mistral": SchemaRules(pattern=REGULAR),
     "ollama": SchemaRules(keeps=_COMMON, plain_unions=True, inline=True),
     "llama.cpp": SchemaRules(
         keeps=_COMMON | _ITEMS | _LENGTHS | _NUMBERS | {"additionalProperties", "const", "format", "pattern"},
         formats=frozenset({"date", "date-time", "time", "uuid"}),
-        pattern=_ANCHORED,
+        pattern=ANCHORED,
         plain_unions=True,
         single_unions=True,
         inline=True,
@@ -148,7 +160,7 @@ PROFILES: Mapping[SchemaProfile, SchemaRules] = {
             }
         ),
         formats=_STRICT_FORMATS | {"json-pointer", "relative-json-pointer", "uri", "uri-reference", "uri-template"},
-        pattern=_REGULAR,
+        pattern=REGULAR,
         inline=True,
         lone_lengths=True,
     ),

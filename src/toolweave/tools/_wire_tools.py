@@ -15,16 +15,18 @@ from typing import Any, TypeAlias
 import msgspec
 
 from toolweave.errors import SchemaError, printable
-from toolweave.schema._lowering import LoweredSchema, lower
+from toolweave.schema._lowering import LoweredSchema, lower, simplified
 from toolweave.schema._profiles import PROFILES, RequestBounds, SchemaProfile
 from toolweave.schema._strict import drop_fillers, parameter_counts
 from toolweave.tools._arguments import encode
 from toolweave.tools._names import NameMap
+from toolweave.tools._refused_tools import Offer, RefusedTools
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._visible import shown_schema, shown_text
 
 _log = logging.getLogger("toolweave.tools")
 
+_MAX_SIMPLE_DESCRIPTION = 1_024
 _KEPT_LISTS = 8
 _KEPT_TOOLS = 20_000
 
@@ -60,6 +62,7 @@ class WireTools:
         changes: Exposed names of the tools whose schema was changed, each with the changes.
         losses: Those of the changes after which the API accepts arguments that the tool does not.
         filled: Schemas of the tools for which null may stand for an omitted argument, by exposed name.
+        strict: Exposed names of the tools whose schemas the API enforces.
         renamed: Exposed names of the tools with arguments of other names, which are given as the API's and the tool's.
     """
 
@@ -71,6 +74,7 @@ class WireTools:
     losses: Mapping[str, tuple[str, ...]]
     filled: Mapping[str, Mapping[str, Any]]
     renamed: Mapping[str, Mapping[str, str]]
+    strict: frozenset[str] = frozenset()
 
     def arguments(self, exposed: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return a model's arguments under the tool's own names, without the nulls that only strict mode required."""
@@ -103,6 +107,7 @@ class _Prepared:
     reason: str = ""
     strict: bool = False
     note: str = ""
+    max_description: int | None = None
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -117,6 +122,7 @@ class ToolWriter:
         max_description: Maximum characters of a description; the rest of a longer one is put before the schema's own
             description. None for no bound.
         max_tools: Maximum number of tools in a request; the last ones are left out of a longer list. None for no bound.
+        refused: The definitions that the provider refused in earlier requests.
     """
 
     def __init__(
@@ -127,14 +133,25 @@ class ToolWriter:
         strict: SchemaProfile | None = None,
         max_description: int | None = None,
         max_tools: int | None = None,
+        refused: RefusedTools | None = None,
     ) -> None:
-        self.max_description = max_description
-        self.max_tools = max_tools
+        self._max_description = max_description
+        self._max_tools = max_tools
+        self.refused = RefusedTools() if refused is None else refused
+        self._refused_version = self.refused.version
         self._profile: SchemaProfile = profile
         self._strict: SchemaProfile | None = strict
         self._form = form
         self._lists: list[tuple[Sequence[ToolSpec], tuple[ToolSpec, ...], WireTools]] = []
         self._tools: dict[tuple[int, bool], _Prepared] = {}
+
+    @property
+    def max_description(self) -> int | None:
+        return _least(self._max_description, self.refused.max_description)
+
+    @property
+    def max_tools(self) -> int | None:
+        return _least(self._max_tools, self.refused.max_tools)
 
     def of(self, tools: Sequence[ToolSpec]) -> WireTools:
         """Return the tools for a request.
@@ -145,6 +162,10 @@ class ToolWriter:
         Raises:
             ValueError: Two tools have one exposed name.
         """
+        if self._refused_version != self.refused.version:
+            self._refused_version = self.refused.version
+            self._lists.clear()
+            self._tools.clear()
         for index, (known, specs, wire) in enumerate(self._lists):
             if len(specs) == len(tools) and (
                 (known is tools and not isinstance(tools, list)) or all(map(operator.is_, specs, tools))
@@ -174,6 +195,7 @@ class ToolWriter:
             changes={one.spec.name: one.changes for one, _ in kept if one.changes},
             losses={one.spec.name: lowered.losses for one, lowered in kept if lowered.losses},
             filled={one.spec.name: one.spec.input_schema for one, lowered in kept if lowered.fillers},
+            strict=frozenset(one.spec.name for one, _ in kept if one.strict),
             renamed={one.spec.name: lowered.renamed for one, lowered in kept if lowered.renamed},
         )
 
@@ -210,8 +232,13 @@ class ToolWriter:
         return known
 
     def _lowered(self, spec: ToolSpec, strict: SchemaProfile | None) -> _Prepared:
-        note = ""
-        if strict is not None:
+        refusal = self.refused.of(spec)
+        if refusal.offer is Offer.LEFT_OUT:
+            return _Prepared(spec, "", None, f"the API refuses it: {refusal.reason}")
+        note = "" if refusal.offer is Offer.WHOLE else f"not as it is: the API refused it: {refusal.reason}"
+        if refusal.offer is Offer.SIMPLIFIED:
+            return self._simplified(spec, note)
+        if strict is not None and refusal.offer is Offer.WHOLE:
             try:
                 return _prepare(spec, lower(spec.input_schema, strict), strict=True)
             except SchemaError as exc:  # what strict mode has no words for is offered without it
@@ -221,15 +248,27 @@ class ToolWriter:
         except SchemaError as exc:
             return _Prepared(spec, "", None, str(exc))
 
+    def _simplified(self, spec: ToolSpec, note: str) -> _Prepared:
+        try:
+            prepared = _prepare(spec, simplified(spec.input_schema))
+            return replace(prepared, note=note, max_description=_MAX_SIMPLE_DESCRIPTION)
+        except SchemaError as exc:
+            return _Prepared(spec, "", None, str(exc))
+
     def _definition(self, wire: str, one: _Prepared, lowered: LoweredSchema) -> Mapping[str, Any]:
         description, schema = one.description, lowered.schema
-        most = self.max_description
+        most = _least(self.max_description, one.max_description)
         if most is not None and len(description) > most:
             cut = most - len(_GOES_ON)
             own = schema.get("description")
             rest = f"{description[cut:]}\n{own}" if own else description[cut:]
             description, schema = description[:cut] + _GOES_ON, {**schema, "description": rest}
         return self._form(WireTool(name=wire, description=description, schema=schema, strict=one.strict))
+
+
+def _least(first: int | None, second: int | None) -> int | None:
+    known = [one for one in (first, second) if one is not None]
+    return min(known, default=None)
 
 
 def _prepare(spec: ToolSpec, lowered: LoweredSchema, *, strict: bool = False) -> _Prepared:

@@ -1,0 +1,225 @@
+"""Errors of a model's API about tools, and the repair: one tool in another form, or none, and the request once more.
+
+An API refuses a whole request for one tool, and each API refuses something else. Its error names the tool by position
+(`tools[3].function`), by name (`function 'x'`), by a path into its schema (`$.properties.email.pattern`), or not at
+all. The first three cost that tool its schema, then its place; without a name all tools are sent in their simplest
+form, once. Repairs of one request are bounded, and what was learnt is kept for the model's later requests.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from toolweave._json import decode_json
+from toolweave.errors import ModelError
+from toolweave.tools._refused_tools import RefusedTools
+from toolweave.tools._spec import ToolSpec
+from toolweave.tools._wire_tools import WireTools
+
+_MAX_SINGLE = 8
+"""Tools that are repaired one by one before all others are sent in their simplest form."""
+_MAX_REPAIRS = 24
+
+_INDEX = (
+    re.compile(r"function_?declarations[\[./](\d{1,5})", re.IGNORECASE),
+    re.compile(r"\btools[\[./](\d{1,5})", re.IGNORECASE),
+)
+_SUBJECT = re.compile(r"tool|function|declaration", re.IGNORECASE)
+_QUOTED = re.compile(r"['\"`‘“]([A-Za-z0-9_.:-]{1,128})['\"`’”]")
+_BARE = re.compile(r"\b(?:function|tool)s?(?: name)?[ :=]+([A-Za-z0-9_-]{1,128})", re.IGNORECASE)
+_PATH = re.compile(r"(?:\$|#/?)((?:[./\[][^\s.,;/\[\]]+\]?){2,})")
+_PATH_PARTS = re.compile(r"[^./\[\]'\"]+")
+_CONTEXT = re.compile(r"context=\(([^)]{1,500})\)", re.IGNORECASE)
+_SCHEMA_WORDS = re.compile(
+    r"\bschemas?\b|look-?(?:around|ahead|behind)|\bregex|regular expression|\bpatterns?\b|grammar|keyword|"
+    r"function.?declaration|input_?schema",
+    re.IGNORECASE,
+)
+_LIMIT = r"(?:maximum|max|at most|up to|no more than|limit)"
+_MAX_TOOLS = (
+    re.compile(r"tools'?: array too long.{0,60}?maximum length (\d{1,6})", re.IGNORECASE | re.DOTALL),
+    re.compile(_LIMIT + r"[^.\d]{0,60}(\d{1,6}) (?:tools|functions)", re.IGNORECASE),
+    re.compile(r"(?:number of|too many) (?:tools|functions)\D{0,80}?" + _LIMIT + r"\D{0,30}(\d{1,6})", re.IGNORECASE),
+)
+_MAX_DESCRIPTION = re.compile(
+    r"description.{0,160}?(?:maximum length|at most|max(?:imum)?(?: of)?|longer than|limit of)\D{0,20}(\d{2,7})",
+    re.IGNORECASE | re.DOTALL,
+)
+_MIN_DESCRIPTION = 64
+_SCHEMA_MEMBERS = (("function", "parameters"), ("parameters",), ("input_schema",), ("parameters_json_schema",))
+
+
+class SentTools:
+    """The tools of one request as they were sent; filled in when the request is written."""
+
+    def __init__(self) -> None:
+        self.specs: Sequence[ToolSpec] = ()
+        self.wire: WireTools | None = None
+        self.entries: Sequence[Any] = ()
+
+    def record(self, specs: Sequence[ToolSpec], wire: WireTools, entries: Sequence[Any]) -> None:
+        """Record the definitions, their form, and the entries of the request's list of tools."""
+        self.specs = specs
+        self.wire = wire
+        self.entries = entries
+
+
+class ToolRepairs:
+    """The repairs of one turn's requests.
+
+    Args:
+        refused: What the model has learnt about its API.
+    """
+
+    def __init__(self, refused: RefusedTools) -> None:
+        self._refused = refused
+        self._repairs = 0
+        self._singles = 0
+
+    def of_named(self, error: ModelError, sent: SentTools) -> bool:
+        """Record what an error says about tools that it names; return whether to send the request again."""
+        wire = sent.wire
+        if wire is None or not wire.definitions or not self._may_repair(error):
+            return False
+        text = f"{error.param} {error.message}"
+        return self._is_limit(text, wire) or self._refuse(_named(text, sent, wire), error, sent, wire)
+
+    def of_unnamed(self, error: ModelError, sent: SentTools) -> bool:
+        """Record that some tool has a schema that the API refuses; return whether to send the request again."""
+        wire = sent.wire
+        if wire is None or not wire.definitions or not self._may_repair(error):
+            return False
+        if _SCHEMA_WORDS.search(error.message) is None:
+            return False
+        self._repairs = _MAX_REPAIRS  # an error without a name would come once for every tool
+        return self._refuse_all(sent.specs, error, wire)
+
+    def _may_repair(self, error: ModelError) -> bool:
+        is_about_request = error.kind == "invalid_request" and error.malformed_call is None
+        return is_about_request and self._repairs < _MAX_REPAIRS
+
+    def _is_limit(self, text: str, wire: WireTools) -> bool:
+        number = next((int(found[1]) for one in _MAX_TOOLS if (found := one.search(text))), 0)
+        if 0 < number < len(wire.definitions):
+            self._repairs += 1
+            self._refused.learn_max_tools(number)
+            return True
+        found = _MAX_DESCRIPTION.search(text)
+        number = 0 if found is None else int(found[1])
+        if number >= _MIN_DESCRIPTION and any(len(one) > number for one in map(_description, wire.definitions)):
+            self._repairs += 1
+            self._refused.learn_max_description(number)
+            return True
+        return False
+
+    def _refuse(self, specs: Sequence[ToolSpec], error: ModelError, sent: SentTools, wire: WireTools) -> bool:
+        repaired = False
+        for spec in specs:
+            self._repairs += 1
+            self._singles += 1
+            repaired |= self._refuse_one(spec, error, wire)
+        if repaired and self._singles == _MAX_SINGLE:
+            self._refuse_all(sent.specs, error, wire)
+        return repaired
+
+    def _refuse_all(self, specs: Sequence[ToolSpec], error: ModelError, wire: WireTools) -> bool:
+        offered = [spec for spec in specs if spec.name in wire.names.wire_names]
+        whole = [spec for spec in offered if not self._refused.is_simplified(spec)]
+        for spec in whole:
+            self._refuse_one(spec, error, wire)
+        return bool(whole)
+
+    def _refuse_one(self, spec: ToolSpec, error: ModelError, wire: WireTools) -> bool:
+        strict = spec.name in wire.strict
+        refused = self._refused.refuse(spec, error.message, strict=strict)
+        if refused:
+            _trace(spec.name, error)
+        return refused
+
+
+def _named(text: str, sent: SentTools, wire: WireTools) -> list[ToolSpec]:
+    """Return the tools that an error names."""
+    specs = {wire.names.wire_names[spec.name]: spec for spec in sent.specs if spec.name in wire.names.wire_names}
+    for wire_name in (*_by_index(text, sent.entries), *_by_name(text, specs)):
+        if wire_name in specs:
+            return [specs[wire_name]]
+    paths = [_PATH_PARTS.findall(found) for found in _PATH.findall(text)]
+    paths += [re.findall(r"'([^']*)'", found) for found in _CONTEXT.findall(text)]
+    for path in paths:
+        found = [specs[name] for name, schema in _schemas(wire.definitions) if path and _has_path(schema, path)]
+        if found:
+            return found
+    return []
+
+
+def _by_index(text: str, entries: Sequence[Any]) -> Iterator[str]:
+    names = [_entry_name(entry) for entry in entries]
+    for pattern in _INDEX:
+        for found in pattern.finditer(text):
+            if int(found[1]) < len(names):
+                yield names[int(found[1])]
+
+
+def _by_name(text: str, names: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of tools in a text; the quoted ones first, in their order."""
+    if _SUBJECT.search(text) is None:
+        return
+    for pattern in (_QUOTED, _BARE):
+        yield from (found[1] for found in pattern.finditer(text) if found[1] in names)
+
+
+def _entry_name(entry: Any) -> str:
+    if isinstance(entry, msgspec.Raw):
+        entry = decode_json(bytes(entry))
+    return _definition_name(entry)
+
+
+def _definition_name(definition: Any) -> str:
+    members = _members(definition)
+    return str(members.get("name") or _members(members.get("function")).get("name") or "")
+
+
+def _description(definition: Any) -> str:
+    members = _members(definition)
+    return str(members.get("description") or _members(members.get("function")).get("description") or "")
+
+
+def _schemas(definitions: Iterable[Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for definition in definitions:
+        for path in _SCHEMA_MEMBERS:
+            schema: Any = definition
+            for part in path:
+                schema = _members(schema).get(part)
+            if isinstance(schema, Mapping):
+                yield _definition_name(definition), cast("Mapping[str, Any]", schema)
+
+
+def _has_path(schema: Mapping[str, Any], path: Sequence[str]) -> bool:
+    node: Any = schema
+    for part in path:
+        if isinstance(node, Mapping) and part in node:
+            node = cast("Mapping[str, Any]", node)[part]
+        elif isinstance(node, list) and part.isdecimal() and int(part) < len(cast("list[Any]", node)):
+            node = cast("list[Any]", node)[int(part)]
+        else:
+            return False
+    return True
+
+
+def _members(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _trace(name: str, error: ModelError) -> None:
+    """Add an event to the present span, if the program traces."""
+    if "opentelemetry" not in sys.modules:  # a tracing program has loaded it
+        return
+    from opentelemetry import trace
+
+    attributes = {"gen_ai.tool.name": name, "toolweave.refusal.status": error.status or 0}
+    trace.get_current_span().add_event("toolweave.tool_refused", attributes)

@@ -1,0 +1,109 @@
+"""Definitions that a model's API refused, and the bounds that it named: remembered by a model for all of its requests.
+
+A definition is known by its content, so that one that its server has corrected is offered again.
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import IntEnum
+from hashlib import sha256
+
+from toolweave._value import Value
+from toolweave.errors import printable
+from toolweave.tools._arguments import encode
+from toolweave.tools._spec import ToolSpec
+
+_log = logging.getLogger("toolweave.tools")
+
+_MAX_REFUSED = 10_000
+
+
+class Offer(IntEnum):
+    """The form in which a definition is offered to an API; each is accepted by more APIs than the one before."""
+
+    WHOLE = 0
+    NOT_STRICT = 1
+    SIMPLIFIED = 2
+    LEFT_OUT = 3
+
+
+class Refusal(Value, frozen=True):
+    """The form in which a definition is offered after refusals, and the API's last reason."""
+
+    offer: Offer
+    reason: str
+
+
+_NONE = Refusal(Offer.WHOLE, "")
+
+
+class RefusedTools:
+    """The refusals of one model's API.
+
+    Attributes:
+        version: Rises with each refusal: what was written for an earlier version is out of date.
+        max_description: Maximum characters of a description, as the API reported it, or None.
+        max_tools: Maximum number of tools in a request, as the API reported it, or None.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.max_description: int | None = None
+        self.max_tools: int | None = None
+        self._refusals: dict[bytes, Refusal] = {}
+        self._problems: dict[str, None] = {}
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What the API refused, and the consequence, in one sentence each."""
+        return tuple(self._problems)
+
+    def of(self, spec: ToolSpec) -> Refusal:
+        """Return the refusal of a definition; one with the offer `WHOLE` if it was never refused."""
+        return self._refusals.get(_key(spec), _NONE) if self._refusals else _NONE
+
+    def is_simplified(self, spec: ToolSpec) -> bool:
+        """Return whether a definition is in its simplest form already, or left out."""
+        return self.of(spec).offer >= Offer.SIMPLIFIED
+
+    def refuse(self, spec: ToolSpec, reason: str, *, strict: bool) -> bool:
+        """Record that a definition was refused; return whether it has another form, or can be left out.
+
+        Args:
+            spec: The definition.
+            reason: The API's text.
+            strict: Whether it was sent as a strict tool.
+        """
+        before = self.of(spec).offer
+        if before is Offer.LEFT_OUT or len(self._refusals) >= _MAX_REFUSED:
+            return False
+        offer = Offer.NOT_STRICT if strict and before is Offer.WHOLE else max(Offer(before + 1), Offer.SIMPLIFIED)
+        self._refusals[_key(spec)] = Refusal(offer, reason)
+        consequence = {
+            Offer.NOT_STRICT: "it is sent without strict mode",
+            Offer.SIMPLIFIED: "it is sent with a simplified schema",
+            Offer.LEFT_OUT: "it is not offered to the model",
+        }[offer]
+        self._report(f"tool {spec.name!r} was refused by the model's API, so {consequence}: {reason}")
+        return True
+
+    def learn_max_tools(self, number: int) -> None:
+        """Record the maximum number of tools that the API reported."""
+        self.max_tools = number if self.max_tools is None else min(number, self.max_tools)
+        self._report(f"the model's API takes {number} tools in a request, so the rest is not offered to the model")
+
+    def learn_max_description(self, number: int) -> None:
+        """Record the maximum characters of a description that the API reported."""
+        self.max_description = number if self.max_description is None else min(number, self.max_description)
+        self._report(f"the model's API takes {number} characters of a tool's description, so longer ones are split")
+
+    def _report(self, problem: str) -> None:
+        self.version += 1
+        text = printable(problem)
+        self._problems[text] = None
+        _log.warning("%s", text)
+
+
+def _key(spec: ToolSpec) -> bytes:
+    return sha256(encode([spec.name, spec.description, spec.input_schema])).digest()
