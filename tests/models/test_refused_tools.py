@@ -23,7 +23,6 @@ from tests.models.http_server import Answer, Received, error_answer, serve
 from toolweave import ModelError
 from toolweave.models import (
     MODEL_APIS,
-    AnthropicModel,
     FallbackModel,
     Finished,
     Model,
@@ -32,7 +31,7 @@ from toolweave.models import (
     OpenAICompatibleModel,
     PydanticAIModel,
     ScriptedModel,
-    ToolLimits,
+    ToolRules,
     UserMessage,
     complete,
 )
@@ -297,14 +296,14 @@ def test_the_limits_of_an_api_are_known_and_can_be_replaced(url: str) -> None:
     tools = [ToolSpec(name=f"t{n}", description="x" * 2_000) for n in range(130)]
 
     known = OpenAICompatibleModel(url, model="m").wire_tools(tools)
-    own = OpenAICompatibleModel(url, model="m", tool_limits=ToolLimits(max_tools=129)).wire_tools(tools)
+    own = OpenAICompatibleModel(url, model="m", tool_schemas=ToolRules(max_tools=129)).wire_tools(tools)
 
     assert (len(known.definitions), len(own.definitions)) == (128, 129)
     assert len(known.definitions[0]["function"]["description"]) <= 1_024
     assert len(own.definitions[0]["function"]["description"]) == 2_000
-    assert len(AnthropicModel("m", "k", tool_limits=ToolLimits(max_tools=1)).wire_tools(tools).definitions) == 1
+    assert len(PydanticAIModel("test", tool_schemas=ToolRules(max_tools=1)).wire_tools(tools).definitions) == 1
     with pytest.raises(ValueError, match="max_tools must be at least 1"):
-        ToolLimits(max_tools=0)
+        ToolRules(max_tools=0)
 
 
 def test_every_row_of_the_table_has_its_source_and_its_date() -> None:

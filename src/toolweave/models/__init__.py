@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         ToolOutcome,
         UserMessage,
     )
-    from toolweave.models._model_apis import MODEL_APIS, ModelApi, ToolLimits
+    from toolweave.models._model_apis import MODEL_APIS, ModelApi, ToolRules
     from toolweave.models._openai import OpenAICompatibleModel
     from toolweave.models._parse_model import model_from
     from toolweave.models._prices import Price
@@ -77,9 +77,9 @@ __all__ = [
     "ThinkingPart",
     "ToolCallDelta",
     "ToolCallPart",
-    "ToolLimits",
     "ToolMessage",
     "ToolOutcome",
+    "ToolRules",
     "Usage",
     "UserMessage",
     "complete",
@@ -119,7 +119,7 @@ __getattr__, __dir__ = lazy_exports(
             "ToolOutcome",
             "UserMessage",
         ),
-        "_model_apis": ("MODEL_APIS", "ModelApi", "ToolLimits"),
+        "_model_apis": ("MODEL_APIS", "ModelApi", "ToolRules"),
         "_openai": ("OpenAICompatibleModel",),
         "_parse_model": ("model_from",),
         "_prices": ("Price",),

@@ -15,7 +15,7 @@ from toolweave.models._anthropic_turn import TurnReader
 from toolweave.models._base import ModelEvent, ModelRequest
 from toolweave.models._http import BODY, ProviderApi, SecretLike, until_end
 from toolweave.models._http_model import HttpModel, call_ids
-from toolweave.models._model_apis import ToolLimits, api_of
+from toolweave.models._model_apis import api_of
 from toolweave.models._prices import Price
 from toolweave.models._refused_features import prompted
 from toolweave.models._retry import Retry
@@ -56,7 +56,6 @@ class AnthropicModel(HttpModel):
         cache: Lifetime of the provider's prompt cache for the conversation's beginning, or None for no cache.
         headers: Further headers, such as `anthropic-beta`, or `authorization` in place of an API key.
         retry: Policy for failed requests.
-        tool_limits: Limits on the tools of one request, in place of those that are known of the API.
         price: Price of its tokens, for a cost limit, if no price list has the model.
 
     Attributes:
@@ -79,7 +78,6 @@ class AnthropicModel(HttpModel):
         thinking: int | Literal["adaptive"] | None = None,
         cache: Literal["5m", "1h"] | None = "5m",
         headers: Mapping[str, str | SecretLike] | None = None,
-        tool_limits: ToolLimits | None = None,
         retry: Retry | None = None,
         price: Price | None = None,
     ) -> None:
@@ -88,8 +86,7 @@ class AnthropicModel(HttpModel):
         self.max_tokens = max_tokens
         self._thinking = _thinking(thinking)
         self._cache = None if cache is None else {"type": "ephemeral", **({"ttl": cache} if cache != "5m" else {})}
-        limits = api_of(BASE_URL, None).limits if tool_limits is None else tool_limits
-        super().__init__(_api(self.name, base_url, api_key, headers or {}), _writers(limits), retry)
+        super().__init__(_api(self.name, base_url, api_key, headers or {}), _writers(), retry)
         self.origin = PROVIDER if self._api.host == _HOST else self._api.url
         self.native_tool_search = self._api.host == _HOST
 
@@ -175,7 +172,10 @@ class AnthropicModel(HttpModel):
         return f"AnthropicModel({self.model!r})"
 
 
-def _writers(limits: ToolLimits) -> tuple[ToolWriter, ToolWriter]:
+def _writers() -> tuple[ToolWriter, ToolWriter]:
+    limits = api_of(BASE_URL, None).limits
+    refused = RefusedTools()
+
     def writer(strict: SchemaProfile | None) -> ToolWriter:
         return ToolWriter(
             "anthropic",
@@ -186,7 +186,6 @@ def _writers(limits: ToolLimits) -> tuple[ToolWriter, ToolWriter]:
             refused=refused,
         )
 
-    refused = RefusedTools()
     return writer(None), writer("anthropic-strict")
 
 

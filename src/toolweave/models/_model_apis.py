@@ -17,14 +17,16 @@ OPENAI_HOST = "api.openai.com"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolLimits:
-    """Limits of one request to a model's API on its tools; None for no limit.
+class ToolRules:
+    """The form of tools that an API accepts, and its limits on the tools of one request; None for no limit.
 
     Attributes:
+        schemas: Profile of the schemas, or None for the one that fits the provider and the model.
         max_tools: Maximum number of tools; the last ones are left out of a longer list.
         max_description: Maximum characters of a tool's description; the rest of a longer one is put into the schema.
     """
 
+    schemas: SchemaProfile | None = None
     max_tools: int | None = None
     max_description: int | None = None
 
@@ -58,7 +60,7 @@ class ModelApi:
     port: int | None = None
     schemas: SchemaProfile = "openai"
     strict: SchemaProfile | None = "compatible-strict"
-    limits: ToolLimits = ToolLimits()
+    limits: ToolRules = ToolRules()
     names: str = "[a-zA-Z0-9_-]{1,64}"
     source: str
     date: str
@@ -77,7 +79,7 @@ MODEL_APIS: tuple[ModelApi, ...] = (
         title="OpenAI, and Azure",
         hosts=(OPENAI_HOST, ".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com"),
         strict="openai-strict",
-        limits=ToolLimits(max_tools=128, max_description=1024),
+        limits=ToolRules(max_tools=128, max_description=1024),
         source=(
             "error texts: `'tools': array too long. Expected an array with maximum length 128`, "
             "`'tools[26].function.description': string too long. Expected a string with maximum length 1024`, "
@@ -103,7 +105,7 @@ MODEL_APIS: tuple[ModelApi, ...] = (
         title="Gemini (`parametersJsonSchema`)",
         schemas="gemini",
         strict=None,
-        limits=ToolLimits(max_tools=512),
+        limits=ToolRules(max_tools=512),
         names="[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}",
         source="the reference of `FunctionDeclaration` and of `Schema`",
         date="2026-11",
@@ -128,7 +130,7 @@ MODEL_APIS: tuple[ModelApi, ...] = (
         provider="groq",
         title="Groq",
         hosts=("api.groq.com",),
-        limits=ToolLimits(max_tools=128),
+        limits=ToolRules(max_tools=128),
         source="the reference of chat completions: at most 128 functions",
         date="2026-11",
     ),
@@ -136,7 +138,7 @@ MODEL_APIS: tuple[ModelApi, ...] = (
         provider="xai",
         title="xAI",
         hosts=("api.x.ai",),
-        limits=ToolLimits(max_tools=1_000),
+        limits=ToolRules(max_tools=1_000),
         source="the guide to function calling",
         date="2026-11",
     ),

@@ -14,7 +14,7 @@ from toolweave.errors import SchemaError
 from toolweave.models._base import ModelEvent, ModelRequest
 from toolweave.models._http import ProviderApi, SecretLike, until_end
 from toolweave.models._http_model import HttpModel, call_ids
-from toolweave.models._model_apis import OPENAI_HOST, ToolLimits
+from toolweave.models._model_apis import OPENAI_HOST, ToolRules
 from toolweave.models._openai_chat import ChatTurn, chat_messages, is_mistral
 from toolweave.models._openai_responses import ResponsesTurn, responses_input
 from toolweave.models._prices import Price
@@ -60,8 +60,7 @@ class OpenAICompatibleModel(HttpModel):
         api: Literal["chat", "responses"] = "chat",
         provider: str | None = None,
         headers: Mapping[str, str | SecretLike] | None = None,
-        tool_schemas: SchemaProfile | None = None,
-        tool_limits: ToolLimits | None = None,
+        tool_schemas: SchemaProfile | ToolRules | None = None,
         retry: Retry | None = None,
         price: Price | None = None,
     ) -> None:
@@ -76,7 +75,7 @@ class OpenAICompatibleModel(HttpModel):
         self.provider = provider or ("openai" if self._is_openai else server.url)
         server.model = self.name
         self._is_mistral = is_mistral(self.provider, model)
-        self._schemas = schemas_for(base_url, model, provider, tool_schemas, tool_limits)
+        self._schemas = schemas_for(base_url, model, provider, tool_schemas)
         refused = RefusedTools()
         writers = self._writer(None, refused), self._writer(self._schemas.strict, refused)
         super().__init__(server, writers, retry)

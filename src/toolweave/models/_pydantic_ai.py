@@ -39,7 +39,7 @@ from toolweave.models._messages import (
     ToolOutcome,
     UserMessage,
 )
-from toolweave.models._model_apis import ToolLimits
+from toolweave.models._model_apis import ToolRules
 from toolweave.models._prices import Price
 from toolweave.models._provider_errors import MALFORMED, malformed_turn, refusal, short, without_secrets
 from toolweave.models._tool_repairs import SentTools, ToolRepairs
@@ -230,7 +230,7 @@ class PydanticAIModel:
 
     Args:
         model: The model.
-        tool_limits: Limits on the tools of one request, in place of those that are known of the API.
+        tool_schemas: Rules for its tools, in place of those that are known of the API.
         price: Price of its tokens, for a cost limit, if no price list has the model.
 
     Raises:
@@ -241,14 +241,14 @@ class PydanticAIModel:
         self,
         model: str | wire_models.Model,
         *,
-        tool_limits: ToolLimits | None = None,
+        tool_schemas: ToolRules | None = None,
         price: Price | None = None,
     ) -> None:
         if find_spec("pydantic_ai") is None:
             raise ConfigError("PydanticAIModel needs Pydantic AI: install `toolweave[llm]`", field="model")
         self.price = price
         self._model = model
-        schemas = schemas_of_name(self.name, tool_limits)
+        schemas = schemas_of_name(self.name, tool_schemas)
         limits = schemas.limits
         self._writer = ToolWriter(
             schemas.plain, _members, max_tools=limits.max_tools, max_description=limits.max_description

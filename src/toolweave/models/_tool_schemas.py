@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from toolweave.models._model_apis import ToolLimits, api_of, api_of_model_name
+from toolweave.models._model_apis import ToolRules, api_of, api_of_model_name
 from toolweave.schema._profiles import SchemaProfile
 
 _GPT_OSS = re.compile(r"gpt-oss", re.IGNORECASE)
@@ -31,15 +31,14 @@ class ToolSchemas(NamedTuple):
     plain: SchemaProfile
     strict: SchemaProfile | None
     always_strict: bool = False
-    limits: ToolLimits = ToolLimits()
+    limits: ToolRules = ToolRules()
 
 
 def schemas_for(
     url: str,
     model: str,
     provider: str | None,
-    chosen: SchemaProfile | None = None,
-    limits: ToolLimits | None = None,
+    chosen: SchemaProfile | ToolRules | None = None,
 ) -> ToolSchemas:
     """Return the schemas for a model.
 
@@ -47,11 +46,13 @@ def schemas_for(
         url: URL of its server.
         model: Its name; models named gpt-oss see no definitions, wherever they run.
         provider: Name of its provider, which says more than the URL, or None.
-        chosen: Profile that the user chose, or None for the one that fits.
-        limits: Limits that the user chose, or None for those of the API.
+        chosen: Profile or rules that the user chose, or None for those of the API.
     """
     api = api_of(url, provider)
-    limits = api.limits if limits is None else limits
+    limits = api.limits
+    if isinstance(chosen, ToolRules):
+        limits = chosen
+        chosen = chosen.schemas
     if chosen is not None and chosen in _WITHOUT_STRICT:
         return ToolSchemas(_WITHOUT_STRICT[chosen], chosen, always_strict=True, limits=limits)
     plain: SchemaProfile = chosen or api.schemas
@@ -62,8 +63,11 @@ def schemas_for(
     return ToolSchemas(plain, strict, limits=limits)
 
 
-def schemas_of_name(name: str, limits: ToolLimits | None = None) -> ToolSchemas:
+def schemas_of_name(name: str, chosen: ToolRules | None = None) -> ToolSchemas:
     """Return the schemas for a model of Pydantic AI by its name, such as `google:gemini-2.5-pro`."""
     api = api_of_model_name(name)
-    plain: SchemaProfile = "gpt-oss" if api.schemas == "openai" and _GPT_OSS.search(name) else api.schemas
-    return ToolSchemas(plain, None, limits=api.limits if limits is None else limits)
+    limits = api.limits if chosen is None else chosen
+    plain: SchemaProfile = limits.schemas or api.schemas
+    if limits.schemas is None and plain == "openai" and _GPT_OSS.search(name):
+        plain = "gpt-oss"
+    return ToolSchemas(plain, None, limits=limits)
