@@ -19,7 +19,7 @@ _log = logging.getLogger("toolweave.tools")
 _MAX_REFUSED = 10_000
 
 
-class Offer(IntEnum):
+class OfferedForm(IntEnum):
     """The form in which a definition is offered to an API; each is accepted by more APIs than the one before."""
 
     WHOLE = 0
@@ -28,14 +28,14 @@ class Offer(IntEnum):
     LEFT_OUT = 3
 
 
-class Refusal(Value, frozen=True):
+class ToolRefusal(Value, frozen=True):
     """The form in which a definition is offered after refusals, and the API's last reason."""
 
-    offer: Offer
+    offer: OfferedForm
     reason: str
 
 
-_NONE = Refusal(Offer.WHOLE, "")
+_NONE = ToolRefusal(OfferedForm.WHOLE, "")
 
 
 class RefusedTools:
@@ -51,7 +51,7 @@ class RefusedTools:
         self.version = 0
         self.max_description: int | None = None
         self.max_tools: int | None = None
-        self._refusals: dict[bytes, Refusal] = {}
+        self._refusals: dict[bytes, ToolRefusal] = {}
         self._problems: dict[str, None] = {}
 
     @property
@@ -59,13 +59,13 @@ class RefusedTools:
         """What the API refused, and the consequence, in one sentence each."""
         return tuple(self._problems)
 
-    def of(self, spec: ToolSpec) -> Refusal:
+    def of(self, spec: ToolSpec) -> ToolRefusal:
         """Return the refusal of a definition; one with the offer `WHOLE` if it was never refused."""
         return self._refusals.get(_key(spec), _NONE) if self._refusals else _NONE
 
     def is_simplified(self, spec: ToolSpec) -> bool:
         """Return whether a definition is in its simplest form already, or left out."""
-        return self.of(spec).offer >= Offer.SIMPLIFIED
+        return self.of(spec).offer >= OfferedForm.SIMPLIFIED
 
     def refuse(self, spec: ToolSpec, reason: str, *, strict: bool) -> bool:
         """Record that a definition was refused; return whether it has another form, or can be left out.
@@ -76,14 +76,18 @@ class RefusedTools:
             strict: Whether it was sent as a strict tool.
         """
         before = self.of(spec).offer
-        if before is Offer.LEFT_OUT or len(self._refusals) >= _MAX_REFUSED:
+        if before is OfferedForm.LEFT_OUT or len(self._refusals) >= _MAX_REFUSED:
             return False
-        offer = Offer.NOT_STRICT if strict and before is Offer.WHOLE else max(Offer(before + 1), Offer.SIMPLIFIED)
-        self._refusals[_key(spec)] = Refusal(offer, reason)
+        offer = (
+            OfferedForm.NOT_STRICT
+            if strict and before is OfferedForm.WHOLE
+            else max(OfferedForm(before + 1), OfferedForm.SIMPLIFIED)
+        )
+        self._refusals[_key(spec)] = ToolRefusal(offer, reason)
         consequence = {
-            Offer.NOT_STRICT: "it is sent without strict mode",
-            Offer.SIMPLIFIED: "it is sent with a simplified schema",
-            Offer.LEFT_OUT: "it is not offered to the model",
+            OfferedForm.NOT_STRICT: "it is sent without strict mode",
+            OfferedForm.SIMPLIFIED: "it is sent with a simplified schema",
+            OfferedForm.LEFT_OUT: "it is not offered to the model",
         }[offer]
         self._report(f"tool {spec.name!r} was refused by the model's API, so {consequence}: {reason}")
         return True

@@ -20,7 +20,7 @@ from toolweave.schema._profiles import PROFILES, RequestBounds, SchemaProfile
 from toolweave.schema._strict import drop_fillers, parameter_counts
 from toolweave.tools._arguments import encode
 from toolweave.tools._names import NameMap
-from toolweave.tools._refused_tools import Offer, RefusedTools
+from toolweave.tools._refused_tools import OfferedForm, RefusedTools
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._visible import shown_schema, shown_text
 
@@ -233,12 +233,12 @@ class ToolWriter:
 
     def _lowered(self, spec: ToolSpec, strict: SchemaProfile | None) -> _Prepared:
         refusal = self.refused.of(spec)
-        if refusal.offer is Offer.LEFT_OUT:
+        if refusal.offer is OfferedForm.LEFT_OUT:
             return _Prepared(spec, "", None, f"the API refuses it: {refusal.reason}")
-        note = "" if refusal.offer is Offer.WHOLE else f"not as it is: the API refused it: {refusal.reason}"
-        if refusal.offer is Offer.SIMPLIFIED:
+        note = "" if refusal.offer is OfferedForm.WHOLE else f"not as it is: the API refused it: {refusal.reason}"
+        if refusal.offer is OfferedForm.SIMPLIFIED:
             return self._simplified(spec, note)
-        if strict is not None and refusal.offer is Offer.WHOLE:
+        if strict is not None and refusal.offer is OfferedForm.WHOLE:
             try:
                 return _prepare(spec, lower(spec.input_schema, strict), strict=True)
             except SchemaError as exc:  # what strict mode has no words for is offered without it
