@@ -28,14 +28,14 @@ class OfferedForm(IntEnum):
     LEFT_OUT = 3
 
 
-class ToolRefusal(Value, frozen=True):
+class DefinitionRefusal(Value, frozen=True):
     """The form in which a definition is offered after refusals, and the API's last reason."""
 
     offer: OfferedForm
     reason: str
 
 
-_NONE = ToolRefusal(OfferedForm.WHOLE, "")
+_NONE = DefinitionRefusal(OfferedForm.WHOLE, "")
 
 
 class RefusedTools:
@@ -51,7 +51,7 @@ class RefusedTools:
         self.version = 0
         self.max_description: int | None = None
         self.max_tools: int | None = None
-        self._refusals: dict[bytes, ToolRefusal] = {}
+        self._refusals: dict[bytes, DefinitionRefusal] = {}
         self._problems: dict[str, None] = {}
 
     @property
@@ -59,7 +59,7 @@ class RefusedTools:
         """What the API refused, and the consequence, in one sentence each."""
         return tuple(self._problems)
 
-    def of(self, spec: ToolSpec) -> ToolRefusal:
+    def of(self, spec: ToolSpec) -> DefinitionRefusal:
         """Return the refusal of a definition; one with the offer `WHOLE` if it was never refused."""
         return self._refusals.get(_key(spec), _NONE) if self._refusals else _NONE
 
@@ -78,12 +78,11 @@ class RefusedTools:
         before = self.of(spec).offer
         if before is OfferedForm.LEFT_OUT or len(self._refusals) >= _MAX_REFUSED:
             return False
-        offer = (
-            OfferedForm.NOT_STRICT
-            if strict and before is OfferedForm.WHOLE
-            else max(OfferedForm(before + 1), OfferedForm.SIMPLIFIED)
-        )
-        self._refusals[_key(spec)] = ToolRefusal(offer, reason)
+        if strict and before is OfferedForm.WHOLE:
+            offer = OfferedForm.NOT_STRICT
+        else:
+            offer = max(OfferedForm(before + 1), OfferedForm.SIMPLIFIED)
+        self._refusals[_key(spec)] = DefinitionRefusal(offer, reason)
         consequence = {
             OfferedForm.NOT_STRICT: "it is sent without strict mode",
             OfferedForm.SIMPLIFIED: "it is sent with a simplified schema",
