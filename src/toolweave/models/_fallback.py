@@ -42,7 +42,7 @@ class FallbackModel:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What the APIs of the models refused; see `OpenAICompatibleModel.problems`."""
+        """The refusals of the APIs of the models; see `OpenAICompatibleModel.problems`."""
         return tuple(problem for model in self.models for problem in getattr(model, "problems", ()))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:

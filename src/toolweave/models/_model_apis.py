@@ -1,4 +1,4 @@
-"""What each model's API accepts of tools: one row an API, as data with sources. Pure; docs/model-apis.md is made of it.
+"""The tools that each model API accepts: one row an API, as data with sources. Pure; docs/model-apis.md is made of it.
 
 The keywords of a schema that an API takes are those of its profile (`toolweave.schema`). What an API refuses besides is
 learnt from its errors while a program runs (`_tool_repairs.py`).
@@ -39,7 +39,7 @@ class ToolRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelApi:
-    """What one API accepts.
+    """The limits and the form of tools of one API.
 
     Attributes:
         provider: Name of the provider, as in the name of a model.

@@ -82,7 +82,7 @@ class ToolRepairs:
         self._singles = 0
 
     def of_named(self, error: ModelError, sent: SentTools) -> bool:
-        """Record what an error says about tools that it names; return whether to send the request again."""
+        """Record an error about tools that it names; return whether to send the request again."""
         wire = sent.wire
         if wire is None or not wire.definitions or not self._may_repair(error):
             return False

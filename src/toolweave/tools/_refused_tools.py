@@ -56,7 +56,7 @@ class RefusedTools:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What the API refused, and the consequence, in one sentence each."""
+        """The refusals of the API, each as one sentence with its consequence."""
         return tuple(self._problems)
 
     def of(self, spec: ToolSpec) -> DefinitionRefusal:
