@@ -154,10 +154,12 @@ def test_a_run_whose_worker_is_killed_goes_on_in_another_and_repeats_no_step(fol
     assert effects(folder) == ["booked 17", *(f"looking {pid}" for pid in pids)]
 
 
-def test_a_worker_that_is_asked_to_end_hands_over_what_runs(folder: Path, redis_url: str) -> None:
+def test_a_worker_that_is_asked_to_end_hands_over_what_has_not_ended_after_its_grace(
+    folder: Path, redis_url: str
+) -> None:
     app = app_in(folder)
     run_id = spawned("18", redis_url)
-    with worker(app, "--backend", redis_url, cwd=folder) as first:
+    with worker(app, "--backend", redis_url, "--grace", "0.2", cwd=folder) as first:
         looking(first, folder)
         first.process.send_signal(signal.SIGTERM)
         assert first.end() == 0
@@ -168,6 +170,28 @@ def test_a_worker_that_is_asked_to_end_hands_over_what_runs(folder: Path, redis_
             assert second.wait_for("completed")["key"] == run_id
     assert [one for one in effects(folder) if one.startswith("booked")] == ["booked 18"]
     assert toolweave("runs", "show", run_id, "--store", redis_url).out == "It is done.\n"
+
+
+def test_a_worker_that_is_asked_to_end_finishes_the_call_under_way_and_begins_no_other_step(
+    folder: Path, redis_url: str
+) -> None:
+    app = app_in(folder)
+    run_id = spawned("20", redis_url)
+    with worker(app, "--backend", redis_url, cwd=folder) as first:
+        looking(first, folder)
+        first.process.send_signal(signal.SIGTERM)
+        first.wait_for("stopping")
+        with worker(app, "--backend", redis_url, cwd=folder) as second:
+            second.wait_for("started")
+            (folder / "go").touch()
+            assert first.end() == 0
+            assert second.wait_for("completed")["key"] == run_id
+            pid = first.process.pid
+
+    run = toolweave("runs", "show", run_id, "--store", redis_url, "--json").json
+    assert (run["status"], run["text"], run["attempts"]) == ("completed", "It is done.", 2)
+    assert effects(folder) == ["booked 20", f"looking {pid}"]
+    assert first.events[-2:] == ["stopping", "handed over"]
 
 
 def test_a_run_is_cancelled_wherever_its_worker_is(folder: Path, redis_url: str) -> None:
@@ -333,7 +357,7 @@ def test_a_worker_tells_people_what_it_does(folder: Path, redis_url: str) -> Non
         terminal.wait_for("runs of agent 'clerk'")
         terminal.wait_for(f"run {run_id[:8]} of 'clerk'  completed")
         terminal.type("\x03")
-        terminal.wait_for("stopping: what runs is handed over")
+        terminal.wait_for("stopping: turns and calls under way may end")
 
         assert terminal.end() == 0
         assert "Traceback" not in terminal.text

@@ -532,3 +532,40 @@ async def test_options_that_cannot_last_are_refused() -> None:
         await lasting.run("go", conversation="c")
     with pytest.raises(ValueError, match="has no workers"):
         await lasting.submit("go")
+
+
+async def test_a_worker_that_stops_lets_a_call_end_and_the_run_continues_elsewhere() -> None:
+    begun, go_on, ended = anyio.Event(), anyio.Event(), list[str]()
+    script = Script([ToolCallPart("charge", {"order": "a"})], [ToolCallPart("charge", {"order": "b"})], "done")
+    agent = Agent(script.model, name="shop")
+
+    @agent.tool_plain
+    async def charge(order: str) -> str:  # pyright: ignore[reportUnusedFunction] - the agent's
+        begun.set()
+        await go_on.wait()
+        ended.append(order)
+        return f"charged {order}"
+
+    backend = Backend("memory://")
+    shop = durable(agent, backend)
+    scope = anyio.CancelScope()
+
+    async def stopped() -> None:
+        with scope:
+            await work_runs([shop], backend, grace_seconds=60)
+
+    async with backend:
+        run = await shop.submit("go")
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(stopped)
+                await begun.wait()
+                scope.cancel()
+                go_on.set()
+        assert ended == ["a"]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(work_runs, [shop], backend)
+            assert (await run.result(timeout=30)).text == "done"
+            tasks.cancel_scope.cancel()
+
+    assert ended == ["a", "b"]

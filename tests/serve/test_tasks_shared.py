@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.abc import TaskStatus
 
 from tests.serve.carriers import EACH_ERA
 from tests.serve.exchanges import exchange
@@ -26,7 +27,7 @@ from tests.serve.shared_tasks import (
 )
 from tests.serve.talking import Talk, talking
 from toolweave.errors import RequestError
-from toolweave.jobs import Backend, Job
+from toolweave.jobs import Backend, Job, work_jobs
 from toolweave.serve import TaskRule, create_mcp_server
 from toolweave.serve._request import Json
 from toolweave.state import MemoryStore
@@ -315,6 +316,32 @@ async def test_a_tool_that_may_do_harm_is_not_run_again_after_its_worker_stopped
     assert shown["error"]["data"] == {"reason": "worker_lost"}
     assert later == shown
     assert doings.begun == ["hang"]
+
+
+@EACH_BACKEND
+async def test_a_tool_under_way_ends_within_the_grace_of_its_worker(backends: MakeBackend, kind: str) -> None:
+    backend, doings = backends(kind), Doings()
+    server = replica(backend, doings)
+    stopped = anyio.CancelScope()
+
+    async def work(*, task_status: TaskStatus[None]) -> None:
+        with stopped:
+            await work_jobs(server.handlers(), backend, grace_seconds=60, started=task_status.started)
+
+    name = ""
+    async with talking(server) as talk, backend:
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(work)
+                name = await begun(talk, "work", "2026-07-28")
+                await doings.until(1)
+                stopped.cancel()
+                doings.go.set()
+        shown = await talk.ask("tasks/get", {"taskId": name})
+
+    assert shown["status"] == "completed"
+    assert shown["result"]["content"][0]["text"] == "worked"
+    assert doings.begun == ["work"]
 
 
 async def test_a_rule_says_that_a_tool_runs_again_whatever_it_says_of_itself() -> None:

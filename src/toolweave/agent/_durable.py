@@ -18,6 +18,7 @@ import anyio
 
 from toolweave.agent._approval import Approval, WaitingCall, definition_digest
 from toolweave.agent._events import RunResult
+from toolweave.agent._handover import current_handover, set_handover
 from toolweave.agent._journal import ASK, Ask, Recorded, RunStart, outcome_unknown
 from toolweave.agent._questions import NOTHING_ASKED, Asked
 from toolweave.agent._records import (
@@ -79,6 +80,8 @@ _WAITS_FOR_INPUT = "asked"
 """The member of a call's entry that says that it waits for input that its server has asked for."""
 WORKER_LEASE_SECONDS = 5.0
 """Time to live of the lease of a run that workers execute; a worker that does not renew it in time loses the run."""
+_CANCELLED_SECONDS = 5.0
+"""Seconds in which a result is still written when its run is cancelled meanwhile."""
 _FIRST_PAUSE, _LAST_PAUSE = 0.05, 1.0
 """Seconds until an entry that the store refused is written again; the wait doubles."""
 KEEP_SECONDS = 30 * 86_400.0
@@ -218,6 +221,7 @@ class StoreJournal:
         self._session: str | None = None
         self._unwritten: Put | None = None
         self._entries: dict[str, Document] = {}
+        self._handover = current_handover()
 
     def held(self, cancel: Callable[[], None]) -> AbstractAsyncContextManager[None]:
         """Hold the run's lease, renewed by a task of its own."""
@@ -261,7 +265,11 @@ class StoreJournal:
     async def turn(self, step: int) -> Finished | None:
         """Return a recorded turn, or None."""
         found = self._entries.get(self._turn_key(step))
-        return None if found is None else turn_from_json(found.value)
+        if found is not None:
+            return turn_from_json(found.value)
+        if self._handover is not None:
+            await self._handover.begin(self._turn_key(step))
+        return None
 
     async def turn_finished(self, step: int, turn: Finished) -> None:
         """Record a turn."""
@@ -270,6 +278,13 @@ class StoreJournal:
             await self._write(key, value)
         else:  # nothing comes of it but the end of the run: they are written together
             self._unwritten = Put(collection=JOURNAL, key=key, value=value, ttl=self._durable.keep_seconds, expect=0)
+            return  # still under way: the end of the run follows at once, and records it
+        self._turn_ended(step)
+
+    def _turn_ended(self, step: int) -> None:
+        """Note that a turn is under way no more: it is recorded."""
+        if self._handover is not None:
+            self._handover.end(self._turn_key(step))
 
     async def allowed(self) -> frozenset[str]:
         """Return the digests of the tools that are permanently allowed to the agent."""
@@ -321,10 +336,27 @@ class StoreJournal:
 
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
         """Record that a call is about to reach its tool; the answer that allowed it counts for this time only."""
+        await self._let_begin(step, call, tool)
         answer = answer_key(self._run_id, call.id)
         if self._entries.pop(answer, None) is not None:
             await self._store.delete(JOURNAL, answer)  # before: a process that dies in between has to ask again
         await self._write(self._call_key(step, call), {**self._named(call), "begun": self._durable.clock()})
+
+    async def _let_begin(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
+        """Note that a call begins, or wait for the end of a run that is handed over.
+
+        A call of an agent is not under way itself: it is repeated, and the runs below it continue after their last
+        recorded step. Runs that any other tool starts cannot be stopped without it, so they have no handover.
+        """
+        if self._handover is not None and not _continues(tool):
+            await self._handover.begin(self._call_key(step, call))
+            set_handover(None)
+
+    def _let_end(self, step: int, call: ToolCallPart) -> None:
+        """Note that a call is under way no more: its outcome is recorded, or it was never made."""
+        if self._handover is not None:
+            set_handover(self._handover)
+            self._handover.end(self._call_key(step, call))
 
     async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
         """Record the result of a call."""
@@ -332,6 +364,7 @@ class StoreJournal:
         if recorded.below:
             value["below"] = {run_id: usage_to_json(took) for run_id, took in recorded.below.items()}
         await self._write(self._call_key(step, call), value)
+        self._let_end(step, call)
 
     async def waiting(self, result: RunResult, calls: Sequence[WaitingCall]) -> None:
         """Record that the run waits for answers to these calls, and give back its lease."""
@@ -427,12 +460,22 @@ class StoreJournal:
         self._entries[key] = Document(key=key, value=value, revision=self._unless_taken(revision))
 
     async def _put_entry(self, entry: Put) -> int | None:
+        """Write an entry; the result of a call also when the run is cancelled meanwhile, within a time limit."""
+        try:
+            return await self._put_again(entry)
+        except anyio.get_cancelled_exc_class():
+            if _RESULT in entry.value:  # only this process knows it, and the run may continue elsewhere
+                with anyio.move_on_after(_CANCELLED_SECONDS, shield=True):
+                    await self._put_again(entry, again=True)
+            raise
+
+    async def _put_again(self, entry: Put, *, again: bool = False) -> int | None:
         """Write an entry, again while the store refuses it or is away; return None when another process has the run.
 
         Only this process knows the result of a call: if the attempt ended instead, the outcome of that call would be
         unknown, and calls beside it would be cancelled. Workers try until the lease is known to be another's. Elsewhere
         a caller waits: results are tried for the lifetime of a lease, and other entries once. A try that failed may
-        have been done, so the next one first looks.
+        have been done, so the next one first looks; `again` says that there was such a try.
 
         Raises:
             StoreError: The value is not JSON, or the store has refused it for too long.
@@ -440,7 +483,6 @@ class StoreJournal:
         text = to_json(JOURNAL, entry.key, entry.value)  # raises if the value is to blame, not the store
         waits = self._durable.lease_seconds if _RESULT in entry.value else 0.0
         pause, deadline = _FIRST_PAUSE, anyio.current_time() + waits
-        again = False
         while True:
             try:
                 if again:
@@ -492,8 +534,12 @@ class StoreJournal:
 
 def _is_repeatable(tool: ToolSpec) -> bool:
     """Whether a call of the tool may be repeated without harm, by its annotations."""
-    goes_on = tool.server is None and tool.meta.get(RESUMABLE) is True  # with the task of the call's key
-    return goes_on or tool.hint("readOnlyHint") is True or tool.hint("idempotentHint") is True
+    return _continues(tool) or tool.hint("readOnlyHint") is True or tool.hint("idempotentHint") is True
+
+
+def _continues(tool: ToolSpec) -> bool:
+    """Whether a repeated call of the tool continues the interrupted one, by its key."""
+    return tool.server is None and tool.meta.get(RESUMABLE) is True
 
 
 def same_request(now: RunStart, began: RunStart) -> bool:

@@ -12,9 +12,12 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Protocol, TypeAlias, cast, runtime_checkable
 
+import anyio
+
 from toolweave.agent._agent import BaseAgent
 from toolweave.agent._durable import Durable, OnUnknown
 from toolweave.agent._events import RunResult
+from toolweave.agent._handover import Handover, set_handover
 from toolweave.agent._records import RUNS, STARTS, RunRecord, read_record, read_start, record_of, write_record
 from toolweave.agent._resume import resume
 from toolweave.agent._session_queue import SessionQueue
@@ -23,6 +26,7 @@ from toolweave.agent._status import RunStatuses
 from toolweave.errors import RunError, StoreError
 from toolweave.jobs import Handler, Job, Reschedule, WorkBackend
 from toolweave.jobs._kind import JobTopic
+from toolweave.jobs._queue import HandOver
 from toolweave.jobs._worker import MOST_DEATHS, JobWorker, resubmit_jobs, share_suspicion, work_jobs
 from toolweave.state import Document
 
@@ -70,9 +74,10 @@ async def work_runs(
     concurrency: int = 10,
     on_unknown: OnUnknown | None = None,
     most_deaths: int = MOST_DEATHS,
+    grace_seconds: float = 0,
     started: Callable[[], None] | None = None,
 ) -> None:
-    """Execute the runs submitted to these agents until cancelled; unfinished runs are then handed over at once.
+    """Execute the runs submitted to these agents until cancelled; unfinished runs are then handed over.
 
     Enter the agents before to keep their tools open from run to run.
 
@@ -86,6 +91,8 @@ async def work_runs(
             the model an error result, `"rerun"` repeats them, `"ask"` has the run wait for a person; by default that
             of each agent.
         most_deaths: Number of workers that may die of a run until it fails.
+        grace_seconds: Seconds that the turns and calls under way may take to end after the cancellation. No further
+            ones are begun, and each run is handed over after its last one; those left are cancelled.
         started: Called once the worker accepts runs.
 
     Raises:
@@ -93,7 +100,8 @@ async def work_runs(
         ValueError: Two agents have one name, or one keeps its runs in a store without a queue.
     """
     runs = run_handlers(agents, backend, on_unknown=on_unknown, most_deaths=most_deaths)
-    await work_jobs({**runs, **(also or {})}, backend, concurrency=concurrency, started=started)
+    handlers: dict[str, Handler] = {**runs, **(also or {})}
+    await work_jobs(handlers, backend, concurrency=concurrency, grace_seconds=grace_seconds, started=started)
 
 
 def run_handlers(
@@ -150,6 +158,7 @@ class _Runs:
         self._agent = agent
         self._durable = durable
         self._store = durable.store
+        self._running: set[Handover] = set()
 
     def details(self, key: str) -> Sequence[tuple[str, str]]:
         return [(STARTS, key)]
@@ -172,6 +181,10 @@ class _Runs:
         if done is None:
             raise Reschedule(_TURN_SECONDS)
 
+    def stop(self) -> None:
+        for handover in tuple(self._running):
+            handover.request()
+
     async def cancel(self, record: _Loaded) -> None:
         await RunStatuses(self._store, clock=self._durable.clock).cancel(record.record.run_id)
 
@@ -183,14 +196,28 @@ class _Runs:
         await self._store.write(self.topic.forgotten(record.record.run_id))
 
     async def _run(self, loaded: _Loaded, job: Job) -> _Done:
-        """Execute a run until it ends or waits; return None when another process has it."""
+        """Execute a run until it ends or waits; return None when another process has it.
+
+        Raises:
+            HandOver: This worker stops, and another one continues.
+        """
         record = loaded.record
+        result: RunResult | None = None
+        scope = anyio.CancelScope()
+        handover = Handover(scope.cancel)
+        self._running.add(handover)
         try:
-            result = await self._result(record, loaded.durable, job)
+            with scope:
+                set_handover(handover)
+                result = await self._result(record, loaded.durable, job)
         except StoreError:
             raise  # it is resumed when the store is back
         except Exception as exc:  # boundary: its record has the error
             return "ended" if await self._failed(record, exc) else None
+        finally:
+            self._running.discard(handover)
+        if result is None:
+            raise HandOver
         if result.status == "waiting":
             await self._again_if_answered(record.run_id)
             return "waiting"

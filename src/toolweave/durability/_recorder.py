@@ -90,6 +90,7 @@ class CheckedJournal(StoreJournal):
     async def turn_finished(self, step: int, turn: Finished) -> None:
         await super().turn_finished(step, turn)
         await self._write_rest()
+        self._turn_ended(step)
 
     def differs(self, step: int, call: ToolCallPart) -> str | None:
         """Describe how a call differs from the recorded one; None when it is the same or there is none."""
@@ -108,6 +109,7 @@ class CheckedJournal(StoreJournal):
         return recorded
 
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
+        await self._let_begin(step, call, tool)
         # the answer that allowed it stays: a replayed run is asked the same question again
         await self._write(self._call_key(step, call), {**self._named(call), "begun": self._durable.clock()})
 
@@ -116,6 +118,7 @@ class CheckedJournal(StoreJournal):
         key = self._call_key(step, call)
         if self._entries.pop(key, None) is not None:
             await self._store.delete(JOURNAL, key)
+        self._let_end(step, call)
 
     async def with_question_id(self, step: int, call: ToolCallPart) -> ToolCallPart:
         """Return a call with the id under which a person is asked: its own, or one of its step.

@@ -117,13 +117,20 @@ class DocketQueue:
         return [key for key, due in zip(keys, found, strict=True) if due is not None and float(due) <= latest]
 
     async def work(
-        self, handlers: Mapping[str, Handler], *, concurrency: int = 10, started: Callable[[], None] | None = None
+        self,
+        handlers: Mapping[str, Handler],
+        *,
+        concurrency: int = 10,
+        grace_seconds: float = 0,
+        started: Callable[[], None] | None = None,
     ) -> None:
-        """Run jobs of these topics until this is cancelled; unfinished ones are handed back at once.
+        """Run jobs of these topics until this is cancelled; unfinished ones are then handed back.
 
         Args:
             handlers: By topic.
             concurrency: Maximum jobs of a topic that run here at the same time.
+            grace_seconds: Seconds that running jobs may take to end after the cancellation; no new ones are accepted
+                then, and those left are cancelled.
             started: Called when jobs are accepted.
 
         Raises:
@@ -135,7 +142,7 @@ class DocketQueue:
             async with anyio.create_task_group() as tasks:
                 try:
                     for worker in workers:
-                        tasks.start_soon(worker.work, stop)
+                        tasks.start_soon(worker.work, stop, grace_seconds)
                     for worker in workers:
                         await worker.ready.wait()
                     if started is not None:

@@ -203,16 +203,21 @@ class _SlotReader:
     Args:
         docket: Of the worker.
         name: Of the worker.
+
+    Attributes:
+        freed: Set when a slot becomes free.
+        closed: Whether the worker accepts no more jobs; its heartbeat continues.
     """
 
     def __init__(self, docket: PlainDocket, name: str) -> None:
         self.docket = docket
         self.freed = anyio.Event()
+        self.closed = False
         self._liveness = Liveness(docket, name)
 
     async def read(self, redis: Any, **arguments: Any) -> Sequence[tuple[bytes, Messages]]:
         """Return new jobs, or those of dead workers; wait for a free slot or a job, within docket's own timeout."""
-        room = arguments["count"] - _SPARE
+        room = 0 if self.closed else arguments["count"] - _SPARE
         abandoned = await self._liveness.look(redis, room)
         if abandoned:
             return [(_GIVEN_BEFORE, abandoned)]
@@ -226,7 +231,7 @@ class _SlotReader:
 
     async def take_over(self, redis: Any, **arguments: Any) -> Sequence[Any]:
         """Return jobs that a silent worker has held for too long, as many as there are free slots."""
-        room = arguments["count"] - _SPARE
+        room = 0 if self.closed else arguments["count"] - _SPARE
         if room <= 0:
             return [arguments["start_id"].encode(), []]
         cursor, messages, *rest = await redis.xautoclaim(**arguments | {"count": room})
@@ -275,10 +280,12 @@ class TopicWorker:
         self._redelivery = redelivery
         self._doing: dict[str, _RunningJob] = {}
         self._group: anyio.abc.TaskGroup | None = None
-        self._stopping = False
+        self._stopping = False  # no job is started any more
+        self._handing_back = False  # running jobs are cancelled
+        self._ended = anyio.Event()
 
-    async def work(self, stop: anyio.Event) -> None:
-        """Run jobs until `stop`; then hand back the unfinished ones, within a timeout."""
+    async def work(self, stop: anyio.Event, grace_seconds: float) -> None:
+        """Run jobs until `stop`; hand back those that have not ended `grace_seconds` later, within a timeout."""
         worker = _DocketWorker(
             self._docket,
             name=self._name,
@@ -295,7 +302,10 @@ class TopicWorker:
             async with anyio.create_task_group() as self._group, anyio.create_task_group() as loop, worker:
                 loop.start_soon(worker.run_forever)
                 await stop.wait()
-                self._stopping = True
+                self._stopping = self._reading.closed = True
+                with anyio.move_on_after(grace_seconds):
+                    await self._all_ended()
+                self._handing_back = True
                 scope.deadline = anyio.current_time() + _HAND_BACK_SECONDS
                 # hands all jobs back
         self._docket.readers.pop(self._name, None)
@@ -320,6 +330,12 @@ class TopicWorker:
         if doing.again is not None:
             raise doing.again
 
+    async def _all_ended(self) -> None:
+        """Wait until no job runs."""
+        while self._doing:
+            self._ended = anyio.Event()
+            await self._ended.wait()
+
     def taking(self) -> None:
         """Note that docket accepts jobs."""
         if self.ready.is_set():
@@ -328,7 +344,7 @@ class TopicWorker:
 
     def not_taking(self) -> None:
         """Note that docket accepts no more jobs: it is stopped, or the queue was lost."""
-        if self._stopping and self._group is not None:
+        if self._handing_back and self._group is not None:
             self._group.cancel_scope.cancel()
         else:
             _log.warning("topic %r: the queue is lost; trying again every %g s", self._topic, _RECONNECT_SECONDS)
@@ -352,6 +368,7 @@ class TopicWorker:
             del self._doing[job.key]
             doing.over = True
             doing.news.set()
+            self._ended.set()
 
     async def _job(self, execution: Execution, about: str) -> Job | None:
         try:

@@ -169,6 +169,13 @@ class JobKind(Protocol[R]):
         """
         ...
 
+    def stop(self) -> None:
+        """Hand over each running job as soon as nothing is lost by that: this worker stops, and accepts no more.
+
+        A job that was handed over raises `HandOver`; those still running after the worker's grace are cancelled.
+        """
+        ...
+
     async def cancel(self, record: R) -> None:
         """Record that a job without a worker was cancelled."""
         ...

@@ -48,6 +48,13 @@ class Reschedule(Exception):
         self.seconds = seconds
 
 
+class HandOver(Reschedule):
+    """Raised by a handler that stops its job between two steps, because its worker stops: another one continues."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
 @runtime_checkable
 class WorkQueue(Protocol):
     """A queue of jobs for workers on this machine or on others."""
@@ -69,7 +76,12 @@ class WorkQueue(Protocol):
         ...
 
     async def work(
-        self, handlers: Mapping[str, Handler], *, concurrency: int = 10, started: Callable[[], None] | None = None
+        self,
+        handlers: Mapping[str, Handler],
+        *,
+        concurrency: int = 10,
+        grace_seconds: float = 0,
+        started: Callable[[], None] | None = None,
     ) -> None:
         """Run jobs of these topics, each by its handler, until this is cancelled; unfinished ones are handed back.
 
@@ -78,6 +90,8 @@ class WorkQueue(Protocol):
         Args:
             handlers: By topic.
             concurrency: Maximum jobs of a topic that run here at the same time.
+            grace_seconds: Seconds that running jobs may take to end after the cancellation; no new ones are accepted
+                then, and those left are cancelled.
             started: Called when jobs are accepted.
 
         Raises:

@@ -104,6 +104,10 @@ class JobWorker(Generic[R]):
 
     __call__ = do
 
+    def stop(self) -> None:
+        """Have running jobs handed over as soon as nothing is lost by that."""
+        self._kind.stop()
+
     async def submit_lost(self) -> int:
         """Resubmit the jobs that have not ended, have no worker and wait in no queue; return how many.
 
@@ -170,6 +174,7 @@ async def work_jobs(
     backend: WorkBackend,
     *,
     concurrency: int = 10,
+    grace_seconds: float = 0,
     started: Callable[[], None] | None = None,
 ) -> None:
     """Do jobs until this is cancelled, and resubmit those without a worker; see `WorkQueue.work`.
@@ -182,13 +187,22 @@ async def work_jobs(
     failure: Exception | None = None
     async with backend, anyio.create_task_group() as tasks:
         tasks.start_soon(resubmit_jobs, workers)
+        tasks.start_soon(_stop_when_cancelled, workers)
         try:
-            await backend.queue.work(handlers, concurrency=concurrency, started=started)
+            await backend.queue.work(handlers, concurrency=concurrency, grace_seconds=grace_seconds, started=started)
         except Exception as exc:  # boundary: raised below, a task group would wrap it
             failure = exc
         tasks.cancel_scope.cancel()
     if failure is not None:
         raise failure
+
+
+async def _stop_when_cancelled(workers: Sequence[JobWorker[Any]]) -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:  # beside the queue, which lets jobs end
+        for one in workers:
+            one.stop()
 
 
 async def resubmit_jobs(workers: Sequence[JobWorker[Any]], *, seconds: float = _SWEEP_SECONDS) -> NoReturn:

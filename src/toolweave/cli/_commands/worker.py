@@ -51,6 +51,10 @@ class WorkerOptions(AgentOptions):
         Option("--on-unknown", help="Policy for calls in which a worker died; by default the agent's."),
     ] = None
     most_deaths: Annotated[int, Option("--most-deaths", minimum=1, help="How many workers may die of a run.")] = 3
+    grace: Annotated[
+        float,
+        Option("--grace", metavar="SECONDS", minimum=0, help="How long turns and calls may take to end at SIGTERM."),
+    ] = 20.0
     quiet: Annotated[bool, Option("--quiet", "-q", help="Report only errors.")] = False
     as_json: Annotated[bool, Option("--json", help="Report events as JSON, one object a line.")] = False
 
@@ -67,7 +71,8 @@ def worker(
     continues elsewhere when its worker dies. Where a tool call needs a person's yes, the run waits for `toolweave runs
     approve`, and the worker does something else.
 
-    The first SIGTERM or Ctrl-C hands over running jobs and exits with 0; a second one ends at once.
+    At the first SIGTERM or Ctrl-C, turns and calls under way have --grace seconds to end. Then runs are handed over to
+    other workers, and the exit code is 0. A second signal ends at once.
     """
     url = backend_named(options.backend)
     if url is None:
@@ -95,7 +100,9 @@ def _check(options: WorkerOptions, targets: Sequence[str]) -> None:
 
 
 async def _work(options: WorkerOptions, url: str, found: WorkerTargets | None) -> ExitCode:
-    from toolweave.agent import RunStatuses, work_runs  # late, as above
+    import anyio  # late, as above
+
+    from toolweave.agent import RunStatuses, work_runs
     from toolweave.cli._chat.startup import opened
     from toolweave.cli._worker.discover import open_all
     from toolweave.cli._worker.log import ReportingBackend, WorkerReporter
@@ -107,7 +114,7 @@ async def _work(options: WorkerOptions, url: str, found: WorkerTargets | None) -
         if telling is not None:
             telling.stopping()
 
-    with ended_by_signals(stopping):
+    with ended_by_signals(stopping, grace_seconds=options.grace) as shutdown:
         async with AsyncExitStack() as stack:
             backend = await stack.enter_async_context(opened_backend(url))
             telling = WorkerReporter(statuses=RunStatuses(backend.store), as_json=options.as_json, quiet=options.quiet)
@@ -117,14 +124,16 @@ async def _work(options: WorkerOptions, url: str, found: WorkerTargets | None) -
                 agents, tasks = [(await stack.enter_async_context(chat)).agent], None
             else:
                 agents, tasks = found.agents, await open_all(found, told, stack)
-            await work_runs(
-                agents,
-                told,
-                also=tasks,
-                concurrency=options.concurrency,
-                on_unknown=None if options.on_unknown is None else options.on_unknown.value,
-                most_deaths=options.most_deaths,
-            )
+            with anyio.CancelScope() as shutdown.work:
+                await work_runs(
+                    agents,
+                    told,
+                    also=tasks,
+                    concurrency=options.concurrency,
+                    on_unknown=None if options.on_unknown is None else options.on_unknown.value,
+                    most_deaths=options.most_deaths,
+                    grace_seconds=options.grace,
+                )
     return ExitCode.OK
 
 

@@ -14,6 +14,7 @@ from toolweave.cli._render.text import safe_json
 from toolweave.cli._screen import answer, note
 from toolweave.errors import StoreError
 from toolweave.jobs import Reschedule
+from toolweave.jobs._queue import HandOver
 
 if TYPE_CHECKING:
     from toolweave.agent import RunStatuses
@@ -51,7 +52,12 @@ class ReportingBackend:
         return await self._backend.queue.waiting(topic, keys)
 
     async def work(
-        self, handlers: Mapping[str, Handler], *, concurrency: int = 10, started: Callable[[], None] | None = None
+        self,
+        handlers: Mapping[str, Handler],
+        *,
+        concurrency: int = 10,
+        grace_seconds: float = 0,
+        started: Callable[[], None] | None = None,
     ) -> None:
         """Execute jobs and report each; see `WorkQueue`."""
 
@@ -60,7 +66,8 @@ class ReportingBackend:
             if started is not None:
                 started()
 
-        await self._backend.queue.work(self._telling.told(handlers), concurrency=concurrency, started=begun)
+        told = self._telling.told(handlers)
+        await self._backend.queue.work(told, concurrency=concurrency, grace_seconds=grace_seconds, started=begun)
 
     async def __aenter__(self) -> Self:
         await self._backend.__aenter__()
@@ -103,7 +110,7 @@ class WorkerReporter:
         if self.as_json:
             self._line("stopping")
         elif not self.quiet:
-            note("stopping: what runs is handed over; a second signal ends at once")
+            note("stopping: turns and calls under way may end, then runs are handed over; a second signal ends at once")
 
     def told(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
         """Return the handlers, wrapped to report the start and end of each job."""
@@ -115,6 +122,9 @@ class WorkerReporter:
             try:
                 await handler(job)
             except anyio.get_cancelled_exc_class():
+                self._tell(job, "handed over")
+                raise
+            except HandOver:
                 self._tell(job, "handed over")
                 raise
             except Reschedule:  # another worker has it, or had it a moment ago

@@ -14,19 +14,37 @@ import anyio
 
 from toolweave.cli._exit_codes import ExitCode
 
-GRACE_SECONDS = 20.0
-"""Seconds that a graceful shutdown may take; process managers kill after 30 s, or later."""
+_HAND_OVER_SECONDS = 8.0
+"""Seconds after the grace in which everything else has to end."""
+
+
+class Shutdown:
+    """The scopes that a signal cancels: the one of the work while it is under way, else that of everything.
+
+    Attributes:
+        work: The scope of the work, once it begins: what it uses stays open until it has ended.
+    """
+
+    def __init__(self) -> None:
+        self.all = anyio.CancelScope()
+        self.work: anyio.CancelScope | None = None
+
+    def begin(self) -> None:
+        """Cancel the work, or everything before it begins."""
+        (self.work or self.all).cancel()
 
 
 @contextmanager
-def ended_by_signals(stopping: Callable[[], None], *, seconds: float = GRACE_SECONDS) -> Generator[None]:
-    """Cancel the block at SIGINT, SIGTERM or SIGHUP and continue after it; call `stopping` before.
+def ended_by_signals(stopping: Callable[[], None], *, grace_seconds: float) -> Generator[Shutdown]:
+    """Cancel the block, or its work, at SIGINT, SIGTERM or SIGHUP and continue after it; call `stopping` before.
 
-    A second signal, or a block that has not ended `seconds` after the first, ends the process with
+    A second signal, or a block that has not ended some seconds after the grace, ends the process with
     `INTERRUPTED`; the servers that it started are ended by the process that watches them.
     """
-    with anyio.CancelScope() as scope:
+    shutdown = Shutdown()
+    with shutdown.all:
         last: list[threading.Timer] = []
+        seconds = grace_seconds + _HAND_OVER_SECONDS
 
         def signalled() -> None:
             if last:
@@ -36,14 +54,14 @@ def ended_by_signals(stopping: Callable[[], None], *, seconds: float = GRACE_SEC
             timer.start()
             last.append(timer)
             stopping()
-            scope.cancel()
+            shutdown.begin()
 
         taken = _taken()
         loop = asyncio.get_running_loop()
         for number in taken:
             loop.add_signal_handler(number, signalled)
         try:
-            yield
+            yield shutdown
         finally:
             for number in taken:
                 loop.remove_signal_handler(number)

@@ -115,6 +115,9 @@ class TaskJobs:
         if now is not None and now.ended:  # else another worker began it, and will end it
             await self.clean(now)
 
+    def stop(self) -> None:
+        """Do nothing: a tool has no place at which it could be handed over."""
+
     async def cancel(self, record: StoredTask) -> None:
         """Record that a task was cancelled."""
         await self._tasks.cancel(record.name, "it was cancelled")
@@ -246,14 +249,24 @@ class TaskJobs:
         return False
 
     async def _stopped(self, run: _TaskRun, holder: str, *, reruns: bool) -> None:
-        """Hand a task back for another worker, or record that its tool was stopped if it must not run again."""
+        """Hand a task back for another worker, or record its end: its outcome, or that its tool was stopped.
+
+        Try again while the store refuses that, until this is cancelled: only this process knows the outcome.
+        """
         if not reruns:
             run.task.fail(_outcome_unknown("was stopped"))
-        try:
-            again = reruns and not run.task.ended
-            await (self._tasks.change(run.task.id, partial(_hand_back, holder)) if again else run.exchange())
-        except StoreError as exc:
-            _log.error("it cannot be noted that a task was stopped: %s", exc)
+        pause = Backoff(self._sleep)
+        while True:
+            try:
+                if reruns and not run.task.ended:
+                    await self._tasks.change(run.task.id, partial(_hand_back, holder))
+                else:
+                    await run.exchange()
+            except StoreError as exc:
+                _log.warning("it cannot be noted yet that a task was stopped: %s", exc)
+            else:
+                return
+            await pause.wait()
 
 
 class _TaskRun:
