@@ -14,12 +14,12 @@ import anyio
 import pytest
 
 from tests.connect.targets import eventually
-from tests.serve.exchanges import call
+from tests.serve.exchanges import call, call_body, exchange, modern_headers
 from tests.serve.issuer import AUDIENCE, Issuer, Page, running_issuer
 from tests.serve.offered import doing_server
 from tests.serve.serving import served_http
 from toolweave.errors import ConfigError
-from toolweave.serve import Identity, IntrospectionAuth
+from toolweave.serve import HttpLimits, Identity, IntrospectionAuth
 from toolweave.serve._auth.refusal import IssuerUnavailable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -235,7 +235,7 @@ async def test_an_issuer_that_gives_no_answer_is_no_reason_to_call_a_token_inval
 
 
 async def test_an_issuer_that_comes_back_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolweave.serve._auth.introspection._PAUSE_SECONDS", 0)
+    monkeypatch.setattr("toolweave.serve._auth.issuer_guard.PAUSE_SECONDS", 0)
     with running_issuer() as issuer:
         auth = introspecting(issuer)
         with pytest.raises(IssuerUnavailable):
@@ -270,3 +270,120 @@ async def test_an_endpoint_that_is_not_protected_is_not_asked() -> None:
 async def test_no_secret_is_shown() -> None:
     with running_issuer() as issuer:
         assert SECRET not in repr(introspecting(issuer))
+
+
+GREEDY, HONEST = "127.0.0.2", "127.0.0.3"
+
+
+async def status_of(url: str, token: str, address: str) -> tuple[int, str]:
+    """Return the status of a call with a token from an address, and the `Retry-After`."""
+    headers = {**modern_headers("add"), "Authorization": f"Bearer {token}"}
+    answer = await exchange(url, headers=headers, body=call_body("add", {"a": 1, "b": 2}), address=address)
+    return answer.status, answer.headers.get("retry-after", "")
+
+
+def accepting(form: dict[str, str], headers: dict[str, str]) -> Page:
+    """Accept the tokens that begin with `good`, and fail at those that begin with `crash`."""
+    if form["token"].startswith("crash"):
+        return Page(status=500)
+    return Page(GOOD if form["token"].startswith("good") else {"active": False})
+
+
+@pytest.mark.parametrize("at_once", [1, 50])
+async def test_garbage_of_one_address_costs_the_issuer_few_questions_and_others_nothing(at_once: int) -> None:
+    statuses: list[tuple[int, str]] = []
+    with running_issuer() as issuer:
+        issuer.pages["/introspect"] = accepting
+        async with served_http(doing_server(), auth=introspecting(issuer)) as url:
+            before = await status_of(url, "good-0", GREEDY)
+
+            async def send(number: int) -> None:
+                statuses.append(await status_of(url, f"garbage-{number}", GREEDY))
+
+            for first in range(0, 150, at_once):
+                async with anyio.create_task_group() as tasks:
+                    for number in range(first, first + at_once):
+                        tasks.start_soon(send, number)
+            asked = len(issuer.asked)
+            honest = [await status_of(url, f"good-{number}", HONEST) for number in range(5)]
+            after = await status_of(url, "good-0", GREEDY)
+
+    refused = [status for status, _ in statuses]
+    assert set(refused) == {401, 429}
+    assert refused.count(401) >= 30
+    assert asked - 1 == refused.count(401) < 100
+    assert all(int(wait) >= 1 for status, wait in statuses if status == 429)
+    assert [status for status, _ in (before, *honest, after)] == [200] * 7
+
+
+async def test_a_refused_token_is_remembered_and_displaces_no_accepted_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolweave.serve._auth.introspection._MOST_REMEMBERED", 2)
+    with running_issuer() as issuer:
+        issuer.pages["/introspect"] = accepting
+        auth = introspecting(issuer)
+        found = [await auth.identify(token) for token in ("good", "bad-1", "bad-2", "bad-3", "bad-3", "good")]
+
+        assert len(issuer.asked) == 4
+        assert [one is not None for one in found] == [True, False, False, False, False, True]
+
+
+async def test_a_token_that_the_issuer_fails_at_stops_nobody_else() -> None:
+    with running_issuer() as issuer:
+        issuer.pages["/introspect"] = accepting
+        async with served_http(doing_server(), auth=introspecting(issuer, cache_seconds=0)) as url:
+            known = await status_of(url, "good-1", GREEDY)
+            crashes = [await status_of(url, f"crash-{number}", GREEDY) for number in range(5)]
+            honest = [await status_of(url, f"good-{number}", HONEST) for number in range(3)]
+
+    assert known[0] == 200
+    assert {status for status, _ in crashes} == {503}
+    assert len(issuer.asked) == 1 + 1 + 3
+    assert [status for status, _ in honest] == [200] * 3
+
+
+async def test_an_issuer_that_fails_at_two_addresses_is_asked_by_one_request_at_a_time_until_it_is_back() -> None:
+    with running_issuer() as issuer:
+        issuer.pages["/introspect"] = Page(status=500)
+        auth = introspecting(issuer)
+        for address in ("a", "b", "c"):
+            with pytest.raises(IssuerUnavailable):
+                await auth.identify("token", address)
+        assert len(issuer.asked) == 3
+
+        issuer.pages["/introspect"] = Page(GOOD)
+        assert await auth.identify("token-1", "d") is not None
+        assert await auth.identify("token-2", "e") is not None
+        with pytest.raises(IssuerUnavailable):
+            await auth.identify("token-3", "a")
+
+
+async def test_requests_that_wait_for_an_answer_about_their_token_leave_room_for_another_address() -> None:
+    go = threading.Event()
+
+    def slowly(form: dict[str, str], headers: dict[str, str]) -> Page:
+        if not form["token"].startswith("good"):
+            go.wait(30)
+        return accepting(form, headers)
+
+    limits = HttpLimits(connections=20, shutdown_seconds=2)
+    statuses: list[tuple[int, str]] = []
+    honest = (0, "")
+    with running_issuer() as issuer:
+        issuer.pages["/introspect"] = slowly
+        try:
+            async with served_http(doing_server(), auth=introspecting(issuer), limits=limits) as url:
+
+                async def send(number: int) -> None:
+                    statuses.append(await status_of(url, f"garbage-{number}", GREEDY))
+
+                async with anyio.create_task_group() as tasks:
+                    for number in range(20):
+                        tasks.start_soon(send, number)
+                    await eventually(lambda: len(statuses) == 5)
+                    honest = await status_of(url, "good-1", HONEST)
+                    go.set()
+        finally:
+            go.set()
+
+    assert [status for status, _ in statuses[:5]] == [429] * 5
+    assert honest[0] == 200

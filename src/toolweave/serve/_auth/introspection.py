@@ -14,10 +14,8 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, TypeVar, Unpack
 from urllib.parse import quote_plus
-
-import anyio
 
 from toolweave.config import Secret
 from toolweave.errors import ConfigError
@@ -31,6 +29,7 @@ from toolweave.serve._auth.claims import (
     shown,
 )
 from toolweave.serve._auth.documents import NoDocument, ask_issuer, check_issuer_url
+from toolweave.serve._auth.issuer_guard import IssuerGuard
 from toolweave.serve._auth.issuer_keys import url_in_metadata
 from toolweave.serve._auth.jwt_auth import text_list
 from toolweave.serve._auth.refusal import IssuerUnavailable
@@ -39,10 +38,9 @@ from toolweave.serve._request import Identity
 
 _log = logging.getLogger("toolweave.serve._auth")
 
-_PAUSE_SECONDS = 5.0
-_MOST_AT_ONCE = 20
 _MOST_REMEMBERED = 10_000
 _SECONDS = 45.0
+_Found = TypeVar("_Found")
 _KINDS = frozenset({"bearer", "dpop"})
 
 
@@ -132,47 +130,56 @@ class _Introspection:
 class _Introspector:
     """Verifies tokens by asking, with a memory: of an identity, or of the reason why a token was refused."""
 
-    def __init__(self, asked: _Introspection, expected: ExpectedClaims, cache_seconds: float) -> None:
+    def __init__(
+        self, asked: _Introspection, expected: ExpectedClaims, cache_seconds: float, guard: IssuerGuard | None = None
+    ) -> None:
         self._asked = asked
         self._expected = expected
         self._seconds = cache_seconds
-        self._known: OrderedDict[bytes, tuple[float, Identity | str]] = OrderedDict()
+        # apart, so that refused tokens, which cost nothing to make up, do not displace the others
+        self._known: OrderedDict[bytes, tuple[float, Identity]] = OrderedDict()
+        self._refused: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
         self._work = SingleFlight[Identity | str](_SECONDS, late=partial(IssuerUnavailable, _SECONDS))
-        self._turns = anyio.Semaphore(_MOST_AT_ONCE)
-        self._down_until = -math.inf
+        self._guard = guard or IssuerGuard()
 
     def also(self, audience: str) -> _Introspector:
         """Return a verifier that accepts tokens for one more audience."""
-        return _Introspector(self._asked, self._expected.also(audience), self._seconds)
+        return _Introspector(self._asked, self._expected.also(audience), self._seconds, self._guard)
 
     async def __call__(self, token: str) -> Identity:
-        found = await self._found(token)
+        return await self.judge(token, "")
+
+    async def judge(self, token: str, address: str) -> Identity:
+        """Return the identity of a token that came from an address; see `AsksIssuer`."""
+        found = await self._found(token, address)
         if isinstance(found, str):
             raise TokenProblem(found)
         return found
 
-    async def _found(self, token: str) -> Identity | str:
+    async def _found(self, token: str, address: str) -> Identity | str:
         key = sha256(token.encode("utf-8", "surrogateescape")).digest()
-        known = self._known.get(key)
+        known = self._known.get(key) or self._refused.get(key)
         if known is not None and time.monotonic() < known[0]:
             return known[1]
-        wait = self._down_until - time.monotonic()
-        if wait > 0:  # so that an issuer that is down costs each request no wait of its own
-            raise IssuerUnavailable(wait)
-        return await self._work.run(key, partial(self._ask, token, key))
+        if not self._work.runs(key):
+            self._guard.check(address, proven=key in self._known)
+        return await self._work.run(key, partial(self._ask, token, key, address))
 
-    async def _ask(self, token: str, key: bytes) -> Identity | str:
-        async with self._turns:
+    async def _ask(self, token: str, key: bytes, address: str) -> Identity | str:
+        proven = key in self._known
+        async with self._guard.turn(address):
+            self._guard.check_refused(address, proven=proven)  # those that were asked about meanwhile count
             try:
                 claims = await self._asked.ask(token)
             except NoDocument as exc:
                 _log.error("issuer %r cannot be asked about a token: %s", self._asked.issuer, exc)
-                self._down_until = time.monotonic() + _PAUSE_SECONDS
-                raise IssuerUnavailable(_PAUSE_SECONDS) from None
+                raise IssuerUnavailable(self._guard.failed(address, proven=proven)) from None
+        self._guard.answered()
         try:
             found: Identity | str = self._judged(claims)
         except TokenProblem as exc:
             found = str(exc)
+            self._guard.refused(address)
         self._remember(key, found)
         return found
 
@@ -204,7 +211,17 @@ class _Introspector:
             left = min(left, found.expires_at - time.time())
         if left <= 0:
             return
-        self._known[key] = (time.monotonic() + left, found)
-        self._known.move_to_end(key)
-        if len(self._known) > _MOST_REMEMBERED:
-            self._known.popitem(last=False)
+        until = time.monotonic() + left
+        if isinstance(found, Identity):
+            self._refused.pop(key, None)
+            _keep(self._known, key, (until, found))
+        else:
+            self._known.pop(key, None)
+            _keep(self._refused, key, (until, found))
+
+
+def _keep(memory: OrderedDict[bytes, _Found], key: bytes, found: _Found) -> None:
+    memory[key] = found
+    memory.move_to_end(key)
+    if len(memory) > _MOST_REMEMBERED:
+        memory.popitem(last=False)

@@ -14,9 +14,9 @@ from typing import Protocol
 
 from toolweave.config import Secret
 from toolweave.serve._auth.dpop import BadProof, ProofChecker, ProofTarget
-from toolweave.serve._auth.refusal import Challenges, IssuerUnavailable, Refused
+from toolweave.serve._auth.refusal import Challenges, IssuerUnavailable, Refused, TooManyTokens
 from toolweave.serve._auth.scopes import Access
-from toolweave.serve._http.asgi import App, Message, Receive, Scope, Send
+from toolweave.serve._http.asgi import ADDRESS, App, Message, Receive, Scope, Send
 from toolweave.serve._request import Identity, MayUse, OfferKind
 
 _log = logging.getLogger("toolweave.serve._auth")
@@ -52,8 +52,8 @@ class AuthorizesTokens(Protocol):
     proofs: ProofChecker
     kept: KeptTokens
 
-    async def identify(self, token: str) -> Identity | None:
-        """Return the identity of a token; None when it is invalid."""
+    async def identify(self, token: str, address: str = "") -> Identity | None:
+        """Return the identity of a token that came from an address; None when it is invalid."""
         ...
 
     def warn_if_unreachable(self, root_path: str) -> None:
@@ -109,6 +109,9 @@ class Authorization:
         except IssuerUnavailable as exc:
             await auth.challenges.unavailable(exc.retry_after).send(send)
             return
+        except TooManyTokens as exc:
+            await auth.challenges.slow_down(exc.retry_after).send(send)
+            return
         if identity.issuer is not None and auth.kept.wanted():  # an API key is no issuer's token, and is not exchanged
             identity = replace(identity, token=Secret(_credentials(scope)[1] or ""))
         known = {**scope, _IDENTITY: identity, _SCHEME: scheme}
@@ -122,7 +125,7 @@ class Authorization:
         scheme, token = _credentials(scope)
         if token is None:
             raise Refused(challenges_for(auth, scope).no_token())
-        identity = await auth.identify(token)
+        identity = await auth.identify(token, scope.get(ADDRESS, ""))
         if identity is None:
             raise Refused(challenges_for(auth, scope).invalid_token())
         if scheme == "Bearer":

@@ -6,6 +6,7 @@ A challenge names no error where no token was sent (RFC 6750, 3.1): there is non
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from urllib.parse import quote, urlsplit
 
@@ -60,6 +61,18 @@ class IssuerUnavailable(Exception):
 
     def __init__(self, retry_after: float) -> None:
         super().__init__("the issuer of tokens cannot be asked now")
+        self.retry_after = retry_after
+
+
+class TooManyTokens(Exception):
+    """A private signal: an address has sent too many tokens that the issuer refused.
+
+    Attributes:
+        retry_after: Seconds after which one more is judged.
+    """
+
+    def __init__(self, retry_after: float) -> None:
+        super().__init__("too many refused tokens")
         self.retry_after = retry_after
 
 
@@ -128,6 +141,15 @@ class Challenges(msgspec.Struct, frozen=True, kw_only=True):
             error="temporarily_unavailable",
             description="The issuer of tokens cannot be asked now; the token may be valid",
             headers=((b"retry-after", b"%d" % max(1, round(retry_after))),),
+        )
+
+    def slow_down(self, retry_after: float) -> Refusal:
+        """Return the refusal of a token whose address has sent too many refused ones: 429."""
+        return Refusal(
+            status=429,
+            error="slow_down",
+            description="Too many tokens from this address were refused; this one was not judged",
+            headers=((b"retry-after", b"%d" % math.ceil(retry_after)),),
         )
 
     def _said(self, error: str = "", description: str = "", *, scopes: Sequence[str]) -> dict[str, str]:

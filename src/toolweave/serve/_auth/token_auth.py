@@ -19,7 +19,7 @@ from toolweave.serve._auth.claims import TokenProblem, plain_resource
 from toolweave.serve._auth.documents import check_issuer_url
 from toolweave.serve._auth.dpop import Dpop, ProofChecker
 from toolweave.serve._auth.middleware import Authorization, KeptTokens
-from toolweave.serve._auth.refusal import Challenges, IssuerUnavailable
+from toolweave.serve._auth.refusal import Challenges, IssuerUnavailable, TooManyTokens
 from toolweave.serve._auth.resource_metadata import JsonDocument, metadata_path, metadata_url, resource_document
 from toolweave.serve._auth.scopes import Access, ScopeRules
 from toolweave.serve._http.asgi import App
@@ -72,6 +72,15 @@ class JudgesAudience(Protocol):
 
     def also(self, audience: str) -> Verify:
         """Return a verifier that accepts those for one more audience."""
+        ...
+
+
+@runtime_checkable
+class AsksIssuer(Protocol):
+    """A verifier that asks the issuer about tokens."""
+
+    async def judge(self, token: str, address: str) -> Identity:
+        """Return the identity of a token that came from an address."""
         ...
 
 
@@ -130,20 +139,26 @@ class TokenAuth:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.resource or ''}>"
 
-    async def identify(self, token: str) -> Identity | None:
+    async def identify(self, token: str, address: str = "") -> Identity | None:
         """Return the identity of a token; None when it is invalid or has expired.
+
+        Args:
+            token: The token.
+            address: The address that it came from, which bounds how often an issuer is asked about it.
 
         Raises:
             IssuerUnavailable: The issuer has to be asked, and cannot be.
+            TooManyTokens: The issuer would have to be asked, and refused too many tokens of this address.
         """
         known = None if self.api_keys is None else self.api_keys.find(token)
         if known is not None:
             return known
         try:
-            found = self._verify(token)
+            verify = self._verify
+            found = verify.judge(token, address) if isinstance(verify, AsksIssuer) else verify(token)
             if inspect.isawaitable(found):
                 found = await found
-        except IssuerUnavailable:
+        except (IssuerUnavailable, TooManyTokens):
             raise
         except TokenProblem as exc:
             _log.info("a token was refused: %s", exc)

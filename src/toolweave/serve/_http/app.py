@@ -528,9 +528,10 @@ class _AppParts:
         settings = self.settings
         public: dict[str, App] = {}
         if auth is not None:
-            app = auth.authorized(app)
+            app = self.shares.before_authorization(auth.authorized(app))
         elif settings.auth is not None:
             app, public = settings.auth.protect(app)
+            app = self.shares.before_authorization(app)
         for wrap in reversed(settings.middleware):
             app = wrap(app)
         return app, public

@@ -15,6 +15,8 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 """An ASGI 3 application."""
 Headers: TypeAlias = Mapping[bytes, bytes]
+ADDRESS = "toolweave.address"
+"""The key in the scope of a request of the address that it counts for, until it is authorized."""
 SENT = "toolweave.sent"
 """The key in the scope of a request of the call that was sent for it already."""
 TOGETHER = "toolweave.together"

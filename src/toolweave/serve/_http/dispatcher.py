@@ -183,11 +183,10 @@ class HttpDispatcher:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request for the endpoint."""
-        place: Place | None = scope.get(PLACE) or self.requests.places.enter(scope)
+        place = self.requests.places.enter(scope)
         if place is None:
             await self._refuse_busy(scope, send)
             return
-        scope[PLACE] = place
         with cancel_scope() as work:
             self.requests.running.add(work)
             try:
@@ -387,11 +386,13 @@ class HttpDispatcher:
             await _refuse(send, None, RequestError(f"Invalid request: {refused}", code=INVALID_REQUEST))
             return
 
+        batch: Place = scope[PLACE]
+
         async def serve(message: StrictMessage, receive: Receive, send: Send) -> None:
             if message.id is msgspec.UNSET or message.is_answer:
                 await self._legacy.post(message, scope, receive, send, work)
                 return
-            place = self.requests.places.enter(scope)
+            place = self.requests.places.enter_as(batch.caller)
             if place is None:
                 await self._refuse_busy(scope, send, member=message.id)
                 return

@@ -44,7 +44,7 @@ from toolweave.serve._http.legacy import SessionResponse, client_in
 from toolweave.serve._http.quick_parse import client_of, plain_call, plain_call_of_session
 from toolweave.serve._http.response import PostResponse, respond_error, respond_json
 from toolweave.serve._http.sessions import HttpSession, HttpSessions
-from toolweave.serve._http.shares import PLACE, EndpointRequests
+from toolweave.serve._http.shares import EndpointRequests
 from toolweave.serve._plain_calls import PlainCalls, PlainToolCall, SendsCalls, SentCall
 from toolweave.serve._plain_requests import PlainRequest, answer_of
 from toolweave.serve._request import Client, Json, Request
@@ -224,7 +224,6 @@ class FastPath:
         if place is None:  # the full path refuses it
             await app(scope, receive, send)
             return
-        scope[PLACE] = place
         try:
             await self._tried(app, asked, scope, receive, send)
         finally:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from toolweave.serve._http.asgi import Cancels, Scope
+from toolweave.serve._http.asgi import ADDRESS, App, Cancels, Receive, Scope, Send, respond
 from toolweave.serve._http.callers import Callers
 
 PLACE = "toolweave.place"
@@ -156,8 +156,23 @@ class RunningRequests:
         self._streams: dict[str, dict[Place, None]] = {}
 
     def enter(self, scope: Scope) -> Place | None:
-        """Return a place for a request; None when its caller has to wait."""
+        """Return the place of a request; None when its caller has to wait.
+
+        A request has one place. Until it is authorized, its address holds it, and then its principal.
+        """
         caller = self._caller_of(scope)
+        place: Place | None = scope.get(PLACE)
+        if place is not None and place.caller == caller:
+            return place
+        if place is not None:
+            place.leave()
+        place = self.enter_as(caller)
+        if place is not None:
+            scope[PLACE] = place
+        return place
+
+    def enter_as(self, caller: str) -> Place | None:
+        """Return one more place of a caller; None when it has to wait."""
         if self._most is not None and not self._admits(caller, self._most):
             return None
         self._shares.add(caller)
@@ -250,3 +265,23 @@ class HttpShares:
             requests=self.figures["requests"],
             streams=self.figures["streams"],
         )
+
+    def before_authorization(self, app: App) -> App:
+        """Return an app that gives each request a place of its address, until its principal is known.
+
+        Without it, requests that wait for an answer about their token would be held by nobody.
+        """
+
+        async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+            scope[ADDRESS] = address = self.callers.address_of(scope)
+            place = scope[PLACE] = self.requests.enter_as(address)
+            if place is None:
+                status, reason = self.requests.refusal(scope)
+                await respond(send, status, reason, [(b"retry-after", b"%d" % RETRY_SECONDS)])
+                return
+            try:
+                await app(scope, receive, send)
+            finally:
+                place.leave()
+
+        return serve
