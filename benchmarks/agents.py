@@ -11,7 +11,6 @@ import gc
 import importlib
 import json
 import logging
-import os
 import subprocess
 import sys
 import time
@@ -317,7 +316,7 @@ async def repeat(do: Do, seconds: float) -> int:
 
 def agents(settings: Any) -> list[Any]:
     """Measure every contender that is installed, in turn."""
-    from benchmarks.crew import MALLOC, ROOT
+    from benchmarks.crew import ROOT
     from benchmarks.measure import Figure, Sample, compare
 
     names = [name for name, modules in MODULES.items() if all(map(find_spec, modules))]
@@ -331,8 +330,7 @@ def agents(settings: Any) -> list[Any]:
         for _ in range(settings.rounds):
             for name in list(samples):
                 command = [sys.executable, "-m", "benchmarks.agents", name, case]
-                environment = {**os.environ, **MALLOC}
-                done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=300, check=False)
+                done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=300, check=False)
                 if done.returncode:
                     last = done.stderr.decode().strip().splitlines()[-1:]
                     sys.stderr.write(f"{name}, {case}: its rows are left out: {''.join(last)}\n")

@@ -20,7 +20,7 @@ from benchmarks.clients import CLIENTS
 from benchmarks.measure import Sample
 from benchmarks.peers import python_of
 
-__all__ = ["MALLOC", "ROOT", "TRANSPORTS", "Crew", "hired", "http_url", "server_command"]
+__all__ = ["ROOT", "TRANSPORTS", "Crew", "hired", "http_url", "server_command"]
 
 ROOT = Path(__file__).parents[1]
 SERVER = Path(__file__).with_name("echo_server.py")
@@ -28,10 +28,6 @@ TRANSPORTS = ("stdio", "stdio modern", "http", "http legacy")
 """`stdio` is a legacy server, as nearly all are; `http` is a modern one that answers with JSON."""
 START_SECONDS = 60.0
 JOB_SECONDS = 300.0
-
-MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 28), "MALLOC_TRIM_THRESHOLD_": str(1 << 29)}
-"""One behaviour of glibc's allocator for all: left alone it adapts to what a process did before, and whether a large
-answer costs hundreds of page faults or none would be chance."""
 
 
 class Failed(Exception):
@@ -41,13 +37,12 @@ class Failed(Exception):
 class Worker:
     """One client at work in its own process."""
 
-    def __init__(self, name: str, where: dict[str, Any], *, fixed_malloc: bool) -> None:
+    def __init__(self, name: str, where: dict[str, Any]) -> None:
         self.name = name
         command = [python_of(CLIENTS[name]), "-m", "benchmarks.worker", json.dumps({"client": name, **where})]
         self.process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env={**os.environ, **(MALLOC if fixed_malloc else {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -130,8 +125,7 @@ def server_command(*options: object) -> tuple[str, ...]:
 def http_url(*options: object) -> Generator[str]:
     """Run the lean server over HTTP; yield its URL; its process group is killed at the end."""
     command = server_command("--http", *options)
-    environment = {**os.environ, **MALLOC}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, start_new_session=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
             assert process.stdout is not None
             if not select.select([process.stdout], [], [], 15)[0]:
@@ -143,7 +137,7 @@ def http_url(*options: object) -> Generator[str]:
 
 
 @contextmanager
-def hired(transport: str, names: Iterable[str], *options: object, fixed_malloc: bool = True) -> Generator[Crew]:
+def hired(transport: str, names: Iterable[str], *options: object) -> Generator[Crew]:
     """Connect clients over one transport: to a server each where that is a process, to one over HTTP."""
     modern = transport in ("stdio modern", "http")
     options = ("--era", "modern" if modern else "legacy", *options)
@@ -156,7 +150,7 @@ def hired(transport: str, names: Iterable[str], *options: object, fixed_malloc: 
         for name in names:
             if modern and not CLIENTS[name].modern:
                 continue
-            worker = Worker(name, where, fixed_malloc=fixed_malloc)
+            worker = Worker(name, where)
             crew.workers.append(worker)
             try:
                 worker.answer(START_SECONDS)

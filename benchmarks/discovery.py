@@ -35,6 +35,6 @@ def memory(settings: Settings) -> list[Figure]:
     figures: list[Figure] = []
     for transport, title, tools in cases:
         if settings.wants(title):
-            with hired(transport, settings.names(), "--tools", tools, fixed_malloc=False) as crew:
+            with hired(transport, settings.names(), "--tools", tools) as crew:
                 figures += compare("memory", title, crew.rounds({"do": "memory"}, 1))
     return figures

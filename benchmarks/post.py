@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
-import os
 import subprocess
 import sys
 import time
@@ -124,7 +123,7 @@ async def spend(post: Post, seconds: float) -> int:
 
 def post(settings: Any) -> list[Any]:
     """Measure every library that is installed, here or among the peers."""
-    from benchmarks.crew import MALLOC, ROOT, http_url
+    from benchmarks.crew import ROOT, http_url
     from benchmarks.measure import Figure, Sample, compare
     from benchmarks.peers import POST, python_in
 
@@ -137,10 +136,7 @@ def post(settings: Any) -> list[Any]:
             for _ in range(min(settings.rounds, 5)):
                 for name, rows in samples.items():
                     command = [str(pythons[name]), "-m", "benchmarks.post", name, url]
-                    environment = {**os.environ, **MALLOC}
-                    done = subprocess.run(
-                        command, cwd=ROOT, env=environment, capture_output=True, timeout=120, check=True
-                    )
+                    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=True)
                     rows.append(Sample(**json.loads(done.stdout)))
         figures += compare("post", "one POST, 100 B", samples)
     return figures

@@ -28,7 +28,7 @@ import anyio.to_thread
 import msgspec
 
 from toolweave.http._connect import Address, connect_tcp
-from toolweave.http._connection import Head, NoAnswer, Socket
+from toolweave.http._connection import Head, NoAnswer, Socket, receive_buffer
 from toolweave.http._inflate import PIECE_BYTES, Inflater, NotInflated
 from toolweave.http._proxy import HttpProxy, refused_by_proxy
 from toolweave.http._request_head import request_head
@@ -249,6 +249,7 @@ class HttpClient:
         self._sweep_at = math.inf
         self._heads: dict[tuple[object, ...], bytes] = {}
         self._known: dict[bytes, Head] = {}
+        self._buffer = receive_buffer()
         host = self._host if self._host.isascii() else self._host.encode("idna").decode("ascii")
         host = f"[{host}]" if ":" in host else host
         self._place = f"{host}:{self._port}"
@@ -516,7 +517,7 @@ class HttpClient:
 
     async def _reached(self, host: str, port: int, *, secure: bool) -> Socket:
         _, socket = await asyncio.get_running_loop().create_connection(
-            partial(Socket, self._known),
+            partial(Socket, self._known, self._buffer),
             sock=await connect_tcp(host, port, self._addresses),
             ssl=self._tls if secure else None,
             server_hostname=host if secure else None,
@@ -538,7 +539,7 @@ class HttpClient:
             # origin's.
             if not 200 <= head.status < 300:
                 raise NoAnswer("ProxyError", refused_by_proxy(head.status, head.reason, self._place), sent=False)
-            socket = Socket(self._known)
+            socket = Socket(self._known, self._buffer)
             transport = await asyncio.get_running_loop().start_tls(
                 cast("asyncio.Transport", outer.transport), socket, cast("ssl.SSLContext", self._tls),
                 server_hostname=self._host,

@@ -18,6 +18,7 @@ import httptools
 
 _MAX_HEAD_BYTES = 256 * 1024
 _PAUSE_BYTES = 1024 * 1024
+_BUFFER_BYTES = 64 * 1024
 _MAX_KNOWN = 128
 _MAX_KNOWN_BYTES = 2048
 _KNOWN_STATUS = 200
@@ -68,10 +69,11 @@ class Head:
             self.headers[key] = text if key not in self.headers else f"{self.headers[key]}, {text}"
 
 
-class Socket(asyncio.Protocol):
+class Socket(asyncio.BufferedProtocol):
     """One connection; `begin` an exchange with its request, then await its `news` and read the response.
 
-    `known` holds heads by their bytes, for all connections to one origin.
+    `known` holds heads by their bytes, and `buffer` is where bytes are received, for all connections to one origin on
+    one event loop. A buffer of its own would be 256 KiB for each read, for which the C library maps memory each time.
 
     Attributes:
         ended: Whether it can carry no further exchange.
@@ -84,13 +86,14 @@ class Socket(asyncio.Protocol):
         arrivals: The number of pieces that have arrived, of all exchanges.
     """
 
-    def __init__(self, known: dict[bytes, Head] | None = None) -> None:
+    def __init__(self, known: dict[bytes, Head] | None = None, buffer: memoryview | None = None) -> None:
         self.transport: asyncio.Transport | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.ended = self.lasting = False
         self.idle_until = 0.0
         self.arrivals = 0
         self._known: dict[bytes, Head] = {} if known is None else known
+        self._buffer = receive_buffer() if buffer is None else buffer
         self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
         self._settled: Callable[[], None] | None = None
@@ -193,8 +196,13 @@ class Socket(asyncio.Protocol):
         if self._poll is not None:
             self._poll.register(connection.fileno(), select.POLLIN)
 
-    def data_received(self, data: bytes) -> None:
-        """Take the received bytes."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes are received."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take the received bytes, before anything else is received."""
+        data = bytes(self._buffer[:nbytes])
         self.arrivals += 1
         if self.complete:  # no more was requested
             self.abort()
@@ -355,6 +363,11 @@ class Socket(asyncio.Protocol):
         if self._settled is not None and (self.complete or self.ended):
             settled, self._settled = self._settled, None
             settled()
+
+
+def receive_buffer() -> memoryview:
+    """Return a buffer to receive into, as a view, of which parts are no copies: TLS fills it in several steps."""
+    return memoryview(bytearray(_BUFFER_BYTES))
 
 
 _NO_HEAD = Head()

@@ -14,8 +14,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Thread
+from typing import IO
 
 _KILLED_SECONDS = 1.0
+_READ_BYTES = 64 * 1024
+"""Bytes of one read: what a pipe holds. asyncio's own pipes read into 256 KiB, for which the C library maps memory and
+gives it back again for each message, at twice the cost of all else."""
 
 
 async def start_process(
@@ -69,7 +73,8 @@ class PipedProcess(asyncio.SubprocessTransport):
     async def connect(self) -> None:
         """Connect the pipes, and watch for the exit."""
         for fd, stream in ((1, self._process.stdout), (2, self._process.stderr)):
-            self._pipes[fd], _ = await self._loop.connect_read_pipe(partial(_OutputPipe, self._protocol, fd), stream)
+            if stream is not None:
+                self._pipes[fd] = OutputPipe(self._loop, stream, self._protocol, fd)
         self._pipes[0], _ = await self._loop.connect_write_pipe(
             partial(_InputPipe, self._protocol), self._process.stdin
         )
@@ -128,12 +133,72 @@ class PipedProcess(asyncio.SubprocessTransport):
             self._loop.call_soon_threadsafe(self._exited)
 
 
-class _OutputPipe(asyncio.Protocol):
-    """Passes the data of one output pipe to a subprocess protocol."""
+class OutputPipe(asyncio.ReadTransport):
+    """The transport of one output pipe, which passes its data to a subprocess protocol.
 
-    def __init__(self, protocol: asyncio.SubprocessProtocol, fd: int) -> None:
-        self.data_received = partial(protocol.pipe_data_received, fd)
-        self.connection_lost = partial(protocol.pipe_connection_lost, fd)
+    Args:
+        loop: The event loop that runs.
+        stream: The end of the pipe that is read; the transport owns it.
+        protocol: Gets the data, and the end once.
+        fd: The number that the pipe has for the protocol: 1 or 2.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, stream: IO[bytes], protocol: asyncio.SubprocessProtocol, fd: int
+    ) -> None:
+        super().__init__()
+        self._loop = loop
+        self._stream = stream
+        self._source = stream.fileno()
+        self._received = partial(protocol.pipe_data_received, fd)
+        self._lost = partial(protocol.pipe_connection_lost, fd)
+        self._reads = True
+        os.set_blocking(self._source, False)
+        loop.add_reader(self._source, self._readable)
+
+    def is_reading(self) -> bool:
+        """Return whether data are passed on as they arrive."""
+        return self._reads and not self._stream.closed
+
+    def pause_reading(self) -> None:
+        """Leave the data in the pipe from now on."""
+        if self.is_reading():
+            self._reads = False
+            self._loop.remove_reader(self._source)
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        if not self._reads and not self._stream.closed:
+            self._reads = True
+            self._loop.add_reader(self._source, self._readable)
+
+    def is_closing(self) -> bool:
+        """Return whether the pipe is closed."""
+        return self._stream.closed
+
+    def close(self) -> None:
+        """Close the pipe; the protocol learns of its end in the next turn of the event loop."""
+        self._end(None)
+
+    def _readable(self) -> None:
+        try:
+            data = os.read(self._source, _READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as exc:
+            self._end(exc)
+            return
+        if data:
+            self._received(data)
+        else:
+            self._end(None)
+
+    def _end(self, exc: Exception | None) -> None:
+        if self._stream.closed:
+            return
+        self._loop.remove_reader(self._source)
+        self._stream.close()
+        self._loop.call_soon(self._lost, exc)
 
 
 class _InputPipe(asyncio.BaseProtocol):
