@@ -18,8 +18,11 @@ from typing import IO
 
 _KILLED_SECONDS = 1.0
 _READ_BYTES = 64 * 1024
-"""Bytes of one read: what a pipe holds. asyncio's own pipes read into 256 KiB, for which the C library maps memory and
-gives it back again for each message, at twice the cost of all else."""
+"""The most bytes of one read; a pipe of Linux holds no more.
+
+asyncio's own pipes read into 256 KiB. For that the C library maps memory, and gives it back, with each message, which
+costs a third of a call.
+"""
 
 
 async def start_process(
