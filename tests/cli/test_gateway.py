@@ -34,7 +34,8 @@ async def test_a_config_is_served_over_stdio(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_servers_are_added_listed_and_removed_by_command(folder: Path) -> None:
-    config = write_gateway_config(folder, {"a": upstream(folder, "a")}, {"virtual": {"v": {"title": "Viewed"}}})
+    section = {"virtual": {"v": {"title": "Viewed"}}}
+    config = write_gateway_config(folder, {"a": upstream(folder, "a")}, section)
     with gateway(folder, config) as running:
 
         def run(*words: object) -> Done:
@@ -65,7 +66,7 @@ def test_servers_are_added_listed_and_removed_by_command(folder: Path) -> None:
         failed = run("add", "x", "--", "toolweave-test-no-such-command")
         assert (failed.code, "server 'x'" in failed.err) == (3, True)
 
-        write_gateway_config(folder, {"d": upstream(folder, "d")})
+        write_gateway_config(folder, {"d": upstream(folder, "d")}, section)
         changed = run("reload")
         assert (changed.code, changed.out.splitlines()) in (
             (0, ["added: d", "removed: a", "unchanged: 1"]),
@@ -75,6 +76,12 @@ def test_servers_are_added_listed_and_removed_by_command(folder: Path) -> None:
         refused = run("reload", "--json")
         assert (refused.code, str(config) in refused.json["error"]) == (2, True)
         assert run("reload").code == 2
+
+        config.write_text("")
+        lost = run("reload")
+        assert (lost.code, "toolweave gateway reload --yes" in lost.err) == (2, True)
+        applied = run("reload", "--yes")
+        assert (applied.code, applied.out.splitlines()) == (0, ["removed: d", "unchanged: 1"])
 
 
 @pytest.mark.slow

@@ -135,3 +135,19 @@ def test_what_a_restart_cannot_reach_is_told(running: RunningGateway, browser: B
     assert page.status == 200
     notice = page.html.partition('class="notices"')[2].partition("</div>")[0]
     assert "toolweave-test-no-such-command" in notice
+
+
+@pytest.mark.slow
+def test_a_config_that_lost_its_servers_is_applied_by_a_button(tmp_path: Path) -> None:
+    config = write_gateway_config(tmp_path, {"gone": {"command": "toolweave-test-no-such-command"}})
+    with gateway(tmp_path, config, "--no-watch") as running:
+        browser = browse(running)
+        config.write_text("{}")
+
+        refused = browser.submit(browser.get("/ui/").form("/reload"))
+        assert "it has 0 of 1 server" in refused.text
+        assert running.status()["needs_confirmation"] is True
+        applied = browser.submit(refused.form("/reload", confirmed="yes"))
+
+        assert "removed: gone" in applied.text
+        assert running.status()["upstreams"] == []

@@ -22,6 +22,7 @@ from toolweave.serve._http.response import respond_json
 
 if TYPE_CHECKING:
     from toolweave.gateway._managed import ManagedGateway
+    from toolweave.gateway._reload import ConfigChange
 
 _log = logging.getLogger("toolweave.gateway")
 
@@ -36,6 +37,12 @@ class _NewServer(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str
     config: dict[str, Any] | str
+
+
+class _ReloadOptions(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a request to read the config again."""
+
+    confirmed: bool = False
 
 
 class _AdminRefusal(Exception):
@@ -55,7 +62,7 @@ class AdminApi:
     `GET PATH/servers`           the states of its upstreams
     `POST PATH/servers`          adds `{"name": ..., "config": ...}`
     `DELETE PATH/servers/NAME`   removes one
-    `POST PATH/reload`           reads the config again
+    `POST PATH/reload`           reads the config again; `{"confirmed": true}` applies losses
     `POST PATH/console`          makes a link that signs in to the console: `{"path": ...}`
     ===========================  =======================================================
 
@@ -107,7 +114,7 @@ class AdminApi:
             case "DELETE", "servers", True:
                 return await self._remove(name)
             case "POST", "reload", False:
-                change = await self._manager.reload()
+                change = await self._reload(receive)
                 return (200 if change.error is None else 422), change
             case "POST", "console", False:
                 return 200, self._console()
@@ -123,12 +130,16 @@ class AdminApi:
         _log.warning("a link to the console was made through the admin API")
         return {"path": path}
 
+    async def _reload(self, receive: Receive) -> ConfigChange:
+        body = await _body_of(receive)
+        try:
+            options = decode_json(body, _ReloadOptions) if body.strip() else _ReloadOptions()
+        except (ValueError, RecursionError):
+            raise _AdminRefusal(400, "invalid_request", 'expected no body, {} or {"confirmed": true}') from None
+        return await self._manager.reload(confirmed=options.confirmed)
+
     async def _add(self, receive: Receive) -> Any:
-        body: bytes | None = b""
-        with anyio.move_on_after(_BODY_SECONDS) as bound:
-            body = await read_body(receive, _MAX_BYTES)
-        if bound.cancelled_caught or body is None:
-            raise _AdminRefusal(413, "too_large", "the body is too large, or did not come in time")
+        body = await _body_of(receive)
         try:
             wanted = decode_json(body, _NewServer)
         except (ValueError, RecursionError):
@@ -153,6 +164,15 @@ class AdminApi:
             raise _AdminRefusal(404, "not_found", f"there is no server {name!r}") from None
         _log.warning("server %r was removed through the admin API", name)
         return 204, None
+
+
+async def _body_of(receive: Receive) -> bytes:
+    body: bytes | None = b""
+    with anyio.move_on_after(_BODY_SECONDS) as bound:
+        body = await read_body(receive, _MAX_BYTES)
+    if bound.cancelled_caught or body is None:
+        raise _AdminRefusal(413, "too_large", "the body is too large, or did not come in time")
+    return body
 
 
 def _digest(token: bytes) -> bytes:

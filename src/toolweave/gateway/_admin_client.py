@@ -120,13 +120,17 @@ class GatewayAdmin:
         """
         await self._send("DELETE", f"/servers/{quote(name, safe='')}", server=name)
 
-    async def reload(self) -> ConfigChange:
+    async def reload(self, *, confirmed: bool = False) -> ConfigChange:
         """Let the gateway read its config again; `error` says why it was refused.
+
+        Args:
+            confirmed: Apply a config that loses most of what is in use; see `GatewayManager.reload`.
 
         Raises:
             ConnectError: It cannot be reached, or refuses the token.
         """
-        return self._decoded(await self._send("POST", "/reload", b"{}", accepted=(200, 422)), ConfigChange)
+        body = msgspec.json.encode({"confirmed": True} if confirmed else {})
+        return self._decoded(await self._send("POST", "/reload", body, accepted=(200, 422)), ConfigChange)
 
     async def console_link(self) -> str:
         """Return a new address that signs in to the console once, within an hour.

@@ -105,6 +105,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferre
         disclosure: The form in which callers learn of tools.
         slow_call_seconds: Seconds after which a call becomes a task, for callers that take tasks; None for never.
         runs: The URL or path of the store of agents' runs that the console shows; read once, at the start.
+        has_section: Whether a file has the section `gateway`.
     """
 
     servers: LoadedConfig
@@ -122,6 +123,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferre
     disclosure: DisclosureMode = "all"
     slow_call_seconds: float | None = None
     runs: Secret | None = None
+    has_section: bool = False
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -220,7 +222,7 @@ def _scope_of(document: ConfigDocument) -> Scope:
 
 
 def _read(value: Any, servers: LoadedConfig, scope: Scope) -> GatewayConfig:
-    section = _known(value, SECTION, GatewayConfig, but=("servers",))
+    section = _known(value, SECTION, GatewayConfig, but=("servers", "has_section"))
     found: dict[str, Any] = dict(_texts(section, SECTION, ("name", "title", "instructions")))
     if "required" in section:
         found["required"] = check_texts(section["required"], f"{SECTION}.required")
@@ -252,7 +254,7 @@ def _read(value: Any, servers: LoadedConfig, scope: Scope) -> GatewayConfig:
     if len(virtual) > _MOST_VIRTUAL:
         raise ConfigError(f"'{SECTION}.virtual' has more than {_MOST_VIRTUAL} entries", field=f"{SECTION}.virtual")
     found["virtual"] = {str(name): _virtual(str(name), entry, scope) for name, entry in virtual.items()}
-    return GatewayConfig(servers=servers, **found)
+    return GatewayConfig(servers=servers, has_section=True, **found)
 
 
 def _virtual(name: str, value: Any, scope: Scope) -> VirtualServer:

@@ -33,7 +33,7 @@ class ManagedGateway(Protocol):
         """Return whether the gateway is ready."""
         ...
 
-    async def reload(self) -> ConfigChange:
+    async def reload(self, *, confirmed: bool = False) -> ConfigChange:
         """Read the config again."""
         ...
 

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import anyio
 import anyio.abc
@@ -24,6 +24,7 @@ from toolweave.config import LoadedConfig, ServerConfig, server_config
 from toolweave.connect import ConnectionState
 from toolweave.errors import ConfigError
 from toolweave.gateway._config import GatewayConfig, GatewaySource, VirtualServer, load_gateway_config
+from toolweave.gateway._config_losses import ConfigLoss, LossGuard, ReloadTrigger, strongest
 from toolweave.gateway._console.access import add_console, wants_console
 from toolweave.gateway._extras import metrics_middleware, spans_middleware
 from toolweave.gateway._followed_auth import FollowedAuth
@@ -41,13 +42,13 @@ from toolweave.gateway._status import (
     upstream_statuses,
 )
 from toolweave.gateway._upstream_changes import UpstreamChanges
-from toolweave.gateway._views import ViewMiddleware, caller_view, view_warnings, virtual_tools
+from toolweave.gateway._views import Mount, ViewMiddleware, caller_view, virtual_tools
 from toolweave.gateway._workers import WorkerChanges
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers
 from toolweave.middleware import middleware_from_config
 from toolweave.serve._request import Middleware
-from toolweave.tools import Toolset, ToolSnapshot
+from toolweave.tools import Toolset
 
 if TYPE_CHECKING:
     from toolweave.gateway._console.app import ConsoleApp
@@ -56,23 +57,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("toolweave.gateway")
 
-
-class _Mount:
-    """A virtual server that is being served, until `ended` is set."""
-
-    def __init__(self, view: VirtualServer, server: Gateway, tools: Toolset) -> None:
-        self.view = view
-        self.server = server
-        self.tools = tools
-        self.ended = anyio.Event()
-        self._checked: ToolSnapshot | None = None
-        self._warnings: list[str] = []
-
-    def warnings(self, tools: ToolSnapshot) -> list[str]:
-        """Return the warnings about the view, found once for each snapshot of the gateway's tools."""
-        if tools is not self._checked:
-            self._checked, self._warnings = tools, view_warnings(self.view, tools)
-        return self._warnings
+Rules: TypeAlias = "dict[str, tuple[tuple[Any, ...], tuple[Middleware, ...]]]"
+"""The middleware of a config, with its entries there, by virtual server; that of the gateway is `""`."""
 
 
 class GatewayManager:
@@ -88,6 +74,7 @@ class GatewayManager:
         config: The config in use.
         generation: The number of the config in use; it grows with each change.
         problem: The reason why the last change of the config was refused, or None.
+        needs_confirmation: Whether it was refused because it loses most of what is in use.
         server: The gateway as one server; serve it by the methods of this class.
         in_flight: Counts the requests under way.
         auth: The authorization of requests over HTTP, or None.
@@ -105,13 +92,14 @@ class GatewayManager:
     ) -> None:
         self._source = source
         self._options = options = options or GatewayOptions()
-        self._rules: dict[str, tuple[tuple[Any, ...], tuple[Middleware, ...]]] = {}
+        self._rules: Rules = {}
         self._metrics = metrics_middleware() if options.metrics else None
         self._outer, self._inner, self._sessions = spans_middleware() if options.tracing else ((), (), None)
         self._known = file_stamps(self._paths)  # before they are read: a change in between is seen
         self.config = load_gateway_config(source, names=options.names)
         self.generation = 1
         self.problem: str | None = None
+        self.needs_confirmation = False
         self.hub = Hub(self.config.servers, wait="alive" if options.wait is None else options.wait)
         if self._sessions is not None:
             self.hub.on("state", self._sessions.upstream_moved)
@@ -129,13 +117,15 @@ class GatewayManager:
         self._wanted: dict[str, ServerConfig] = dict(self.config.servers.servers)
         self._added: dict[str, ServerConfig] = {}
         self._changes = UpstreamChanges(self.hub, self.in_flight)
-        self._mounts: dict[str, _Mount] = {}
+        self._mounts: dict[str, Mount] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         self._app: HttpApp | None = None
         self._page: MetricsPage | None = None
         self._starting = True
         self._console: ConsoleApp | None = None
         self._wanted_reload = anyio.Event()
+        self._trigger: ReloadTrigger = "watch"
+        self._losses = LossGuard()
         self._reading = anyio.Lock()
         for warning in self.config.warnings[len(self.config.servers.warnings) :]:
             _log.warning("%s", warning)
@@ -168,7 +158,7 @@ class GatewayManager:
         self._put_rules(server, view)
         return server
 
-    def _rules_of(self, config: GatewayConfig) -> dict[str, tuple[tuple[Any, ...], tuple[Middleware, ...]]]:
+    def _rules_of(self, config: GatewayConfig) -> Rules:
         """Return the middleware of a config, with its entries there, by virtual server; that of the gateway is "".
 
         Unchanged middleware stays the same object: it may count something.
@@ -178,7 +168,7 @@ class GatewayManager:
         """
         wanted = {"": config.middleware, **{name: view.middleware for name, view in config.virtual.items()}}
         store = None if self._replicas is None else self._replicas.store
-        found: dict[str, tuple[tuple[Any, ...], tuple[Middleware, ...]]] = {}
+        found: Rules = {}
         for name, entries in wanted.items():
             known = self._rules.get(name)
             if known is not None and known[0] == entries:
@@ -282,7 +272,7 @@ class GatewayManager:
             if self._workers is not None:
                 tasks.start_soon(self._workers.catch_up)
             if self._options.watch and self._paths:
-                tasks.start_soon(when_changed, self._paths, self._known, self._reload_here)
+                tasks.start_soon(when_changed, self._paths, self._known, partial(self._reload_here, "watch"))
             try:
                 await self._remount(self.config)
                 yield tasks
@@ -308,35 +298,41 @@ class GatewayManager:
 
     # changes
 
-    def request_reload(self) -> None:
-        """Read the config again soon; returns at once, for handlers of signals."""
+    def request_reload(self, trigger: ReloadTrigger = "signal") -> None:
+        """Read the config again soon; returns at once, for handlers of signals.
+
+        A config that loses most of what is in use is refused at the first signal. The second applies it, if its content
+        is still the same.
+
+        Args:
+            trigger: The reason; by default a signal.
+        """
+        self._trigger = strongest(self._trigger, trigger)
         self._wanted_reload.set()
 
-    async def reload(self) -> ConfigChange:
+    async def reload(self, *, confirmed: bool = False) -> ConfigChange:
         """Reload the config and apply it; return the changes, once new servers are connected or have failed.
 
-        A config with an error anywhere is refused: `error` and `problem` say why, and all stays as it is. Servers that
-        had failed are tried again. Workers of the same gateway read it, too.
-        """
-        if self._workers is not None:
-            await self._workers.reload()
-        return await self._reload_here()
+        A config with an error anywhere is refused: `error` and `problem` say why, and all stays as it is. So is one
+        that loses most of what is in use: more than half of the servers, the section `gateway`, or its rules. Servers
+        that had failed are tried again. Workers of the same gateway read it, too.
 
-    async def _reload_here(self) -> ConfigChange:
+        Args:
+            confirmed: Apply a config that loses most of what is in use.
+        """
+        trigger: ReloadTrigger = "confirmed" if confirmed else "call"
+        if self._workers is not None:
+            await self._workers.reload(confirmed=confirmed)
+        return await self._reload_here(trigger)
+
+    async def _reload_here(self, trigger: ReloadTrigger) -> ConfigChange:
         async with self._reading:  # two readings that overtake each other could end with the older one
             try:
-                config = await anyio.to_thread.run_sync(
-                    partial(load_gateway_config, self._source, names=self._options.names)
-                )
-                for error in config.servers.errors.values():
-                    raise error
-                self._followed.check(config.auth)
-                rules = self._rules_of(config)
+                config, rules = await self._read_again(trigger)
             except ConfigError as error:
-                self.problem = str(error)
-                _log.error("the config was not changed: %s", error)
-                return ConfigChange(error=str(error), unchanged=tuple(self._wanted))
-            self.problem, self._rules = None, rules
+                return self._kept(error, trigger)
+            self.problem, self.needs_confirmation, self._rules = None, False, rules
+            self._losses.applied()
             self._followed.take(config.auth)
             change = compare(self._wanted, {**config.servers.servers, **self._still_added(config)})
             self._wanted = {**config.servers.servers, **self._still_added(config)}
@@ -351,6 +347,36 @@ class GatewayManager:
         failed = await self._apply(change, retried)
         _log.info("the config was read again: %d added, %d changed, %d removed", *_counts(change))
         return msgspec.structs.replace(change, failed={one: str(error) for one, error in failed.items()})
+
+    async def _read_again(self, trigger: ReloadTrigger) -> tuple[GatewayConfig, Rules]:
+        """Read the config again, and make the rules of those that it has.
+
+        Raises:
+            ConfigError: It cannot be read, some of it is wrong, or it needs to be confirmed.
+        """
+        try:
+            config = await anyio.to_thread.run_sync(
+                partial(load_gateway_config, self._source, names=self._options.names)
+            )
+            for error in config.servers.errors.values():
+                raise error
+            self._followed.check(config.auth)
+            rules = self._rules_of(config)
+            self._losses.check(self.config, config, trigger)  # the last: a yes helps no config with a mistake
+            return config, rules
+        except ConfigError:
+            raise
+        except Exception as error:  # boundary: whatever a file makes the readers raise, the gateway keeps what it has
+            raise ConfigError(f"it cannot be read: {type(error).__name__}") from error
+
+    def _kept(self, error: ConfigError, trigger: ReloadTrigger) -> ConfigChange:
+        """Note why the config was not changed; the same once only, if nobody asked for a reading."""
+        needs_confirmation = isinstance(error, ConfigLoss)
+        text = str(error)
+        if trigger != "watch" or text != self.problem:
+            _log.error("the config was not changed: %s", text)
+        self.problem, self.needs_confirmation = text, needs_confirmation
+        return ConfigChange(error=text, needs_confirmation=needs_confirmation, unchanged=tuple(self._wanted))
 
     async def add(self, name: str, config: Any) -> UpstreamStatus:
         """Add a server, or give one that was added before other settings; returns once it is connected.
@@ -461,6 +487,7 @@ class GatewayManager:
             draining=ready.draining,
             generation=self.generation,
             problem=self.problem,
+            needs_confirmation=self.needs_confirmation,
             warnings=(*self.config.warnings, *self.hub.warnings, *self._view_warnings(), *self._away),
             requests=self.in_flight.count,
             retiring=self._changes.retiring,
@@ -534,8 +561,9 @@ class GatewayManager:
     async def _reload_when_asked(self) -> None:
         while True:
             await self._wanted_reload.wait()
+            trigger, self._trigger = self._trigger, "watch"
             self._wanted_reload = anyio.Event()
-            await self._reload_here()
+            await self._reload_here(trigger)
 
     def _path_of(self, name: str) -> str:
         return f"{'/mcp' if self._app is None else self._app.path}/{name}"
@@ -550,7 +578,7 @@ class GatewayManager:
                 continue
             tools = virtual_tools(self.hub, view)
             server = self._made(name, title=view.title, instructions=view.instructions, tools=tools, view=view)
-            mount = _Mount(view, server, tools)
+            mount = Mount(view, server, tools)
             await self._tasks.start(self._serve_mount, self._app, mount)
             self._mounts[name] = mount
             if before is not None:
@@ -559,7 +587,7 @@ class GatewayManager:
             self._mounts.pop(name).ended.set()
 
     async def _serve_mount(
-        self, app: HttpApp, mount: _Mount, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+        self, app: HttpApp, mount: Mount, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
         async with app.mounted(f"{app.path}/{mount.view.name}", mount.server.http_endpoint()):
             task_status.started()

@@ -27,6 +27,8 @@ class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
         removed: The servers that are gone.
         unchanged: The servers that keep their connections.
         error: The reason why the change was refused, and everything stays; or None.
+        needs_confirmation: Whether the change was refused because it loses most of what is in use. `reload` applies it
+            when it is confirmed.
         failed: The new and changed servers that could not be connected, each with the reason; of a changed one the old
             connection stays in use.
     """
@@ -36,6 +38,7 @@ class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
     removed: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
     error: str | None = None
+    needs_confirmation: bool = False
     failed: Mapping[str, str] = {}
 
 

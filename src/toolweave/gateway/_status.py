@@ -101,6 +101,7 @@ class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True):
         draining: Whether it is about to end.
         generation: The number of the config in use.
         problem: The reason why the last change of the config was refused, or None.
+        needs_confirmation: Whether it was refused because it loses most of what is in use.
         warnings: Remarks about the config, names that were taken and differences from the pins.
         requests: The number of requests under way.
         retiring: The number of removed upstreams that still answer requests.
@@ -118,6 +119,7 @@ class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True):
     retiring: int
     upstreams: tuple[UpstreamStatus, ...]
     virtual: tuple[VirtualStatus, ...]
+    needs_confirmation: bool = False
 
 
 def readiness(

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+import anyio
+
 from toolweave.gateway._config import VirtualServer
-from toolweave.gateway._gateway import CallerView
+from toolweave.gateway._gateway import CallerView, Gateway
 from toolweave.serve._request import CallNext, Json, OfferKind, Request
-from toolweave.tools import Toolset, ToolSpec, filtered, renamed
+from toolweave.tools import Toolset, ToolSnapshot, ToolSpec, filtered, renamed
 from toolweave.tools._selection import fits, names_of
 
 
@@ -126,3 +128,21 @@ def _offers(view: VirtualServer, spec: ToolSpec) -> bool:
 
 def _any(patterns: Iterable[str], names: Iterable[str]) -> bool:
     return any(fits(patterns, name) for name in names)
+
+
+class Mount:
+    """A virtual server that is being served, until `ended` is set."""
+
+    def __init__(self, view: VirtualServer, server: Gateway, tools: Toolset) -> None:
+        self.view = view
+        self.server = server
+        self.tools = tools
+        self.ended = anyio.Event()
+        self._checked: ToolSnapshot | None = None
+        self._warnings: list[str] = []
+
+    def warnings(self, tools: ToolSnapshot) -> list[str]:
+        """Return the warnings about the view, found once for each snapshot of the gateway's tools."""
+        if tools is not self._checked:
+            self._checked, self._warnings = tools, view_warnings(self.view, tools)
+        return self._warnings

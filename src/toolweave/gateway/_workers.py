@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from toolweave.errors import RequestError, StoreError, ToolweaveError
+from toolweave.gateway._config_losses import ReloadTrigger
 from toolweave.gateway._replicas import Replicas
 from toolweave.serve._request import Json
 
@@ -24,7 +25,7 @@ _KEPT_SECONDS = 30 * 86_400.0
 class ChangesServers(Protocol):
     """The part of a manager that workers use: its own servers, without those of other workers."""
 
-    def request_reload(self) -> None:
+    def request_reload(self, trigger: ReloadTrigger) -> None:
         """Read the config again soon."""
         ...
 
@@ -109,9 +110,9 @@ class WorkerChanges:
         if self._behind:
             await self.catch_up()
 
-    async def reload(self) -> None:
+    async def reload(self, *, confirmed: bool) -> None:
         """Have the others read the config again."""
-        await self._tell({"name": None})
+        await self._tell({"name": None, "confirmed": confirmed})
 
     async def _tell(self, body: Json) -> None:
         try:
@@ -123,7 +124,7 @@ class WorkerChanges:
         name = body["name"]
         try:
             if name is None:
-                self._servers.request_reload()
+                self._servers.request_reload("confirmed" if body.get("confirmed") is True else "call")
             elif body["config"] is None:
                 await self._servers.remove_here(name)
             else:

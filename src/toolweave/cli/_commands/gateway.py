@@ -51,6 +51,7 @@ toolweave gateway status --url http://127.0.0.1:8000 --json
 """,
     "reload": """
 toolweave gateway reload --url http://127.0.0.1:8000
+toolweave gateway reload --url http://127.0.0.1:8000 --yes
 """,
     "console": """
 toolweave gateway console --url http://127.0.0.1:8000
@@ -415,11 +416,19 @@ def status(target: AdminTarget) -> ExitCode:
     return _with_admin(target, body)
 
 
-def reload(target: AdminTarget) -> ExitCode:
-    """Let a gateway that runs read its config again; a config with a mistake changes nothing, and exits with 2."""
+def reload(
+    target: AdminTarget,
+    yes: Annotated[
+        bool, Option("--yes", "-y", help="Apply a config without most of the servers, or without the rules, in use.")
+    ] = False,
+) -> ExitCode:
+    """Let a gateway that runs read its config again; a config with a mistake changes nothing, and exits with 2.
+
+    So does a config that loses more than half of the servers, the section gateway or its rules, unless --yes is given.
+    """
 
     async def body(admin: GatewayAdmin) -> ExitCode:
-        change = await admin.reload()
+        change = await admin.reload(confirmed=yes)
         if target.as_json:
             answer_json(_json(change))
         elif change.error is None:

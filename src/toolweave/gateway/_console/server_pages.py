@@ -92,7 +92,8 @@ class ServerPages:
 
     async def reload(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Read the config again."""
-        session, change = asked.signed_in, await self._gateway.reload()
+        confirmed = asked.form.get("confirmed") == "yes"
+        session, change = asked.signed_in, await self._gateway.reload(confirmed=confirmed)
         if change.error is not None:
             session.say(f"The config was not changed: {change.error}", problem=True)
         else:
