@@ -1,4 +1,4 @@
-"""Configs that lose most of what is in use: emptied files, much smaller ones, and those without their rules.
+"""Configs without most of the servers, or without the rules, of the config in use.
 
 A file that is emptied by an editor, or written by half, is a config without a mistake. It would end every server, or
 open the gateway to everyone, so it is applied only when its owner confirms it. Reads and applies nothing.
@@ -20,11 +20,11 @@ _BY_RANK: tuple[ReloadTrigger, ...] = ("watch", "call", "signal", "confirmed")
 
 
 class ConfigLoss(ConfigError):
-    """The error of a config that loses most of what is in use, and that can be confirmed."""
+    """The error of a config that is applied only after a confirmation."""
 
 
 class LossGuard:
-    """Refuses configs that lose most of what is in use until they are confirmed.
+    """Refuses configs that lose servers or rules, until a person confirms them.
 
     A second SIGHUP confirms a config that the first one offered, while its content is the same. A file that is seen to
     have changed twice confirms nothing: it may have been emptied twice.
@@ -61,7 +61,7 @@ class LossGuard:
         )
 
     def applied(self) -> None:
-        """Note that a config was applied: what was offered before it needs to be offered again."""
+        """Forget the config that a signal offered, after another was applied."""
         self._offered = None
 
 
@@ -71,7 +71,7 @@ def strongest(first: ReloadTrigger, second: ReloadTrigger) -> ReloadTrigger:
 
 
 def config_losses(before: GatewayConfig, after: GatewayConfig) -> Iterator[str]:
-    """Return what a config loses that was in use, as phrases: more than half of its servers, its section, its rules.
+    """Return the losses of a new config as phrases: half of the servers, the section, the rules.
 
     An entry that its owner switched off is in the file, so it is not lost. Virtual servers come and go freely: one that
     is gone offers nothing.

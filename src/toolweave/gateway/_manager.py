@@ -370,7 +370,7 @@ class GatewayManager:
             raise ConfigError(f"it cannot be read: {type(error).__name__}") from error
 
     def _kept(self, error: ConfigError, trigger: ReloadTrigger) -> ConfigChange:
-        """Note why the config was not changed; the same once only, if nobody asked for a reading."""
+        """Keep the config in use, and log the error; an error that the watch finds again is not logged again."""
         needs_confirmation = isinstance(error, ConfigLoss)
         text = str(error)
         if trigger != "watch" or text != self.problem:
