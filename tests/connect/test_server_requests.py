@@ -86,7 +86,8 @@ async def test_more_questions_than_can_wait_are_refused_with_an_error_and_none_i
         return legacy_answer(message)
 
     server = ChannelServer(initialized(script))
-    async with connected(server, 100, callbacks=Callbacks(sampling=sample)) as connection:
+    target = {"server": server, "max_questions": 20_000}
+    async with connected(target, 100, callbacks=Callbacks(sampling=sample)) as connection:
         await connection.call_tool("t")
         await eventually(lambda: len(replies_of(server)) == 11_000 - 10_256, seconds=60)
         refused = replies_of(server)

@@ -84,6 +84,9 @@ _FIELDS = (
         "max_concurrency",
         "max_connections",
         "max_message_bytes",
+        "max_list_bytes",
+        "max_questions",
+        "max_question_bytes",
         "on_conflict",
         "shape",
         "scan",
@@ -589,6 +592,9 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "max_concurrency": _number,
     "max_connections": _number,
     "max_message_bytes": _number,
+    "max_list_bytes": _number,
+    "max_questions": _number,
+    "max_question_bytes": _number,
     "scan": _flag,
     "pins": lambda value, key: "off" if value is False else value,  # `off` is a boolean in YAML
 }

@@ -128,6 +128,10 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         max_concurrency: Calls in flight at once; None is no limit.
         max_connections: HTTP connections that are open at once for requests; one beyond that waits. None is 100.
         max_message_bytes: The largest message that is accepted from the server; None is 128 MiB.
+        max_list_bytes: The size of all pages of one list together, after which no more are read; None is 128 MiB.
+        max_questions: Questions to the user, and requests for sampling, that the server may send in one call; None is
+            100. More are refused.
+        max_question_bytes: The size of all of them together; None is 32 MiB.
         on_conflict: The handling of a tool name that is taken.
         shape: Rules that change what its tools are called, say and take, in their order; see `toolweave.shaping`.
         scan: Look for hidden text and the like in what the server says; see `toolweave.trust`.
@@ -165,6 +169,9 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     max_concurrency: int | None = None
     max_connections: int | None = None
     max_message_bytes: int | None = None
+    max_list_bytes: int | None = None
+    max_questions: int | None = None
+    max_question_bytes: int | None = None
     on_conflict: Literal["rename", "skip", "error"] = "rename"
     shape: Sequence[ShapeRule] = ()
     scan: bool = True
@@ -559,6 +566,9 @@ _RULES: dict[str, Callable[[Any, str], Any]] = {
     "max_concurrency": _limit,
     "max_connections": _limit,
     "max_message_bytes": _limit,
+    "max_list_bytes": _limit,
+    "max_questions": _limit,
+    "max_question_bytes": _limit,
     "on_conflict": _choice("rename", "skip", "error"),
     "shape": read_shape,
     "scan": check_flag,

@@ -31,6 +31,8 @@ class Timeouts(Value, frozen=True, kw_only=True):
         list: For all the pages of one listing.
         call: Silence during a call; each progress notification restarts it.
         call_total: A whole call however much progress it reports, or None for no such bound.
+        task: A call that the server made a task, from its beginning to its result. It also ends `call` seconds after
+            the time to live that the server gave the task, unless it waits for input.
         close: For the orderly end of a connection, before the process is ended.
         read: For one answer to any other request: a resource, a prompt, a completion.
     """
@@ -40,6 +42,7 @@ class Timeouts(Value, frozen=True, kw_only=True):
     list: float = 30.0
     call: float = 120.0
     call_total: float | None = None
+    task: float = 86_400.0
     close: float = 5.0
     read: float = 30.0
 

@@ -88,7 +88,12 @@ class Catalog:
     def __init__(self, config: ServerConfig, tell: Callable[[ToolsChanged], None]) -> None:
         self.snapshot = ToolSnapshot()
         self.live: LiveList[ToolSpec] = LiveList(
-            config.name, "tools", identity=lambda spec: spec.name, judge=self._judge, tell=self._swap
+            config.name,
+            "tools",
+            identity=lambda spec: spec.name,
+            judge=self._judge,
+            tell=self._swap,
+            max_bytes=config.max_list_bytes,
         )
         self.guard = ServerGuard(config)
         self._config = config

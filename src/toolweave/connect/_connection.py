@@ -15,6 +15,7 @@ from toolweave.config import Auth, ServerConfig, Timeouts, server_config
 from toolweave.connect._catalog import Catalog
 from toolweave.connect._client_capabilities import ClientCapabilities
 from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks, ClientStandIn, RootsAnswer
+from toolweave.connect._client_features.question_budget import QuestionBudget
 from toolweave.connect._clock import Clock
 from toolweave.connect._connecting import Connecting, Openable
 from toolweave.connect._events import EventListeners, EventName
@@ -83,7 +84,8 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
         self._catalog.live.on_problem = partial(self._events.emit, "problem")
         self._follower.follow(self._catalog.live, self._refresh, always=True)
         self._follow_offers()
-        self._peer = ClientHandlers(self._notified, callbacks, config.name, stand_in)
+        budget = QuestionBudget(config.name, max_questions=config.max_questions, max_bytes=config.max_question_bytes)
+        self._peer = ClientHandlers(self._notified, callbacks, config.name, stand_in, budget)
         self._peer.on_gap = self._follower.missed
         self._peer.on_server_fault = partial(self._events.emit, "error")
         self._supervisor = Supervisor(

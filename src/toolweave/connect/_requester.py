@@ -411,10 +411,10 @@ class Requester:
     ) -> dict[str, Any]:
         """Return the result of the task that a result names, or the result itself; `legacy` calls asked for a task."""
         if result.get("resultType") == "task":
-            return await ClientTask(result, self._task_request, asked, silence).result()
+            return await ClientTask(result, self._task_request, asked, silence, self._config).result()
         created = as_object(result.get("task")) if legacy else None
         if created is not None:
-            return await LegacyClientTask(created, self._task_request, asked, silence).result()
+            return await LegacyClientTask(created, self._task_request, asked, silence, self._config).result()
         return result
 
     # requests of other clients
@@ -505,7 +505,8 @@ class Requester:
         if request.answer is None:
             result = await send({})
         else:
-            asked = ForwardingHandler(request.answer, self._config.name)
+            budget = self._supervisor.peer.asked.budget.copy()
+            asked = ForwardingHandler(request.answer, self._config.name, budget)
             result = await exchange(send, request.method, asked, silence)
         return await self._followed(result, asked, silence, legacy=wants) if request.follow_tasks else result
 

@@ -56,12 +56,14 @@ class ServerFeatures:
     def _follow_offers(self) -> None:
         """Set up the lists; needs `_events` and `_follower`."""
         server = self.config.name
+        limit = self.config.max_list_bytes
         self._prompts: LiveList[Prompt] = LiveList(
             server,
             "prompts",
             identity=lambda prompt: prompt.name,
             judge=_judge("name", read_prompt, "prompt"),
             tell=self._list_changed,
+            max_bytes=limit,
         )
         self._resources: LiveList[Resource] = LiveList(
             server,
@@ -69,6 +71,7 @@ class ServerFeatures:
             identity=lambda resource: resource.uri,
             judge=_judge("uri", read_resource, "resource"),
             tell=self._list_changed,
+            max_bytes=limit,
         )
         self._templates: LiveList[ResourceTemplate] = LiveList(
             server,
@@ -76,6 +79,7 @@ class ServerFeatures:
             identity=lambda template: template.uri_template,
             judge=_judge("uriTemplate", read_template, "resource template"),
             tell=self._list_changed,
+            max_bytes=limit,
         )
         for live in (self._prompts, self._resources, self._templates):
             self._follower.follow(live, partial(self._read, live))

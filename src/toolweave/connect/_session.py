@@ -22,6 +22,7 @@ import msgspec
 from toolweave._value import Value
 from toolweave.connect._client_features.callbacks import NO_CALLBACKS, Callbacks, ClientStandIn
 from toolweave.connect._client_features.logs import LogFeed
+from toolweave.connect._client_features.question_budget import QuestionBudget
 from toolweave.connect._client_features.server_requests import (
     ForwardingHandler,
     ServerRequestHandler,
@@ -132,10 +133,13 @@ class ClientHandlers:
         callbacks: Callbacks = NO_CALLBACKS,
         server: str = "",
         stand_in: ClientStandIn | None = None,
+        budget: QuestionBudget | None = None,
     ) -> None:
-        self.asked = (
-            ServerRequestHandler(callbacks, server) if stand_in is None else ForwardingHandler(stand_in.answer, server)
-        )
+        budget = budget or QuestionBudget(server)
+        if stand_in is None:
+            self.asked = ServerRequestHandler(callbacks, server, budget)
+        else:
+            self.asked = ForwardingHandler(stand_in.answer, server, budget)
         self.on_gap: Callable[[], None] = lambda: None
         self.on_server_fault: Callable[[Exception], None] = lambda error: None
         self.at_work: set[asyncio.Task[Any] | None] = set()
@@ -175,6 +179,7 @@ class ClientHandlers:
     def waiting(self, silence: IdleTimeout) -> Generator[None, None, None]:
         """Hold a request's idle timeout while we answer the server, which may wait for that."""
         silence.hold(self._answering)
+        self.asked.budget.begin()
         self._waiting.add(silence)
         try:
             yield

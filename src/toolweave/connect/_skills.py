@@ -130,7 +130,8 @@ class SkillFeatures(ServerFeatures):
             async def request(method: str, paging: Mapping[str, Any]) -> dict[str, Any]:
                 return await line.session.request(method, {**params, **paging})
 
-            return (await list_all(request, method, key, server=self.config.name)).entries
+            limit = self.config.max_list_bytes
+            return (await list_all(request, method, key, server=self.config.name, max_bytes=limit)).entries
 
         with anyio.move_on_after(seconds):
             return await self._requester.with_reconnect(read)

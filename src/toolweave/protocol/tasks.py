@@ -185,6 +185,7 @@ class TaskDocument(Value, frozen=True, kw_only=True):
         status: `working`, `input_required`, `completed`, `failed` or `cancelled`.
         message: The server's message about its status, or None.
         poll_ms: The poll interval in milliseconds, or None.
+        ttl_ms: Milliseconds after its creation in which it is kept, or None.
         requests: Requests for input, by key.
         result: The result of the call, once the task has completed; None in 2025-11-25, where it is asked for.
         error: The JSON-RPC error of a task that failed, likewise.
@@ -194,6 +195,7 @@ class TaskDocument(Value, frozen=True, kw_only=True):
     status: str
     message: str | None = None
     poll_ms: float | None = None
+    ttl_ms: float | None = None
     requests: Mapping[str, Any]
     result: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
@@ -214,11 +216,13 @@ def read_task(raw: Mapping[str, Any], *, modern: bool) -> TaskDocument:
     if not isinstance(status, str) or status not in _STATUSES:
         raise ValueError(f"unknown status {str(status)[:80]!r}")
     poll_ms = raw.get("pollIntervalMs" if modern else "pollInterval")
+    ttl_ms = raw.get("ttlMs" if modern else "ttl")
     return TaskDocument(
         id=as_text(raw.get(TASK_ID)),
         status=status,
         message=as_text(raw.get("statusMessage")),
         poll_ms=poll_ms if isinstance(poll_ms, (int, float)) and not isinstance(poll_ms, bool) else None,
+        ttl_ms=ttl_ms if isinstance(ttl_ms, (int, float)) and not isinstance(ttl_ms, bool) else None,
         requests=as_object(raw.get(INPUT_REQUESTS)) or {},
         result=as_object(raw.get("result")),
         error=as_object(raw.get("error")),

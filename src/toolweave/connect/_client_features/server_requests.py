@@ -18,6 +18,7 @@ from toolweave.connect._client_features.callbacks import (
     SamplingRequest,
     ask_caller,
 )
+from toolweave.connect._client_features.question_budget import QuestionBudget
 from toolweave.connect._feed.list_reader import read_tools
 from toolweave.errors import ProtocolError, RequestError, printable
 from toolweave.protocol import methods
@@ -54,21 +55,32 @@ def client_capabilities(callbacks: Callbacks, *, modern: bool) -> dict[str, Any]
 class ServerRequestHandler:
     """The handler of one server's requests.
 
+    Args:
+        callbacks: The callbacks of the user.
+        server: The server's name.
+        budget: The budget of its questions.
+
     Attributes:
         roots: The current roots: a sequence, or a callable that returns one.
+        budget: The budget of its questions.
     """
 
-    def __init__(self, callbacks: Callbacks, server: str) -> None:
+    def __init__(self, callbacks: Callbacks, server: str, budget: QuestionBudget) -> None:
         self.roots = callbacks.roots
+        self.budget = budget
         self._callbacks = callbacks
         self._server = server
 
     async def answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the result of one request.
+        """Return the result of one request, within the budget of the call.
 
         Raises:
             ProtocolError: The refusal, with the code for the answer.
         """
+        async with self.budget.spending(method, params):
+            return await self._answer(method, params)
+
+    async def _answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         try:
             match method:
                 case methods.SAMPLING_CREATE_MESSAGE if self._callbacks.sampling is not None:
@@ -172,7 +184,8 @@ class ServerRequestHandler:
         async def elicit(request: ElicitationRequest) -> ElicitationResult:
             return await questions.answer(request, running=running, asked_by=asked_by)
 
-        made = CallRequestHandler(self._callbacks.replace(elicitation=elicit), self._server, questions)
+        budget = self.budget.copy() if running else self.budget
+        made = CallRequestHandler(self._callbacks.replace(elicitation=elicit), self._server, questions, budget)
         made.roots = self.roots
         return made
 
@@ -188,8 +201,8 @@ class CallRequestHandler(ServerRequestHandler):
         questions: Answers its questions to the user.
     """
 
-    def __init__(self, callbacks: Callbacks, server: str, questions: CallQuestions) -> None:
-        super().__init__(callbacks, server)
+    def __init__(self, callbacks: Callbacks, server: str, questions: CallQuestions, budget: QuestionBudget) -> None:
+        super().__init__(callbacks, server, budget)
         self.questions = questions
 
     def at_rest(self, asked_by: Mapping[str, Any] | None) -> ServerRequestHandler:
@@ -200,11 +213,11 @@ class CallRequestHandler(ServerRequestHandler):
 class ForwardingHandler(ServerRequestHandler):
     """The handler of one server's requests that another client answers: nothing is read, checked or changed."""
 
-    def __init__(self, forward: AnswerRequest, server: str) -> None:
-        super().__init__(NO_CALLBACKS, server)
+    def __init__(self, forward: AnswerRequest, server: str, budget: QuestionBudget) -> None:
+        super().__init__(NO_CALLBACKS, server, budget)
         self._forward = forward
 
-    async def answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def _answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the other client's result.
 
         Raises:

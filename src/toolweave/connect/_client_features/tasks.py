@@ -12,12 +12,13 @@ from typing import Any
 
 import anyio
 
+from toolweave.config import ServerConfig
 from toolweave.connect._client_features.input_required import gather_input
 from toolweave.connect._client_features.server_requests import ServerRequestHandler
 from toolweave.connect._feed.list_reader import SendRequest
 from toolweave.connect._idle_timeout import IdleTimeout
 from toolweave.connect._session import Agreement
-from toolweave.errors import ErrorKind, ServerError, ToolError
+from toolweave.errors import ErrorKind, RequestTimeoutError, ServerError, ToolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.input_required import INPUT_REQUIRED, INPUT_RESPONSES
@@ -29,6 +30,7 @@ _log = logging.getLogger("toolweave.connect")
 _POLL_SECONDS = 1.0
 _MIN_POLL_MS, _MAX_POLL_MS = 50, 60_000
 _COURTESY_SECONDS = 1.0
+_MAX_TTL_MS = 1e15
 
 
 def wants_task(spec: ToolSpec | None, agreement: Agreement) -> bool:
@@ -44,8 +46,18 @@ class ClientTask:
     _MODERN = True
 
     def __init__(
-        self, created: Mapping[str, Any], request: SendRequest, asked: ServerRequestHandler, silence: IdleTimeout
+        self,
+        created: Mapping[str, Any],
+        request: SendRequest,
+        asked: ServerRequestHandler,
+        silence: IdleTimeout,
+        config: ServerConfig,
     ) -> None:
+        self._server = config.name
+        self._timeout = config.timeout
+        self._begun = self._alive_from = anyio.current_time()
+        self._bound = anyio.CancelScope(deadline=self._begun + config.timeout.task)
+        self._late = f"'timeout.task', {config.timeout.task:g} s"
         self._created = created
         self._request = request
         self._asked = asked
@@ -63,14 +75,19 @@ class ClientTask:
 
         Raises:
             ProtocolError: The task failed, or needs a capability that is not declared.
+            RequestTimeoutError: It does not end; whether its work was done is unknown.
             ToolError: The server cancelled it; kind `cancelled`.
         """
         try:
-            task = await self._follow()
-            if task.status == "cancelled":
-                why = f": {task.message}" if task.message else ""
-                raise ToolError(f"the server cancelled the task{why}", kind=ErrorKind.CANCELLED)
-            return await self._outcome(task)
+            with self._bound:
+                task = await self._follow()
+                if task.status == "cancelled":
+                    why = f": {task.message}" if task.message else ""
+                    raise ToolError(f"the server cancelled the task{why}", kind=ErrorKind.CANCELLED)
+                return await self._outcome(task)
+            seconds = anyio.current_time() - self._begun
+            text = f"its task did not end within {seconds:.0f} s ({self._late}); whether its work was done is unknown"
+            raise RequestTimeoutError(text, server=self._server, seconds=seconds)
         except BaseException:
             if not self._over:
                 await self._cancel()
@@ -121,9 +138,28 @@ class ClientTask:
 
     def _read(self, raw: Mapping[str, Any]) -> TaskDocument:
         try:
-            return read_task(raw, modern=self._MODERN)
+            task = read_task(raw, modern=self._MODERN)
         except ValueError as exc:
             raise self._asked.refusal(INTERNAL_ERROR, f"its task has {exc}") from None
+        self._move_bound(task)
+        return task
+
+    def _move_bound(self, task: TaskDocument) -> None:
+        """Move the bound with the task's time to live, after which its server may forget it.
+
+        While it waits for input its user may take long, so that only the bound of the config counts.
+        """
+        total, grace = self._timeout.task, self._timeout.call
+        self._late = f"'timeout.task', {total:g} s"
+        self._bound.deadline = self._begun + total
+        if task.status == INPUT_REQUIRED:
+            self._alive_from = anyio.current_time()
+        elif task.ttl_ms is not None:
+            # in this order it holds for NaN, and before the division for numbers that no float can hold
+            alive = min(max(0, task.ttl_ms), _MAX_TTL_MS) / 1000
+            if self._alive_from + alive + grace < self._bound.deadline:
+                self._late = f"its time to live, {alive:g} s, and 'timeout.call', {grace:g} s"
+                self._bound.deadline = self._alive_from + alive + grace
 
     async def _pause(self, task: TaskDocument) -> None:
         seconds = _POLL_SECONDS

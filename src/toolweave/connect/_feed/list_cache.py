@@ -144,6 +144,7 @@ class LiveList(Generic[ItemT]):
         identity: Callable[[ItemT], str],
         judge: Callable[[list[Any], ToolRefusal | None], ParsedList[ItemT]],
         tell: Callable[[ListChanged], None],
+        max_bytes: int | None = None,
     ) -> None:
         self.items: tuple[ItemT, ...] = ()
         self.version = 0
@@ -158,6 +159,7 @@ class LiveList(Generic[ItemT]):
         self.on_read: Callable[[], None] = lambda: None
         self.on_problem: Callable[[str], None] = lambda problem: None
         self._server = server
+        self._max_bytes = max_bytes
         self._identity = identity
         self._judge = judge
         self._tell = tell
@@ -275,7 +277,7 @@ class LiveList(Generic[ItemT]):
     ) -> tuple[tuple[ItemT, ...], ListChanged]:
         """Read the list once; return the previous items and the change."""
         try:
-            listing = await list_all(request, self.method, self.kind, server=self._server)
+            listing = await list_all(request, self.method, self.kind, server=self._server, max_bytes=self._max_bytes)
         except ProtocolError as exc:
             if exc.code != METHOD_NOT_FOUND:
                 raise

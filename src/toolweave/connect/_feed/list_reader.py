@@ -16,12 +16,14 @@ from toolweave._value import Value
 from toolweave.errors import ProtocolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.jsonrpc import encode_value
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.tools._mcp import read_definition
 from toolweave.tools._spec import ToolSpec
 
 MAX_PAGES = 1_000
 MAX_ENTRIES = 100_000
+MAX_LIST_BYTES = 128 * 1024 * 1024
 
 _OF_A_PAGE = frozenset({"nextCursor", "ttlMs", "cacheScope", "resultType"})
 _MAX_TTL_MS = 24 * 3600 * 1000.0
@@ -41,6 +43,7 @@ class FetchedList(msgspec.Struct, kw_only=True):
     Attributes:
         entries: The entries as they came, in the server's order.
         pages: The number of requests.
+        bytes: The size of the pages that another one follows.
         ttl_seconds: The seconds for which the list may be cached; None when the server does not say (SEP-2549).
         public: Whether every page says that all callers may share the list (SEP-2549).
         members: The other members of the pages, such as `_meta`, as they came; of one name the last.
@@ -49,6 +52,7 @@ class FetchedList(msgspec.Struct, kw_only=True):
 
     entries: list[Any] = msgspec.field(default_factory=list[Any])
     pages: int = 0
+    bytes: int = 0
     ttl_seconds: float | None = None
     public: bool = True
     members: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
@@ -62,8 +66,12 @@ class ParsedList(Value, Generic[ItemT], frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
 
 
-async def list_all(request: SendRequest, method: str, key: str, *, server: str) -> FetchedList:
+async def list_all(
+    request: SendRequest, method: str, key: str, *, server: str, max_bytes: int | None = None
+) -> FetchedList:
     """Follow `nextCursor` to the end of a list; a repeated or endless cursor ends it with a problem noted.
+
+    So do pages of more than `max_bytes` together, 128 MiB by default.
 
     A cursor that the server refuses drops the pages so far and restarts, once: the list has changed
     meanwhile.
@@ -94,12 +102,18 @@ async def list_all(request: SendRequest, method: str, key: str, *, server: str) 
         cursor = page.get("nextCursor")  # "" is a valid cursor
         if not isinstance(cursor, str):
             return listing
+        # of a list with one page, which most are, nothing is measured
+        listing.bytes += len(encode_value(page, errors="replace", allow_nan=True))
         if cursor in seen:
             listing.problems.append(f"{method} repeats the cursor {cursor[:80]!r}: stopped after {listing.pages} pages")
             return listing
         seen.add(cursor)
         if listing.pages >= MAX_PAGES or len(listing.entries) >= MAX_ENTRIES:
             listing.problems.append(f"{method} does not end: stopped after {listing.pages} pages")
+            return listing
+        if listing.bytes >= (max_bytes or MAX_LIST_BYTES):
+            limit = f"{max_bytes or MAX_LIST_BYTES} bytes; raise 'max_list_bytes' to read on"
+            listing.problems.append(f"{method} is too large: stopped after {listing.pages} pages and {limit}")
             return listing
 
 

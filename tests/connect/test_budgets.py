@@ -1,0 +1,270 @@
+"""What a server may cost its caller: the bytes of a list, the questions of a call, the time of a task."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.connect.targets import MODERN, ChannelServer, Json, connected, eventually, initialized
+from toolweave import Callbacks, ConfigError, ProtocolError, RequestTimeoutError, ServerConfig, connect_mcp
+from toolweave.connect import ElicitationRequest, SamplingRequest
+from toolweave.gateway import create_gateway
+
+pytestmark = pytest.mark.anyio
+ERAS = pytest.mark.parametrize("era", ["legacy", MODERN])
+TASK: Json = {"taskId": "t", "status": "working"}
+
+
+def served(era: str, answer: Any, **members: Json) -> ChannelServer:
+    """Return a server of an era; `answer` returns the results of requests, by their method."""
+
+    def script(message: Json) -> Json | None:
+        if message.get("method") == "server/discover":
+            return {"result": {"supportedVersions": [MODERN], "capabilities": members or {"tools": {}}}}
+        result = answer(message)
+        return None if result is None else {"result": result}
+
+    return ChannelServer(script if era == MODERN else initialized(script, capabilities=members or {"tools": {}}))
+
+
+# lists
+
+
+@ERAS
+async def test_a_list_of_endless_large_pages_ends_at_its_bytes(era: str) -> None:
+    pages: dict[str, int] = {"tools": 0, "prompts": 0, "resources": 0}
+
+    def answer(message: Json) -> Json | None:
+        kind = str(message.get("method")).partition("/")[0]
+        if kind not in pages:
+            return {}
+        pages[kind] += 1
+        name = f"{kind}-{pages[kind]}"
+        entry = {"name": name, "uri": f"x://{name}", "description": "d" * 10_000, "inputSchema": {"type": "object"}}
+        return {kind: [entry], "nextCursor": name}
+
+    server = served(era, answer, tools={}, prompts={}, resources={})
+    async with connected({"server": server, "max_list_bytes": 45_000}) as connection:
+        counts = [
+            len(await connection.list_tools()),
+            len(await connection.list_prompts()),
+            len(await connection.list_resources()),
+        ]
+        problems = "\n".join(connection.problems)
+
+    assert counts == [5, 5, 5]
+    assert "tools/list is too large: stopped after 5 pages and 45000 bytes; raise 'max_list_bytes'" in problems
+
+
+async def test_a_long_list_of_small_pages_is_read_to_its_end() -> None:
+    def answer(message: Json) -> Json | None:
+        if message.get("method") != "tools/list":
+            return {}
+        params: Json = message.get("params") or {}
+        page = int(params.get("cursor", 0))
+        listed: Json = {"tools": [{"name": f"t{page}", "inputSchema": {"type": "object"}}]}
+        return listed if page == 200 else {**listed, "nextCursor": str(page + 1)}
+
+    async with connected({"server": served("legacy", answer), "max_list_bytes": 1_000_000}) as connection:
+        assert len(await connection.list_tools()) == 201
+        assert connection.problems == ()
+
+
+# questions
+
+FLOODING = """
+import json, sys
+
+def send(message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+def ask():
+    form = {"mode": "form", "message": "m" * 1000, "requestedSchema": {"type": "object", "properties": {}}}
+    send({"id": 1000 + asked, "method": "elicitation/create", "params": form})
+
+asked, call, refused = 0, None, ""
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message.get("method")
+    if method is None:
+        asked += 1
+        if "error" in message or asked == 300:
+            refused = message.get("error", {}).get("message", "")
+            text = f"{asked}: {refused}"
+            send({"id": call, "result": {"content": [{"type": "text", "text": text}]}})
+        else:
+            ask()
+    elif method == "initialize":
+        info = {"serverInfo": {"name": "flooding", "version": "1"}, "capabilities": {"tools": {}}}
+        result = {"protocolVersion": "2025-11-25", **info}
+        send({"id": message["id"], "result": result})
+    elif method == "tools/list":
+        send({"id": message["id"], "result": {"tools": [{"name": "ask", "inputSchema": {"type": "object"}}]}})
+    elif method == "tools/call":
+        call, asked = message["id"], 0
+        ask()
+    elif "id" in message:
+        send({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
+"""
+
+
+def flooding(folder: Path, **settings: Any) -> Json:
+    """Return the entry of a legacy server that asks its user without end in each call."""
+    program = folder / "flooding.py"
+    program.write_text(FLOODING)
+    return {"command": sys.executable, "args": [str(program)], **settings}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "most", "named"),
+    [
+        ({}, 100, "max_questions"),
+        ({"max_questions": 7}, 7, "max_questions"),
+        ({"max_question_bytes": 5_000}, 4, "max_question_bytes"),
+    ],
+)
+async def test_a_server_that_asks_without_end_is_refused_in_each_call(
+    tmp_path: Path, settings: Json, most: int, named: str
+) -> None:
+    asked: list[ElicitationRequest] = []
+    callbacks = Callbacks(elicitation=asked.append)
+    async with connected(flooding(tmp_path, **settings), 60, callbacks=callbacks) as connection:
+        first = await connection.call_tool("ask")
+        after_one = len(asked)
+        await connection.call_tool("ask")
+
+    assert (after_one, len(asked)) == (most, 2 * most)
+    assert first.text.startswith(f"{most + 1}: ")
+    assert f"raise '{named}' to allow more" in first.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+async def test_a_gateway_asks_its_caller_no_more_than_the_budget_of_an_upstream(tmp_path: Path, version: str) -> None:
+    asked: list[ElicitationRequest] = []
+    gateway = create_gateway({"up": flooding(tmp_path, max_questions=3, tool_prefix="")})
+    with anyio.fail_after(60):
+        entry = {"server": gateway, "protocol": version}
+        async with connect_mcp(entry, callbacks=Callbacks(elicitation=asked.append)) as caller:
+            result = await caller.call_tool("ask")
+
+    assert len(asked) == 3
+    assert "max_questions" in result.text
+
+
+async def test_a_result_that_asks_for_too_much_at_once_is_an_error_that_names_the_setting() -> None:
+    asked: list[ElicitationRequest] = []
+    form = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object"}}}
+    wanted: Json = {"resultType": "input_required", "inputRequests": {f"q{number}": form for number in range(500)}}
+
+    def answer(message: Json) -> Json:
+        if message.get("method") == "tools/list":
+            return {"tools": [{"name": "ask", "inputSchema": {"type": "object"}}]}
+        return wanted
+
+    target = {"server": served(MODERN, answer), "max_questions": 20}
+    async with connected(target, callbacks=Callbacks(elicitation=asked.append)) as connection:
+        with pytest.raises(ProtocolError, match="more than 20 questions in one call; raise 'max_questions'"):
+            await connection.call_tool("ask")
+
+    assert len(asked) <= 20
+
+
+async def test_few_questions_of_a_server_are_put_to_the_user_at_once() -> None:
+    now = most = answered = 0
+    go = anyio.Event()
+
+    async def sample(_request: SamplingRequest) -> str:
+        nonlocal now, most, answered
+        now += 1
+        most = max(now, most)
+        await go.wait()
+        now -= 1
+        answered += 1
+        return "x"
+
+    def answer(message: Json) -> Json | None:
+        if message.get("method") == "tools/list":
+            return {"tools": [{"name": "ask", "inputSchema": {"type": "object"}}]}
+        if message.get("method") != "tools/call":
+            return None
+        question: Json = {"jsonrpc": "2.0", "method": "sampling/createMessage", "params": {"messages": []}}
+        server.send(json.dumps([{**question, "id": f"q{number}"} for number in range(500)]).encode())
+        return {"content": []}
+
+    server = served("legacy", answer)
+    async with connected(
+        {"server": server, "max_questions": 1_000}, callbacks=Callbacks(sampling=sample)
+    ) as connection:
+        await connection.call_tool("ask")
+        await eventually(lambda: now == 64)
+        go.set()
+        await eventually(lambda: answered == 500)
+
+    assert most == 64
+
+
+# tasks
+
+
+def tasking(era: str, task: Json, methods: list[Any]) -> ChannelServer:
+    """Return a server whose one tool becomes a task that works for ever."""
+    created: Json = {**task, "resultType": "task"} if era == MODERN else {"task": task}
+
+    def answer(message: Json) -> Json | None:
+        methods.append(message.get("method"))
+        match message.get("method"):
+            case "tools/list":
+                support = {"execution": {"taskSupport": "required"}}
+                return {"tools": [{"name": "job", "inputSchema": {"type": "object"}, **support}]}
+            case "tools/call":
+                return created
+            case "tasks/get":
+                return task
+            case _:
+                return {}
+
+    offered: Json = {} if era == MODERN else {"tasks": {"requests": {"tools": {"call": {}}}}}
+    return served(era, answer, tools={}, **offered)
+
+
+@pytest.mark.slow
+@ERAS
+async def test_a_task_that_works_beyond_its_time_to_live_ends_as_a_timeout(era: str) -> None:
+    methods: list[Any] = []
+    member = "ttlMs" if era == MODERN else "ttl"
+    interval = "pollIntervalMs" if era == MODERN else "pollInterval"
+    server = tasking(era, {**TASK, member: 100, interval: 50}, methods)
+    async with connected({"server": server, "timeout": {"call": 0.5}}) as connection:
+        with pytest.raises(RequestTimeoutError, match=r"its time to live, 0.1 s, and 'timeout.call', 0.5 s") as late:
+            await connection.call_tool("job")
+
+    assert "whether its work was done is unknown" in str(late.value)
+    assert "tasks/cancel" in methods
+
+
+@pytest.mark.slow
+@ERAS
+@pytest.mark.parametrize("ttl", [None, "soon", 10**400, True])
+async def test_a_task_that_never_ends_ends_at_the_bound_of_the_config(era: str, ttl: Any) -> None:
+    methods: list[Any] = []
+    member = "ttlMs" if era == MODERN else "ttl"
+    server = tasking(era, {**TASK, member: ttl, "pollIntervalMs": 50, "pollInterval": 50}, methods)
+    async with connected({"server": server, "timeout": {"task": 0.4}}) as connection:
+        with pytest.raises(RequestTimeoutError, match=r"'timeout.task', 0.4 s"):
+            await connection.call_tool("job")
+
+    assert "tasks/cancel" in methods
+
+
+@pytest.mark.parametrize("name", ["max_list_bytes", "max_questions", "max_question_bytes"])
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "many"])
+def test_a_budget_that_is_not_a_number_from_one_on_is_refused(name: str, wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=name):
+        ServerConfig(name="s", command="x", **{name: wrong})
