@@ -12,19 +12,26 @@ import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-__all__ = ["GATEWAY", "SERVER", "serving"]
+__all__ = ["COMMAND", "GATEWAY", "SERVER", "serving"]
 
 SERVER = (sys.executable, "-W", "error", str(Path(__file__).resolve().parent / "server.py"))
 """The server under test; a warning is an error in it. It takes `--port N`."""
 GATEWAY = (sys.executable, "-W", "error", str(Path(__file__).resolve().parent / "gateway.py"))
 """A gateway; it takes the URL of a server beside `--port N`."""
+COMMAND = (sys.executable, "-W", "error", "-m", "toolweave", "gateway", "--no-ui", "--event-store", "memory")
+"""The command of a gateway that can be polled; it takes `--config FILE` beside `--http PORT`."""
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 
 
 @contextlib.contextmanager
-def serving(log: Path, command: Sequence[str] = SERVER) -> Generator[str]:
+def serving(log: Path, command: Sequence[str] = SERVER, *, port_option: str = "--port") -> Generator[str]:
     """Run a server for the block and yield its URL; `log` receives what it prints.
+
+    Args:
+        log: The file.
+        command: The command of the server.
+        port_option: The option that takes the port.
 
     Raises:
         RuntimeError: Nothing listens on its port within 60 s; with what it printed.
@@ -33,7 +40,7 @@ def serving(log: Path, command: Sequence[str] = SERVER) -> Generator[str]:
     with (
         log.open("wb") as out,
         subprocess.Popen(
-            [*command, "--port", str(port)],
+            [*command, port_option, str(port)],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,

@@ -3,6 +3,7 @@ one go at every revision, which `scripts/conformance` does one by one."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from tests.conformance import suite
 from tests.conformance.page import PAGE, page
-from tests.conformance.server_process import GATEWAY, serving
+from tests.conformance.server_process import COMMAND, GATEWAY, serving
 from tests.conformance.suite import (
     INSTALLED,
     SKIPPED,
@@ -123,6 +124,21 @@ def test_everything_that_a_revision_requires_of_servers_passes_through_a_gateway
     assert set(wanted) <= outcomes.keys()
     assert_well(outcomes)  # the extensions that are no requirement included
     assert exit_code == 0
+
+
+@pytest.mark.requirement("R105")
+@pytest.mark.parametrize("scenario", [each for each in SERVER if each.name == "server-sse-polling"], ids=str)
+@pytest.mark.parametrize("options", [(), ("--retry-seconds", "0.1")])
+def test_the_command_of_a_gateway_is_polled(
+    scenario: Scenario, options: tuple[str, ...], url: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "gateway.json"
+    config.write_text(json.dumps({"mcpServers": {"up": {"type": "http", "url": url, "tool_prefix": ""}}}))
+    command = (*COMMAND, *options, "--config", str(config))
+    with serving(tmp_path / "log", command, port_option="--http") as gateway:
+        outcome = play_server(scenario, gateway, tmp_path)
+
+    assert outcome.verdict == "pass", outcome.said
 
 
 @pytest.mark.requirement("R105")

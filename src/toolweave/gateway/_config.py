@@ -46,6 +46,7 @@ from toolweave.gateway._disclosure import DISCLOSURES, DisclosureMode
 
 if TYPE_CHECKING:
     from toolweave.gateway._caller_auth import CallerAuth
+    from toolweave.serve._http.events import EventStoreKind
 
 SECTION = GATEWAY_SECTION
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -105,6 +106,9 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferre
         disclosure: The form in which callers learn of tools.
         slow_call_seconds: Seconds after which a call becomes a task, for callers that take tasks; None for never.
         runs: The URL or path of the store of agents' runs that the console shows; read once, at the start.
+        event_store: Where the streams of older clients are kept for them to be resumed: `memory`, or None for nowhere.
+            Replicas and workers keep them in the store that they share, without this setting.
+        retry_seconds: The time after which such a client resumes a stream.
         has_section: Whether a file has the section `gateway`.
     """
 
@@ -123,6 +127,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferre
     disclosure: DisclosureMode = "all"
     slow_call_seconds: float | None = None
     runs: Secret | None = None
+    event_store: EventStoreKind | None = None
+    retry_seconds: float | None = None
     has_section: bool = False
 
     @property
@@ -246,6 +252,8 @@ def _read(value: Any, servers: LoadedConfig, scope: Scope) -> GatewayConfig:
         "middleware": _list,
         "disclosure": _disclosure,
         "slow_call_seconds": check_seconds,
+        "event_store": _event_store,
+        "retry_seconds": check_seconds,
     }
     for member, check in checks.items():
         if member in section:
@@ -294,6 +302,10 @@ def _known(value: Any, where: str, shape: type[msgspec.Struct], *, but: Sequence
 
 def _disclosure(value: Any, where: str) -> DisclosureMode:
     return cast("DisclosureMode", check_choice(value, where, DISCLOSURES))
+
+
+def _event_store(value: Any, where: str) -> EventStoreKind:
+    return cast("EventStoreKind", check_choice(value, where, ("memory",)))
 
 
 def _list(value: Any, where: str) -> tuple[Any, ...]:

@@ -30,7 +30,7 @@ from toolweave.gateway._extras import metrics_middleware, spans_middleware
 from toolweave.gateway._followed_auth import FollowedAuth
 from toolweave.gateway._gateway import Gateway, create_gateway
 from toolweave.gateway._in_flight import InFlightRequests
-from toolweave.gateway._options import GatewayOptions, replicas_of, runs_of, tokens_in
+from toolweave.gateway._options import GatewayOptions, add_event_options, replicas_of, runs_of, tokens_in
 from toolweave.gateway._recent_calls import RecentCalls
 from toolweave.gateway._reload import ConfigChange, compare, file_stamps, when_changed
 from toolweave.gateway._status import (
@@ -216,6 +216,7 @@ class GatewayManager:
         if self.config.rest is not None:
             options.setdefault("rest", self.config.rest)
         options.setdefault("auth", self.auth)
+        add_event_options(options, self.config, shared=self._replicas is not None)
         served = self.server.http_endpoint()
         app: HttpApp | None = None
 

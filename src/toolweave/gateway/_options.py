@@ -17,6 +17,7 @@ from toolweave.serve._request import Middleware
 if TYPE_CHECKING:
     from toolweave.gateway._runs import RunsPlace, StoredRuns
     from toolweave.serve._auth.token_auth import TokenAuth
+    from toolweave.serve._http.app import HttpOptions
 
 
 class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True, metaclass=DeferredTypes):
@@ -108,3 +109,28 @@ def runs_of(config: GatewayConfig, options: GatewayOptions) -> StoredRuns | None
     from toolweave.gateway._runs import StoredRuns  # it loads agents and queues
 
     return StoredRuns(place)
+
+
+def add_event_options(options: HttpOptions, config: GatewayConfig, *, shared: bool) -> None:
+    """Add the settings of the config about resumed streams to the options of an app that lacks them.
+
+    Args:
+        options: The options.
+        config: The config.
+        shared: Whether replicas share a store, which keeps the events of all of them.
+
+    Raises:
+        ConfigError: Both the config and the replicas keep events.
+    """
+    from toolweave.serve._http.events import RETRY_SECONDS, event_options  # only where HTTP is served
+
+    if config.event_store is not None and shared:
+        text = "'gateway.event_store' is for one process: replicas and workers keep events in the store that they share"
+        raise ConfigError(text, field="gateway.event_store")
+    found = event_options(config.event_store, config.retry_seconds)
+    if shared:
+        found.setdefault("retry_interval", round(RETRY_SECONDS * 1000))
+    if "event_store" in found:
+        options.setdefault("event_store", found["event_store"])
+    if "retry_interval" in found:
+        options.setdefault("retry_interval", found["retry_interval"])

@@ -16,6 +16,7 @@ from toolweave.cli._runner import run
 from toolweave.cli._screen import answer, answer_json, note, show
 from toolweave.cli._serve.gateway_options import GatewayRunOptions, check_options
 from toolweave.cli._serve.listen import LOOPBACK, keep_started_objects, listening, secret_in, state_keys_in, token_auth
+from toolweave.cli._serve.listen_options import event_settings
 
 if TYPE_CHECKING:
     from toolweave.cli._serve.workers import WorkerSettings
@@ -197,6 +198,9 @@ def _http_settings(manager: GatewayManager, options: GatewayRunOptions, host: st
         "trusted_proxies": list(options.trusted_proxy),
         "limits": HttpLimits(drain_seconds=options.drain),
     }
+    if options.event_store is not None and manager.config.redis is not None:
+        raise CommandError("--event-store is for one process: replicas keep events in the store of 'gateway.redis'")
+    settings |= event_settings(options.event_store, options.retry_seconds)
     if options.rest:
         settings["rest"] = True
     if options.token_env is not None:

@@ -11,7 +11,15 @@ from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._install.clients import InstallClient
 from toolweave.cli._options import BaseUrlOption, JsonOption, VerboseOption
 from toolweave.cli._serve.listen import LOOPBACK, keep_started_objects, listening, state_keys_in, token_auth
-from toolweave.cli._serve.listen_options import HttpOption, ServerOfConfigOption, StatelessOption, TokenEnvOption
+from toolweave.cli._serve.listen_options import (
+    EventStoreOption,
+    HttpOption,
+    RetryOption,
+    ServerOfConfigOption,
+    StatelessOption,
+    TokenEnvOption,
+    event_settings,
+)
 
 if TYPE_CHECKING:
     from toolweave.config import LoadedConfig
@@ -73,6 +81,8 @@ class ServeOptions:
     http: HttpOption = None
     path: Annotated[str, Option("--path", metavar="PATH", help="The path of the endpoint, over HTTP.")] = "/mcp"
     stateless: StatelessOption = False
+    event_store: EventStoreOption = None
+    retry_seconds: RetryOption = None
     token_env: TokenEnvOption = None
     state_keys_env: Annotated[
         str | None,
@@ -147,6 +157,9 @@ def _check(options: ServeOptions) -> None:
         (bool(options.skills) and options.reload, "--skills does not go with --reload: changes of skills show at once"),
         (bool(options.server) and not options.config, "--server goes with --config"),
         (options.stateless and not over_http, "--stateless goes with --http"),
+        (options.event_store is not None and options.stateless, "--event-store does not go with --stateless"),
+        (options.event_store is not None and not over_http, "--event-store goes with --http"),
+        (options.retry_seconds is not None and not over_http, "--retry-seconds goes with --http"),
         (options.token_env is not None and not over_http, "--token-env goes with --http"),
         (options.state_keys_env is not None and not over_http, "--state-keys-env goes with --http"),
         (bool(options.allow_host) and not over_http, "--allow-host goes with --http"),
@@ -217,6 +230,7 @@ def _run_http(server: ServerRunners, options: ServeOptions, where: str) -> None:
 
     host, port = listening(where)
     settings: dict[str, Any] = {
+        **event_settings(options.event_store, options.retry_seconds),
         "path": options.path,
         "stateless": options.stateless,
         "allowed_hosts": list(options.allow_host),

@@ -10,7 +10,14 @@ from toolweave.cli._command import Option
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._install.clients import InstallClient
 from toolweave.cli._options import JsonOption, VerboseOption
-from toolweave.cli._serve.listen_options import HttpOption, ServerOfConfigOption, StatelessOption, TokenEnvOption
+from toolweave.cli._serve.listen_options import (
+    EventStoreOption,
+    HttpOption,
+    RetryOption,
+    ServerOfConfigOption,
+    StatelessOption,
+    TokenEnvOption,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +40,8 @@ class GatewayRunOptions:
     ] = None
     http: HttpOption = None
     stateless: StatelessOption = False
+    event_store: EventStoreOption = None
+    retry_seconds: RetryOption = None
     token_env: TokenEnvOption = None
     admin_token_env: Annotated[
         str | None,
@@ -112,6 +121,8 @@ def check_options(options: GatewayRunOptions) -> None:
     over_http = options.http is not None
     only_http = {
         "--stateless": options.stateless,
+        "--event-store": options.event_store is not None,
+        "--retry-seconds": options.retry_seconds is not None,
         "--token-env": options.token_env is not None,
         "--admin-token-env": options.admin_token_env is not None,
         "--state-keys-env": options.state_keys_env is not None,
@@ -131,6 +142,7 @@ def check_options(options: GatewayRunOptions) -> None:
     for name, given in only_http.items():
         if given and not over_http:
             raise CommandError(f"{name} goes with --http")
+    _check_event_store(options)
     if options.redis_env is not None and options.state_keys_env is None:
         raise CommandError("replicas that share a Redis need the same state keys: --state-keys-env VAR")
     if options.ui and options.no_ui:
@@ -145,3 +157,12 @@ def check_options(options: GatewayRunOptions) -> None:
         raise CommandError("--print goes with --install")
     if options.as_json and not over_http and options.install is None:
         raise CommandError("over stdio, standard output carries the protocol; --json goes with --http and --install")
+
+
+def _check_event_store(options: GatewayRunOptions) -> None:
+    if options.event_store is None:
+        return
+    if options.stateless:
+        raise CommandError("--event-store does not go with --stateless: there are no sessions whose streams are kept")
+    if options.workers > 1 or options.redis_env is not None:
+        raise CommandError("--event-store is for one process: workers and replicas keep events in their shared store")

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
 from toolweave.cli._command import Option
+
+if TYPE_CHECKING:
+    from toolweave.serve._http.events import EventOptions
+
+
+class EventStoreChoice(StrEnum):
+    """An event store that an option can name."""
+
+    MEMORY = "memory"
+
 
 ServerOfConfigOption = Annotated[
     tuple[str, ...], Option("--server", "-s", metavar="NAME", help="Only this server of it; may be repeated.")
@@ -17,3 +28,18 @@ TokenEnvOption = Annotated[
     str | None,
     Option("--token-env", metavar="VAR", help="The variable with the bearer token that requests must bring."),
 ]
+EventStoreOption = Annotated[
+    EventStoreChoice | None,
+    Option("--event-store", help="Keep the streams of older clients, which resume them after a broken connection."),
+]
+RetryOption = Annotated[
+    float | None,
+    Option("--retry-seconds", metavar="SECONDS", minimum=0.001, help="How long they wait before that; by default 1."),
+]
+
+
+def event_settings(choice: EventStoreChoice | None, retry_seconds: float | None) -> EventOptions:
+    """Return the options of an app for `--event-store` and `--retry-seconds`."""
+    from toolweave.serve._http.events import event_options  # imports are late: --help imports this module
+
+    return event_options("memory" if choice is EventStoreChoice.MEMORY else None, retry_seconds)

@@ -114,6 +114,8 @@ class _HttpSettings:
     def __post_init__(self) -> None:
         if not self.path.startswith("/") or self.path == self.health_path:
             raise ConfigError(f"path {self.path!r} must start with '/' and not be that of the health check")
+        if self.stateless and self.event_store is not None:
+            raise ConfigError("an event store keeps the streams of sessions, and a stateless app has no sessions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import secrets
+import sys
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 import anyio
 
@@ -54,16 +55,33 @@ class EventStore(Protocol):
         ...
 
 
+EventStoreKind: TypeAlias = Literal["memory"]
+"""The event stores that a config or a command can name."""
+
+RETRY_SECONDS = 1.0
+"""The time after which clients resume a stream, if nobody sets it."""
+
+
+class EventOptions(TypedDict, total=False):
+    """The options of an app about streams that are resumed; see `HttpOptions`."""
+
+    event_store: EventStore
+    retry_interval: int
+
+
 class MemoryEventStore:
     """Keeps the newest events of all streams in this process.
 
     Args:
         size: Maximum number of events; the oldest are dropped first.
+        max_bytes: Maximum size of all messages together, likewise.
     """
 
-    def __init__(self, size: int = 10_000) -> None:
+    def __init__(self, size: int = 10_000, *, max_bytes: int = 64_000_000) -> None:
         self._events: OrderedDict[str, tuple[str, Any]] = OrderedDict()
         self._size = size
+        self._max_bytes = max_bytes
+        self._bytes = 0
         self._number = 0
 
     async def store_event(self, stream_id: str, message: Any) -> str:
@@ -71,8 +89,10 @@ class MemoryEventStore:
         self._number += 1
         event_id = str(self._number)
         self._events[event_id] = (stream_id, message)
-        if len(self._events) > self._size:
-            self._events.popitem(last=False)
+        self._bytes += _size_of(message)
+        while len(self._events) > self._size or self._bytes > self._max_bytes:
+            _, (_, dropped) = self._events.popitem(last=False)
+            self._bytes -= _size_of(dropped)
         return event_id
 
     async def replay_events_after(
@@ -87,6 +107,27 @@ class MemoryEventStore:
             if of == stream and int(event_id) > after and message is not None:
                 await send_callback(StoredEvent(message, event_id))
         return stream
+
+
+def event_options(store: EventStoreKind | None, retry_seconds: float | None) -> EventOptions:
+    """Return the options of an app that keeps its streams for clients to resume.
+
+    Args:
+        store: The kind of the event store, or None for no store.
+        retry_seconds: The time after which clients resume a stream; by default a second, if there is a store.
+    """
+    options: EventOptions = {}
+    if store is not None:
+        options["event_store"] = MemoryEventStore()
+        retry_seconds = RETRY_SECONDS if retry_seconds is None else retry_seconds
+    if retry_seconds is not None:
+        options["retry_interval"] = max(1, round(retry_seconds * 1000))
+    return options
+
+
+def _size_of(message: Any) -> int:
+    """Return the bytes of a message in memory; those of a message that is not a text are unknown and count nothing."""
+    return sys.getsizeof(message) if isinstance(message, str) else 0
 
 
 class Sink(Protocol):
