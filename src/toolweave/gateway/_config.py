@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -46,7 +46,6 @@ from toolweave.gateway._disclosure import DISCLOSURES, DisclosureMode
 
 if TYPE_CHECKING:
     from toolweave.gateway._caller_auth import CallerAuth
-    from toolweave.serve._http.events import EventStoreKind
 
 SECTION = GATEWAY_SECTION
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -127,7 +126,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferre
     disclosure: DisclosureMode = "all"
     slow_call_seconds: float | None = None
     runs: Secret | None = None
-    event_store: EventStoreKind | None = None
+    event_store: Literal["memory"] | None = None
     retry_seconds: float | None = None
     has_section: bool = False
 
@@ -304,8 +303,8 @@ def _disclosure(value: Any, where: str) -> DisclosureMode:
     return cast("DisclosureMode", check_choice(value, where, DISCLOSURES))
 
 
-def _event_store(value: Any, where: str) -> EventStoreKind:
-    return cast("EventStoreKind", check_choice(value, where, ("memory",)))
+def _event_store(value: Any, where: str) -> Literal["memory"]:
+    return cast("Literal['memory']", check_choice(value, where, ("memory",)))
 
 
 def _list(value: Any, where: str) -> tuple[Any, ...]:
