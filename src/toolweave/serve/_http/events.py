@@ -59,7 +59,7 @@ EventStoreKind: TypeAlias = Literal["memory"]
 """The event stores that a config or a command can name."""
 
 RETRY_SECONDS = 1.0
-"""The time after which clients resume a stream, if nobody sets it."""
+"""The default time after which clients resume a stream."""
 
 
 class EventOptions(TypedDict, total=False):
