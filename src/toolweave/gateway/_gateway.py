@@ -149,7 +149,7 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
     hub = source if isinstance(source, Hub) else Hub(source)
     check_section_applied(gateway_sections(config_source(hub)))
     secrets = GatewaySecrets(
-        StateCipher(state_keys, ttl=patience),
+        StateCipher(state_keys, view=name, ttl=patience),
         TaskNames(state_keys),
         None if state_keys is None else SealedSessions(state_keys, replicas),
     )
@@ -540,7 +540,7 @@ class Gateway(ServerRunners):
             self._served += 1
             if self._served == 1 and self.of_caller is None:
                 own = None if self._view is not None else self.sign_ins
-                listening = (self._parts.parked, self._parts.secrets.sessions, own, slow, self._tasks.processes)
+                listening = (self.relay, self._parts.secrets.sessions, own, slow, self._tasks.processes)
                 self._unheard = [one.listen() for one in listening if one is not None]
             stack.push_async_callback(self._left)
             tasks = await stack.enter_async_context(anyio.create_task_group())

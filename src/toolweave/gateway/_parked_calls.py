@@ -16,6 +16,7 @@ from toolweave.errors import ProtocolError, RequestError, ServerError, ToolError
 from toolweave.gateway._caller_stream import CallerStream
 from toolweave.gateway._parking import LiveCall, ParkedRound, Parking, ParkingFull
 from toolweave.gateway._replicas import ReplicaGone, Replicas, UnknownToReplica
+from toolweave.gateway._rounds_elsewhere import RoundsElsewhere
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from toolweave.protocol.eras import question_for
 from toolweave.protocol.input_required import input_request
@@ -37,6 +38,9 @@ class ParkedCalls:
         parking: The parked calls of this replica.
         groups: The task groups of calls that outlive a request.
         replicas: The other replicas; None where there are none, or no store that they share.
+
+    Attributes:
+        rounds: Rounds of input that only the process of one replica can continue.
     """
 
     def __init__(self, parking: Parking, groups: ServingGroups, replicas: Replicas | None = None) -> None:
@@ -44,6 +48,7 @@ class ParkedCalls:
         self._groups = groups
         self._replicas = replicas
         self._here = secrets.token_hex(8) if replicas is None else replicas.id
+        self.rounds = RoundsElsewhere(self._here, replicas)
 
     def listen(self) -> Callable[[], object]:
         """Resume calls for other replicas from now on; return a function that stops it."""

@@ -125,6 +125,28 @@ class Relay:
             return None
         return self._cipher.open(request, request.params[REQUEST_STATE])
 
+    def listen(self) -> Callable[[], object]:
+        """Resume parked calls and relay rounds of input for other replicas; return a function that stops it."""
+        ends = (self._parked.listen(), self._parked.rounds.listen(self._round_from_elsewhere))
+
+        def end() -> None:
+            for one in ends:
+                one()
+
+        return end
+
+    async def _round_from_elsewhere(
+        self, request: Request, route: Route, method: str, params: Mapping[str, Any], follow_tasks: bool
+    ) -> Json | None:
+        """Relay a round for another replica; return None if it is for another gateway of this process."""
+        try:
+            resumed = self.resumed(request)
+        except RequestError:  # sealed for another view
+            return None
+        if resumed is None or resumed.replica != self._parked.rounds.here or route.server not in self.shared:
+            return None
+        return await self.request(request, route, method, params, follow_tasks=follow_tasks)
+
     async def request(
         self,
         request: Request,
@@ -198,6 +220,12 @@ class Relay:
     async def _sent(self, call: RelayedCall, connection: McpConnection) -> Json:
         if call.sent is not None:
             return await self._answered(call, connection, call.sent)
+        rounds = self._parked.rounds
+        if call.resumed is not None and call.resumed.replica not in ("", rounds.here):
+            return await rounds.relay(call.resumed.replica, call, partial(self._sent_here, call, connection))
+        return await self._sent_here(call, connection)
+
+    async def _sent_here(self, call: RelayedCall, connection: McpConnection) -> Json:
         agreement = await connection.gateway_side.agreement()
         if not agreement.modern:
             return await self._to_legacy(call, connection, agreement.version)
@@ -328,7 +356,9 @@ class Relay:
         state = result.get(REQUEST_STATE)
         if state is not None and not isinstance(state, str):
             raise _odd(call, f"{REQUEST_STATE} that is no text")
-        round_ = SealedRound(server=call.route.server, number=call.number, state=state)
+        is_bound = state is not None and connection.config.transport in PIPED
+        replica = self._parked.rounds.here if is_bound else ""
+        round_ = SealedRound(server=call.route.server, number=call.number, state=state, replica=replica)
         return {**result, REQUEST_STATE: self._cipher.seal(call.request, round_)}
 
     # legacy caller, modern upstream

@@ -36,6 +36,7 @@ class SealedRound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         number: The number of the round, from 1.
         until: The end of its validity, in seconds since the epoch.
         state: The state of the upstream; None for none.
+        replica: The replica whose process can read the state; empty if any replica can.
         handle: The parked call that waits for the answers, or None.
         pages: The keys of web pages to be visited before the request is repeated.
         sign_in: In rounds of the caller's own sign-in at the upstream, the question: `page`, `code`, or `done`, after
@@ -46,6 +47,7 @@ class SealedRound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     number: int
     until: float = 0.0
     state: str | None = None
+    replica: str = ""
     handle: str | None = None
     pages: tuple[str, ...] = ()
     sign_in: str = ""

@@ -27,7 +27,7 @@ import sys
 from toolweave import CallContext, create_mcp_server
 
 server = create_mcp_server(name="asking")
-server.speak("legacy")
+server.speak(sys.argv[1])
 
 @server.tool
 async def greet(ctx: CallContext) -> str:
@@ -49,7 +49,8 @@ def config(folder: Path) -> Path:
     asking.write_text(ASKING)
     # pinned, so that callers of both eras share the one process that the gateway of this module has started
     one = {**upstream(folder, "a"), "protocol": "2026-07-28"}
-    servers = {"a": one, "q": {"command": sys.executable, "args": [str(asking)]}}
+    servers = {"a": one, "q": {"command": sys.executable, "args": [str(asking), "legacy"]}}
+    servers["m"] = {"command": sys.executable, "args": [str(asking), "2026-07-28"]}
     section = {"middleware": [{"name": "budget", "calls": 5, "per": "day", "only": [{"names": ["a_fail"]}]}]}
     return write_gateway_config(folder, servers, section)
 
@@ -192,15 +193,15 @@ def _answers_everywhere(running: RunningGateway) -> bool:
     return len(seen) == WORKERS
 
 
-def _ask_and_answer(running: RunningGateway) -> list[str]:
+def _ask_and_answer(running: RunningGateway, tool: str) -> list[str]:
     """Call a tool that asks, and answer over another connection, several times; return the results."""
     meta: Json = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
     answers = list[str]()
     for number in range(6):
-        asked = modern(running.base, "q_greet", meta=meta)["result"]
+        asked = modern(running.base, tool, meta=meta)["result"]
         given = {"action": "accept", "content": {"name": f"Ada {number}"}}
         more = {"requestState": asked["requestState"], "inputResponses": dict.fromkeys(asked["inputRequests"], given)}
-        answers.append(modern(running.base, "q_greet", meta=meta, **more)["result"]["content"][0]["text"])
+        answers.append(modern(running.base, tool, meta=meta, **more)["result"]["content"][0]["text"])
     return answers
 
 
@@ -209,7 +210,8 @@ def test_a_call_that_waits_is_gone_on_with_by_any_worker_and_all_end_with_a_pare
     tmp_path: Path, config: Path
 ) -> None:
     with gateway(tmp_path, config, "--workers", WORKERS, drain=0) as running:
-        answers = _ask_and_answer(running)
+        answers = _ask_and_answer(running, "q_greet")
+        of_rounds = _ask_and_answer(running, "m_greet")
         workers = children(running.process.pid)
         folders = {found for one in workers for found in _folders(one)}
         running.process.send_signal(signal.SIGKILL)
@@ -217,7 +219,7 @@ def test_a_call_that_waits_is_gone_on_with_by_any_worker_and_all_end_with_a_pare
         assert len(folders) == 1
         assert not any(Path(one).exists() for one in folders)
 
-    assert answers == [f"Hello Ada {number}" for number in range(6)]
+    assert answers == of_rounds == [f"Hello Ada {number}" for number in range(6)]
     assert len(workers) == WORKERS
 
 
