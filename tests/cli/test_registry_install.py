@@ -47,6 +47,12 @@ def running_registry() -> Iterator[ServedRegistry]:
         yield registry
 
 
+@pytest.fixture(autouse=True)
+def _system_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs are where every editor finds them, wherever this machine has its npx."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+
+
 @pytest.fixture
 def registry(running_registry: ServedRegistry, monkeypatch: pytest.MonkeyPatch) -> ServedRegistry:
     """The registry, as the one that is asked."""
@@ -262,6 +268,48 @@ def test_an_editor_that_asks_for_secrets_itself_gets_their_definition(
     }
     asked = {"type": "promptString", "id": "crm-key", "description": "A key of the CRM", "password": True}
     assert written["inputs"] == [{"id": "mine"}, asked]
+
+
+@linux
+@pytest.mark.parametrize("client", FILES)
+def test_a_program_that_only_a_shell_finds_gets_its_full_path(
+    cli: Cli, home: Path, registry: ServedRegistry, client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    npx = tmp_path / "node" / "npx"
+    npx.parent.mkdir()
+    npx.write_text("#!/usr/bin/env node\n")
+    npx.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{npx.parent}:/usr/bin:/bin")
+
+    done = cli("install", "io.github.acme/graph", "--client", client, "--yes")
+
+    assert done.code == 0, done.err
+    (config,) = load_config(home / FILES[client]).servers.values()
+    assert (config.command, list(config.args)) == (str(npx), GRAPH["args"])
+    assert reveal(config.env["PATH"]) == f"{npx.parent}:/usr/bin:/bin"
+    assert f"'npx' was found by the PATH of this shell, which {client} may not have" in done.out
+
+
+@linux
+def test_a_program_that_is_nowhere_is_named_and_its_entry_written(
+    cli: Cli, home: Path, registry: ServedRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    done = cli("install", "io.github.acme/graph", "--client", "cursor", "--yes")
+
+    assert done.code == 0, done.err
+    assert "the command 'npx' was not found" in done.out
+    assert servers(home / FILES["cursor"])["graph"] == GRAPH
+
+
+def test_a_config_of_ours_keeps_the_names_of_programs(
+    cli: Cli, folder: Path, registry: ServedRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert cli("install", "io.github.acme/graph", "--yes").code == 0
+    assert servers(folder / "mcp.json")["graph"] == GRAPH
 
 
 CODEX = """\

@@ -107,6 +107,7 @@ def _of_entry(selection: LoadedConfig, name: str) -> dict[str, Any]:
 
 async def _examine(config: ServerConfig) -> dict[str, Any]:
     from toolweave.cli._hints import hint_for  # late, as above
+    from toolweave.cli._install.editor_path import remarks_on_path
     from toolweave.cli._servers import login_target, program_of
     from toolweave.cli._sign_in import sign_in_json
     from toolweave.connect import McpConnection
@@ -127,7 +128,7 @@ async def _examine(config: ServerConfig) -> dict[str, Any]:
             for step in connection.report.steps
         ],
         "tools": len(connection.snapshot()),
-        "problems": list(connection.problems),
+        "problems": [*remarks_on_path(config), *connection.problems],
         "left_out": [
             {"tool": one.name, "part": one.part, "reason": one.reason} for one in connection.left_out_by_server
         ],

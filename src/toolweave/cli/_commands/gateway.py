@@ -105,8 +105,11 @@ def _install(options: GatewayRunOptions, client: InstallClient) -> ExitCode:
     if options.wait is not None:
         words += ["--wait", f"{options.wait:g}"]
     words += [option for option, given in (("--trace", options.trace), ("--no-watch", options.no_watch)) if given]
-    name = _manager(options).name  # and the config is one
-    return install_command(client, name, words, only_show=options.show, as_json=options.as_json)
+    manager = _manager(options)  # and the config is one
+    servers = manager.config.servers.servers.values()
+    return install_command(
+        client, manager.name, words, servers=servers, only_show=options.show, as_json=options.as_json
+    )
 
 
 def _replicas(options: GatewayRunOptions, keys: tuple[str, ...] | None, worker: WorkerSettings | None) -> Any:

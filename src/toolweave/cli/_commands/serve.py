@@ -22,7 +22,7 @@ from toolweave.cli._serve.listen_options import (
 )
 
 if TYPE_CHECKING:
-    from toolweave.config import LoadedConfig
+    from toolweave.config import LoadedConfig, ServerConfig
     from toolweave.serve import McpServer
     from toolweave.serve._runners import ServerRunners
 
@@ -276,7 +276,17 @@ def _install(options: ServeOptions, client: InstallClient) -> ExitCode:
     name = options.name or server.name
     words = ["serve", *_arguments(options)]
     environment = _environment(options)
-    return install_command(client, name, words, environment, only_show=options.show, as_json=options.as_json)
+    return install_command(
+        client, name, words, environment, servers=_started(options), only_show=options.show, as_json=options.as_json
+    )
+
+
+def _started(options: ServeOptions) -> list[ServerConfig]:
+    """Return the servers of the configs that would be served."""
+    from toolweave.config import load_config, merge_loaded  # late, as above
+
+    servers = merge_loaded([load_config(path) for path in options.config]).servers
+    return [config for name, config in servers.items() if name in (options.server or servers)]
 
 
 def _arguments(options: ServeOptions) -> list[str]:

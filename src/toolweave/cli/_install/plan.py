@@ -75,11 +75,14 @@ def planned(
     """
     from toolweave.cli._install.config_file import edited  # imports are late: --help imports the command
     from toolweave.install import SecretFiles
+    from toolweave.install._programs import FoundProgram, with_full_path
 
-    launch = found.option.build(answers)
+    launch, programs = found.option.build(answers), list[FoundProgram]()
+    if form.kind:  # a program with a PATH of its own starts it
+        launch, programs = with_full_path(launch)
     secrets = SecretFiles(name, found.name, str(config.path))
     inputs = form.inputs(launch, server=name)
-    notes = [*launch.notes, *_warnings(launch)]
+    notes = [*launch.notes, *_warnings(launch), *(program.remark(form.name) for program in programs)]
     reason, relay = form.reason_for_relay(launch), None
     if reason:
         entry, relay = _relayed(launch, form, name, secrets)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._install.clients import InstallClient
 
 if TYPE_CHECKING:
+    from toolweave.config import ServerConfig
     from toolweave.install import ClientFormat, ServerLaunch
 
 _COMMAND = ("-P", "-m", "toolweave")
@@ -38,6 +39,7 @@ def install_command(
     arguments: Sequence[str],
     environment: Mapping[str, str] | None = None,
     *,
+    servers: Iterable[ServerConfig] = (),
     only_show: bool,
     as_json: bool,
 ) -> ExitCode:
@@ -50,6 +52,7 @@ def install_command(
         name: The server's name in its file.
         arguments: The words after `toolweave`; every path is absolute, as a client may start it in any directory.
         environment: Variables of the entry.
+        servers: The servers that it starts. If their programs need this PATH, it is written into the entry.
         only_show: Whether to print the entry and write nothing.
         as_json: Whether to print JSON.
 
@@ -58,9 +61,17 @@ def install_command(
     """
     from toolweave.cli._install.config_file import edited, format_named, open_config  # late, as above
     from toolweave.cli._screen import answer_json, note
+    from toolweave.install._programs import own_path, programs_of
 
     form = format_named(client)
+    programs = programs_of(servers)
+    remarks = [remark for program in programs if (remark := program.remark(client))]
+    if any(program.needs_path for program in programs):
+        environment = {**own_path(), **(environment or {})}
+        remarks.append("so the entry has this PATH; install it again when your PATH changes")
     entry = form.entry(own_launch(arguments, environment), {}, server=name)
+    for remark in remarks:
+        note(f"warning: {remark}")
     if only_show:
         return _show(form, name, entry, as_json=as_json)
     config = open_config(form, None, name)
@@ -71,7 +82,8 @@ def install_command(
     changed, backup = config.changed, config.write() if config.changed else None
     if as_json:
         copy = str(backup) if backup else None
-        answer_json({"path": str(config.path), "name": name, "entry": entry, "changed": changed, "backup": copy})
+        written = {"path": str(config.path), "name": name, "entry": entry, "changed": changed, "backup": copy}
+        answer_json({**written, "warnings": remarks} if remarks else written)
         return ExitCode.OK
     kept = f"; as it was before: {backup.name}" if backup else ""
     note(f"{name!r} is in {config.path}{kept}" if changed else f"{name!r} was in {config.path} already")
