@@ -148,3 +148,108 @@ def test_ansi_in_names_and_results_does_not_reach_the_terminal(cli: Cli, folder:
     for shown in (listed, called):
         assert not any(character in shown.out + shown.err for character in "\x1b\x07\u202e")
     assert "\\u202e" in called.out
+
+
+PROMPT = {"name": "greet", "description": "Greets."}
+RESOURCE = {"uri": "calc://constants", "name": "constants"}
+TEMPLATE = {"uriTemplate": "calc://constants/{name}", "name": "constant"}
+
+
+def offering(file: Path, prompt: str = "Greets.", instructions: str = "Add first.", **more: Any) -> None:
+    """Write the file of a server with all that is pinned."""
+    offers = {"prompts": [{**PROMPT, "description": prompt}], "resources": [RESOURCE], "resourceTemplates": [TEMPLATE]}
+    write(file, definition("add", "Adds."), instructions=instructions, **{**offers, **more})
+
+
+def test_prompts_resources_and_instructions_are_pinned_and_checked(cli: Cli, folder: Path, file: Path) -> None:
+    offering(file)
+    done = cli("pin")
+    held = cli("pin", "check")
+    other = {**RESOURCE, "uri": "calc://other", "description": EVIL}
+    changed_template = {**TEMPLATE, "description": EVIL}
+    offering(file, EVIL, EVIL, resources=[RESOURCE, other], resourceTemplates=[changed_template])
+    checked, as_json = cli("pin", "check"), cli("pin", "check", "--json")
+
+    assert "calc: 1 tool, 1 prompt, 1 resource, 1 resource template, instructions pinned in" in done.err
+    assert (held.code, held.out) == (0, "")
+    assert locked(folder).keys() == {"identity", "tools", "instructions", "prompts", "resources", "resourceTemplates"}
+    assert checked.code == 1
+    for text in (
+        "calc: 4 differences from its pins",
+        "  its instructions differ from the pinned ones",
+        "  prompt 'greet' differs from its pin: description",
+        "  resource 'calc://other' is not pinned",
+        "  resource template 'calc://constants/{name}' differs from its pin: description",
+    ):
+        assert text in checked.out
+    assert "\x1b" not in checked.out
+    assert [(one["part"], one["name"], one["tool"]) for one in as_json.json["servers"]["calc"]] == [
+        ("instructions", "", ""),
+        ("prompt", "greet", ""),
+        ("resource", "calc://other", ""),
+        ("template", "calc://constants/{name}", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("instructions", "calc"),
+        ("prompt", "calc:greet"),
+        ("resource", "calc:calc://constants"),
+        ("template", "calc:calc://constants/{name}"),
+    ],
+)
+def test_single_definitions_are_allowed_by_kind(cli: Cli, file: Path, kind: str, name: str) -> None:
+    offering(file)
+    cli("pin")
+    changed = {"resources": [{**RESOURCE, "title": "C"}], "resourceTemplates": [{**TEMPLATE, "title": "C"}]}
+    offering(file, "Greets all.", "Add last.", **changed)
+    before = cli("pin", "check", "--json").json["servers"]["calc"]
+
+    done = cli("pin", "allow", "--kind", kind, name)
+
+    left = cli("pin", "check", "--json").json["servers"]["calc"]
+    assert done.code == 0
+    assert left == [one for one in before if one["part"] != kind]
+
+
+def test_a_definition_that_is_not_there_is_an_error(cli: Cli, file: Path) -> None:
+    offering(file)
+
+    done = cli("pin", "allow", "--kind", "prompt", "calc:other")
+
+    assert done.code == 2
+    assert "server 'calc' has no prompt 'other'" in done.err
+
+
+def test_a_lock_of_an_older_version_is_checked_and_names_the_parts_it_lacks(cli: Cli, folder: Path, file: Path) -> None:
+    offering(file)
+    cli("pin")
+    lock = folder / "toolweave.lock"
+    known = json.loads(lock.read_text())
+    for part in ("instructions", "prompts", "resources", "resourceTemplates"):
+        del known["servers"]["calc"][part]
+    lock.write_text(json.dumps(known))
+
+    checked = cli("pin", "check")
+    pinned = cli("pin", "calc")
+
+    assert checked.code == 0
+    assert "not pinned, so not compared: instructions, prompts, resources, resource templates" in checked.err
+    assert "toolweave pin calc pins them" in checked.err
+    assert pinned.code == 0
+    assert "prompts" in locked(folder)
+    assert "not compared" not in cli("pin", "check").err
+
+
+def test_a_server_whose_lists_cannot_be_read_fails_the_check(cli: Cli, folder: Path, file: Path) -> None:
+    offering(file)
+    cli("pin")
+    before = (folder / "toolweave.lock").read_bytes()
+    offering(file, prompts={"not": "a list"})
+
+    done, pinned = cli("pin", "check", "--json"), cli("pin", "--update")
+
+    assert (done.code, done.json["ok"], list(done.json["errors"])) == (3, False, ["calc"])
+    assert (pinned.code, (folder / "toolweave.lock").read_bytes()) == (3, before)

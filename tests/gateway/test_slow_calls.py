@@ -43,7 +43,7 @@ class Held:
     def __init__(self) -> None:
         self.server: McpServer = create_mcp_server(name="held", version="1")
         self.go, self.cancelled, self.runs = anyio.Event(), anyio.Event(), 0
-        for tool in (self.slow, self.wrong, self.asks, self.quick):
+        for tool in (self.slow, self.wrong, self.asks, self.quick, self.reports):
             self.server.tool(tool)
 
     async def slow(self, ctx: CallContext) -> dict[str, int]:
@@ -63,6 +63,12 @@ class Held:
         await self.go.wait()
         answer = await ctx.elicit("Where to?", Wish)
         return answer.value.city if answer.value else "nowhere"
+
+    async def reports(self, ctx: CallContext) -> str:
+        for step in range(5):
+            await ctx.progress(step, total=5)
+            await anyio.sleep(0.05)  # longer in all than a call may take before it becomes a task
+        return "reported"
 
     async def quick(self) -> str:
         return "at once"
@@ -162,6 +168,20 @@ async def test_a_task_that_is_cancelled_is_cancelled_at_its_upstream(protocol: s
             await held.cancelled.wait()
 
     assert found["status"] == "cancelled"
+
+
+@pytest.mark.slow
+@EACH_UPSTREAM
+async def test_a_call_whose_caller_asked_for_progress_stays_a_call_and_reports_to_its_end(protocol: str) -> None:
+    held = Held()
+    async with calling(held, protocol) as raw:
+        meta = {"io.modelcontextprotocol/clientCapabilities": ABLE, "progressToken": 0}
+        params = {"name": "reports", "arguments": {}, "_meta": meta}
+        answer = await raw.ask(raw.request("tools/call", params))
+        reports = [one["params"] for one in raw.take_early() if one["method"] == "notifications/progress"]
+
+    assert answer["result"]["content"][0]["text"] == "reported"
+    assert [(one["progressToken"], one["progress"]) for one in reports] == [(0, step) for step in range(5)]
 
 
 async def test_quick_calls_and_those_of_callers_without_tasks_are_answered_themselves() -> None:

@@ -1,6 +1,7 @@
 """A server whose tools are those of a JSON file, read anew for every listing: run as `changing_server.py FILE`.
 
-The file holds `{"tools": [...], "answers": {TOOL: TEXT}, "name": ..., "version": ...}`. The tool `swap` writes its
+The file holds `{"tools": [...], "answers": {TOOL: TEXT}, "name": ..., "version": ...}`, and if the server has them
+`instructions`, `prompts`, `resources` and `resourceTemplates`. The tool `swap` writes its
 argument `file` in the place of the file and says that the list changed. Independent of the package, on purpose.
 """
 
@@ -13,6 +14,13 @@ from pathlib import Path
 from typing import Any
 
 __all__ = ["definition", "write"]
+
+
+LISTS = {
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
 
 
 def definition(name: str, description: str = "Does something.", **members: Any) -> dict[str, Any]:
@@ -82,9 +90,15 @@ def main() -> None:
         if message["method"] == "initialize":
             server = {"name": said.get("name", "changing"), "version": said.get("version", "1.0")}
             capabilities = {"tools": {"listChanged": True}}
+            capabilities |= {name: {} for name in ("prompts", "resources") if name in said}
             result = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": server}
+            if "instructions" in said:
+                result["instructions"] = said["instructions"]
         elif message["method"] == "tools/list":
             result = {"tools": said["tools"]}
+        elif message["method"] in LISTS and LISTS[message["method"]] in said:
+            key = LISTS[message["method"]]
+            result = {key: said[key]}
         elif message["method"] == "tools/call":
             result = called(path, said, message["params"])
         else:

@@ -100,10 +100,11 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
             self._supervisor.endless = True
         self._requester = Requester(config, self._supervisor, self._catalog)
         self._client = ClientCapabilities(config, self._requester, self._peer)
-        lists = (self._catalog.live, self._prompts, self._resources, self._templates)
+        lists = (self._catalog.live, *self._offer_lists)
         self._gateway_side = GatewaySide(self._requester, {live.kind: live for live in lists}, self._notified_elsewhere)
         self._health = Health(config, lambda: self._requester.waits, lambda event: self._events.emit("silence", event))
         self._requester.on_timeout = self._health.suspect
+        self._requester.check_pins = self._check_pins
 
     # identity
 
@@ -139,8 +140,8 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
 
     @property
     def instructions(self) -> str | None:
-        """The server's instructions for a model, or None; untrusted."""
-        return self._agreement.instructions if self._agreement else None
+        """The server's instructions for a model; None if it has none, or its pins withhold them. They are untrusted."""
+        return self._catalog.guard.instructions if self._agreement else None
 
     @property
     def report(self) -> Report:
@@ -179,8 +180,9 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The tools that are left out, withheld or suspicious, and suspicious results, with the reasons."""
-        return self._catalog.problems
+        """The definitions that are left out, withheld or suspicious, and suspicious results, with the reasons."""
+        of_lists = (problem for live in self._offer_lists for problem in live.problems)
+        return tuple(dict.fromkeys((*self._catalog.problems, *of_lists, *self._catalog.guard.pin_problems)))
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -189,13 +191,13 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
 
     @property
     def pin_changes(self) -> tuple[PinChange, ...]:
-        """The differences of the last tool list from the pins; see `pins` in `ServerConfig`."""
-        return tuple(self._catalog.guard.verdict.changes)
+        """The differences of the instructions and the last lists from the pins; see `pins` in `ServerConfig`."""
+        return self._catalog.guard.changes
 
     @property
     def pin_problems(self) -> tuple[str, ...]:
-        """The same for people, each with a diff; all of these are in `problems`."""
-        return tuple(self._catalog.guard.verdict.problems)
+        """The same as texts, each with a diff; all of these are in `problems`."""
+        return self._catalog.guard.pin_problems
 
     @property
     def filter_problems(self) -> tuple[str, ...]:
@@ -434,7 +436,8 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
     async def _settle(self, line: OpenSession) -> None:
         """List the tools of a new session before requests use it; a failure degrades, it does not disconnect."""
         self._requester.last_line = line
-        self._catalog.guard.identify(line.session.agreement.server_info)
+        agreement = line.session.agreement
+        self._catalog.guard.identify(agreement.server_info, agreement.capabilities, agreement.instructions)
         self._follower.begin()
         await self._client.set_initial_log_level(line)
         with self.report.step("list tools") as step:

@@ -16,7 +16,6 @@ from typing import Any, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 
 from toolweave.config import ServerConfig
 from toolweave.connect._catalog import CallTarget, Catalog
@@ -32,6 +31,7 @@ from toolweave.connect._direct import DirectCall, DirectCalls
 from toolweave.connect._forwarding import ForwardedRequest
 from toolweave.connect._health import PendingRequest
 from toolweave.connect._idle_timeout import IdleTimeout
+from toolweave.connect._off_loop import make_off_loop
 from toolweave.connect._progress_feed import watched
 from toolweave.connect._supervisor import Supervisor
 from toolweave.connect._transports import OpenSession
@@ -58,7 +58,6 @@ from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import ToolsChanged
 
 _log = logging.getLogger("toolweave.connect")
-_MANY_PARTS = 1_000
 
 ResultT = TypeVar("ResultT")
 _Failed = tuple[BaseException, Deadline]
@@ -72,6 +71,8 @@ class Requester:
         direct: Sends calls of tools at once, for other clients.
         last_line: The current or last open session, for the results of its handshake.
         on_timeout: Called when a call was not answered within its bound.
+        check_pins: Called with the method and parameters of each request that is not a call of a tool, before it is
+            sent; raises `ToolError` for one whose prompt or resource is withheld.
     """
 
     def __init__(self, config: ServerConfig, supervisor: Supervisor, catalog: Catalog) -> None:
@@ -85,6 +86,7 @@ class Requester:
         self.direct = DirectCalls(config, supervisor, catalog, self._deadlines, too_slow=self._call_too_slow)
         self.last_line: OpenSession | None = None
         self.on_timeout: Callable[[], None] = lambda: None
+        self.check_pins: Callable[[str, Mapping[str, Any]], Awaitable[None]] = _unchecked
 
     @property
     def waits(self) -> Collection[PendingRequest]:
@@ -150,6 +152,7 @@ class Requester:
         self, method: str, params: Mapping[str, Any], timeout: float | None, meta: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         await self.line()  # has a bound of its own
+        await self.check_pins(method, params)
         seconds = self._config.timeout.read if timeout is None else timeout
         with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
             if method not in methods.INPUT_REQUIRED:
@@ -431,6 +434,8 @@ class Requester:
         line = await self.line() if request.sent is None else request.sent.line
         is_call = request.method == methods.TOOLS_CALL
         target = self._catalog.original_target(request.params["name"]) if is_call else CallTarget(request.method)
+        if not is_call:
+            await self.check_pins(request.method, request.params)
         limiter = self._limiter if is_call else None
         if limiter is not None:
             await self._take_turn(limiter, target.name)
@@ -586,14 +591,8 @@ class Requester:
         )
 
 
-async def make_off_loop(parts: object, make: Callable[[], ResultT]) -> ResultT:
-    """Return `make()`, called in a thread for more than 1,000 parts so that it does not block the event loop.
-
-    `make` must have no side effects: a cancelled caller abandons it.
-    """
-    if isinstance(parts, list) and len(cast("list[Any]", parts)) > _MANY_PARTS:
-        return await anyio.to_thread.run_sync(make, abandon_on_cancel=True)
-    return make()
+async def _unchecked(method: str, params: Mapping[str, Any]) -> None:
+    """Check nothing: no pins are known."""
 
 
 def _repeatable(spec: ToolSpec | None) -> bool:

@@ -12,15 +12,17 @@ from typing import Any, TypeVar
 import anyio
 
 from toolweave.config import ServerConfig
+from toolweave.connect._catalog import Catalog
 from toolweave.connect._events import EventListeners
 from toolweave.connect._feed.list_cache import ListChanged, LiveList
 from toolweave.connect._feed.list_reader import ParsedList, ToolRefusal, read_entries
 from toolweave.connect._feed.refresher import CAPABILITIES, CHANGED_EVENTS, ListRefresher
 from toolweave.connect._feed.subscriptions import ResourceUpdated
-from toolweave.connect._requester import Requester, make_off_loop
+from toolweave.connect._off_loop import make_off_loop
+from toolweave.connect._requester import Requester
 from toolweave.connect._transports import OpenSession
 from toolweave.connect._wire.request_encoder import request_text
-from toolweave.errors import ProtocolError
+from toolweave.errors import ErrorKind, ProtocolError, ToolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from toolweave.protocol.component_meta import asking_for
@@ -36,13 +38,17 @@ from toolweave.protocol.server_features import (
     read_completion,
     read_prompt,
     read_prompt_result,
+    read_reference,
     read_resource,
     read_resource_contents,
     read_template,
 )
 from toolweave.tools._toolset import Unsubscribe
+from toolweave.trust._definition import NAME_MEMBERS, OfferedDefinitions, OfferPart, offer_definitions
 
 ItemT = TypeVar("ItemT")
+_OfferT = TypeVar("_OfferT", Prompt, Resource, ResourceTemplate)
+_READS = frozenset({methods.RESOURCES_READ, methods.RESOURCES_DIRECTORY_READ, methods.RESOURCES_SUBSCRIBE})
 
 
 class ServerFeatures:
@@ -50,18 +56,20 @@ class ServerFeatures:
 
     config: ServerConfig
     _requester: Requester
+    _catalog: Catalog
     _events: EventListeners
     _follower: ListRefresher
 
     def _follow_offers(self) -> None:
-        """Set up the lists; needs `_events` and `_follower`."""
+        """Set up the lists; needs `_catalog`, `_events` and `_follower`."""
         server = self.config.name
         limit = self.config.max_list_bytes
+        self._listed: dict[OfferPart, Mapping[str, Mapping[str, Any]]] = {}
         self._prompts: LiveList[Prompt] = LiveList(
             server,
             "prompts",
             identity=lambda prompt: prompt.name,
-            judge=_judge("name", read_prompt, "prompt"),
+            judge=self._judge("prompt", read_prompt),
             tell=self._list_changed,
             max_bytes=limit,
         )
@@ -69,7 +77,7 @@ class ServerFeatures:
             server,
             "resources",
             identity=lambda resource: resource.uri,
-            judge=_judge("uri", read_resource, "resource"),
+            judge=self._judge("resource", read_resource),
             tell=self._list_changed,
             max_bytes=limit,
         )
@@ -77,11 +85,13 @@ class ServerFeatures:
             server,
             "resourceTemplates",
             identity=lambda template: template.uri_template,
-            judge=_judge("uriTemplate", read_template, "resource template"),
+            judge=self._judge("template", read_template),
             tell=self._list_changed,
             max_bytes=limit,
         )
-        for live in (self._prompts, self._resources, self._templates):
+        self._offer_lists: tuple[LiveList[Any], ...] = (self._prompts, self._resources, self._templates)
+        for live in self._offer_lists:
+            live.on_problem = partial(self._events.emit, "problem")
             self._follower.follow(live, partial(self._read, live))
 
     async def list_resources(self, *, refresh: bool = False, timeout: float | None = None) -> tuple[Resource, ...]:
@@ -112,12 +122,13 @@ class ServerFeatures:
         Raises:
             ProtocolError: The server does not offer subscriptions, or refuses this one.
             RequestTimeoutError: It has not agreed within `timeout` or the server's `timeout.read`.
-            ToolError: The URI has no form in JSON.
+            ToolError: The URI has no form in JSON, or the resource is withheld by its pins.
         """
         if not isinstance(uri, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a URI is a string, not {type(uri).__name__}")
         request_text(0, methods.RESOURCES_SUBSCRIBE, {"uri": uri})  # an unsendable URI must not reach the shared stream
         line = await self._requester.line()
+        await self._check_pins(methods.RESOURCES_SUBSCRIBE, {"uri": uri})
         offered = as_object(line.session.agreement.capabilities.get("resources")) or {}
         if not offered.get("subscribe"):
             text = "it does not offer subscriptions to resources (its capabilities lack resources.subscribe)"
@@ -134,6 +145,7 @@ class ServerFeatures:
 
         Raises:
             ProtocolError: The server does not know it (code -32602, or -32002 from older servers).
+            ToolError: The resource is withheld by its pins.
         """
         method = methods.RESOURCES_READ
         raw = await self._requester.request(method, {"uri": uri}, timeout, meta=asking_for(version))
@@ -151,7 +163,12 @@ class ServerFeatures:
         version: str | None = None,
         timeout: float | None = None,
     ) -> PromptResult:
-        """Return a prompt filled in with string arguments; of a server of Toolweave also in another `version`."""
+        """Return a prompt filled in with string arguments; of a server of Toolweave also in another `version`.
+
+        Raises:
+            ProtocolError: The server does not know it (code -32602), or refuses the arguments.
+            ToolError: The prompt is withheld by its pins.
+        """
         method, params = methods.PROMPTS_GET, {"name": name, "arguments": dict(arguments or {})}
         raw = await self._requester.request(method, params, timeout, meta=asking_for(version))
         return await self._made(method, raw.get("messages"), partial(read_prompt_result, raw))
@@ -171,6 +188,25 @@ class ServerFeatures:
         """
         params = completion_params(ref, argument, value, context=context)
         return read_completion(await self._requester.request(methods.COMPLETION_COMPLETE, params, timeout))
+
+    async def offered_definitions(self, *, timeout: float | None = None) -> OfferedDefinitions:
+        """Return the definitions beside tools that pins cover, as the server has them now, withheld ones included.
+
+        They are for `PinnedServer.of` and `drift`. `timeout` is seconds for each list.
+
+        Raises:
+            ServerError: A list could not be read.
+        """
+        await self._requester.line()
+        for live in self._offer_lists:
+            await self._list(live, refresh=True, timeout=timeout)
+        listed = self._listed
+        return OfferedDefinitions(
+            instructions=self._catalog.guard.original_instructions or "",
+            prompts=listed.get("prompt", offer_definitions("prompt", self._prompts.items)),
+            resources=listed.get("resource", offer_definitions("resource", self._resources.items)),
+            templates=listed.get("template", offer_definitions("template", self._templates.items)),
+        )
 
     async def request(
         self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
@@ -220,6 +256,53 @@ class ServerFeatures:
             return
         raise self._requester.too_slow(live.method, seconds)
 
+    def _judge(
+        self, part: OfferPart, read: Callable[[Mapping[str, Any]], _OfferT]
+    ) -> Callable[[list[Any], ToolRefusal | None], ParsedList[_OfferT]]:
+        """Return a function that reads the entries of a list, and leaves out those that the pins withhold.
+
+        Entries without a name are left out as well, each with its reason.
+        """
+        noun = "resource template" if part == "template" else part
+
+        def judge(entries: list[Any], refusal: ToolRefusal | None) -> ParsedList[_OfferT]:
+            found = read_entries(entries, NAME_MEMBERS[part], read, noun=noun)
+            guard = self._catalog.guard
+            if not guard.compares:
+                return found
+            definitions = offer_definitions(part, found.items)
+            self._listed[part] = definitions
+            withheld, problems = guard.judge_offers(part, definitions)
+            # Definitions are in the order of the items, and each name is there once.
+            offered = tuple(item for item, name in zip(found.items, definitions, strict=True) if name not in withheld)
+            return ParsedList(items=offered, problems=(*found.problems, *problems))
+
+        return judge
+
+    async def _check_pins(self, method: str, params: Mapping[str, Any]) -> None:
+        """Refuse a request for a prompt, a resource or a template that the pins withhold.
+
+        The lists are read before, if they are not current: a definition may have changed since it was listed.
+
+        Raises:
+            ToolError: It is withheld, or not pinned.
+            ServerError: A list could not be read.
+        """
+        guard = self._catalog.guard
+        if not guard.blocks:
+            return
+        requested = _requested(method, params)
+        if requested is None:
+            return
+        part, name = requested
+        for live in self._offer_lists:
+            if (live.kind == "prompts") != (part == "prompt"):
+                continue
+            await self._list(live, refresh=False, timeout=None)
+        reason = guard.offer_refusal(part, name)
+        if reason is not None:
+            raise ToolError(reason, kind=ErrorKind.DENIED)
+
     def _list_changed(self, change: ListChanged) -> None:
         if change:
             self._events.emit(CHANGED_EVENTS[change.kind], change)
@@ -230,8 +313,16 @@ class ServerFeatures:
         return line.session.agreement.capabilities if line else {}
 
 
-def _judge(
-    key: str, read: Callable[[Mapping[str, Any]], ItemT], noun: str
-) -> Callable[[list[Any], ToolRefusal | None], ParsedList[ItemT]]:
-    """Return a function that reads the entries of a list; those without a key are left out, each with its reason."""
-    return lambda entries, _: read_entries(entries, key, read, noun=noun)
+def _requested(method: str, params: Mapping[str, Any]) -> tuple[OfferPart, str] | None:
+    """Return the part and the name of the definition that a request uses, or None if it uses none."""
+    if method == methods.PROMPTS_GET:
+        return "prompt", str(params.get("name"))
+    if method in _READS:
+        return "resource", str(params.get("uri"))
+    if method != methods.COMPLETION_COMPLETE:
+        return None
+    try:
+        kind, name = read_reference(as_object(params.get("ref")) or {})
+    except ValueError:
+        return None  # the server refuses it
+    return "prompt" if kind == "prompt" else "template", name

@@ -512,7 +512,8 @@ class Relay:
         error = as_tool_error(exc)
         if is_call:
             return call_result(ToolResult.failure(error), modern=modern)
-        raise RequestError(error.message, code=INTERNAL_ERROR, data=error.data) from None
+        code = INVALID_PARAMS if error.kind is ErrorKind.DENIED else INTERNAL_ERROR  # pins withhold what it names
+        raise RequestError(error.message, code=code, data=error.data) from None
 
 
 def _visited(pages: tuple[str, ...], answers: Mapping[str, Any]) -> bool:

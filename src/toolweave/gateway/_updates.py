@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import anyio
 
-from toolweave.errors import ProtocolError, RequestError, ServerError
+from toolweave.errors import ProtocolError, RequestError, ServerError, ToolError
 from toolweave.gateway._handshake_connections import HandshakeConnections
 from toolweave.hub._offers import HubOffers
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND
@@ -47,6 +47,8 @@ class ResourceUpdates:
             end = await offers.subscribe(uri, updated, allowed=allowed)
         except ProtocolError as error:
             raise RequestError(error.message, code=_code(request, error.code), data=error.data) from None
+        except ToolError as error:  # pins withhold it
+            raise RequestError(error.message, code=_code(request, INVALID_PARAMS), data={"uri": uri}) from None
         except ServerError as error:
             raise RequestError(f"resource {uri!r} cannot be subscribed to now: {error}", code=INTERNAL_ERROR) from None
         if end is None:

@@ -16,7 +16,7 @@ from toolweave.config import ServerConfig
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._feed.list_cache import ListFacts
 from toolweave.connect._feed.subscriptions import ResourceUpdated
-from toolweave.errors import ProtocolError, ServerError
+from toolweave.errors import ProtocolError, ServerError, ToolError
 from toolweave.hub._naming import NameConflict, name_others, name_uri, without_server
 from toolweave.hub._starting import USABLE
 from toolweave.protocol.codes import INVALID_PARAMS, RESOURCE_NOT_FOUND
@@ -273,10 +273,11 @@ class HubOffers:
 
         Raises:
             ServerError: Every server that was asked refused.
+            ToolError: The pins of every server that could be asked withhold it.
         """
         await self.resources()  # learns the names
         ends: list[Unsubscribe] = []
-        errors: list[ServerError] = []
+        errors: list[ServerError | ToolError] = []
 
         async def one(connection: McpConnection, own: str) -> None:
             def updated(update: ResourceUpdated) -> None:
@@ -285,7 +286,7 @@ class HubOffers:
 
             try:
                 ends.append(await connection.subscribe_resource(own, updated, timeout=_FOLLOW_SECONDS))
-            except ServerError as error:
+            except (ServerError, ToolError) as error:
                 _log.info("%s; it does not announce updates of %r", error, uri)
                 errors.append(error)
 
@@ -393,11 +394,11 @@ class HubOffers:
         """Return the contents of a resource; see `Hub.read_resource`."""
         if not self.knows_resource(uri):
             await self.resources()  # as above
-        failed: ServerError | None = None
+        failed: ServerError | ToolError | None = None
         for connection, own in self.owners(uri):
             try:
                 contents = await connection.read_resource(own, version=version, timeout=timeout)
-            except ServerError as error:  # others may have it
+            except (ServerError, ToolError) as error:  # others may have it
                 if not isinstance(error, ProtocolError) or error.code not in _UNKNOWN:
                     failed = error
                 continue

@@ -1,16 +1,67 @@
-"""A tool's definition as MCP names its members, without private ones."""
+"""Definitions as MCP names their members, without private ones: of tools, prompts, resources and templates."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias
 
+from toolweave._value import Value
+from toolweave.protocol.server_features import Prompt, Resource, ResourceTemplate, definition
 from toolweave.tools._spec import ToolSpec
+
+PinnedPart: TypeAlias = Literal["tool", "prompt", "resource", "template", "instructions"]
+"""The parts of a server that are pinned."""
+
+OfferPart: TypeAlias = Literal["prompt", "resource", "template"]
+"""The parts of a server beside tools that it lists."""
+
+OFFER_PARTS: tuple[OfferPart, ...] = ("prompt", "resource", "template")
+NAME_MEMBERS: Mapping[str, str] = {"tool": "name", "prompt": "name", "resource": "uri", "template": "uriTemplate"}
+"""The member that names a definition, by part."""
+
+MEMBERS: Mapping[str, tuple[str, ...]] = {
+    "tool": ("name", "title", "description", "inputSchema", "outputSchema", "annotations"),
+    "prompt": ("name", "title", "description", "arguments"),
+    "resource": ("uri", "name", "title", "description", "mimeType", "annotations"),
+    "template": ("uriTemplate", "name", "title", "description", "mimeType", "annotations"),
+    "instructions": ("instructions",),
+}
+"""The members that are pinned, by part."""
+
+# These change with the content of a resource, not with its meaning.
+_CONTENT_ANNOTATIONS = frozenset({"lastModified"})
+
+
+class OfferedDefinitions(Value, frozen=True, kw_only=True):
+    """The definitions of a server beside its tools, as it offers them; None stands for an unknown part.
+
+    Attributes:
+        instructions: Its instructions for a model; `""` if it has none.
+        prompts: Its prompts by name.
+        resources: Its resources by URI.
+        templates: Its resource templates by URI template.
+    """
+
+    instructions: str | None = None
+    prompts: Mapping[str, Mapping[str, Any]] | None = None
+    resources: Mapping[str, Mapping[str, Any]] | None = None
+    templates: Mapping[str, Mapping[str, Any]] | None = None
+
+    def listed(self, part: OfferPart) -> Mapping[str, Mapping[str, Any]] | None:
+        """Return the definitions of one part by name, or None if they are not known."""
+        match part:
+            case "prompt":
+                return self.prompts
+            case "resource":
+                return self.resources
+            case "template":
+                return self.templates
 
 
 def definition_of(spec: ToolSpec) -> dict[str, Any]:
     """Return the visible members of a tool's definition, and its promises: name, texts, schemas, annotations.
 
-    That is as its producer gave it: rules of the user that shape it are not in there.
+    They are as the tool's producer gave them, without the rules of a user that shape them.
     """
     spec = spec.unshaped
     made: dict[str, Any] = {"name": spec.original_name, "description": spec.description}
@@ -22,3 +73,22 @@ def definition_of(spec: ToolSpec) -> dict[str, Any]:
     if spec.annotations is not None:
         made["annotations"] = spec.annotations
     return made
+
+
+def offer_definition(part: OfferPart, item: Prompt | Resource | ResourceTemplate) -> dict[str, Any]:
+    """Return the visible members of the definition of a prompt, a resource or a template."""
+    entry = definition(item)
+    made = {name: entry[name] for name in MEMBERS[part] if name in entry}
+    annotations = made.get("annotations")
+    if isinstance(annotations, Mapping):
+        kept: dict[Any, Any] = {key: value for key, value in annotations.items() if key not in _CONTENT_ANNOTATIONS}  # pyright: ignore[reportUnknownVariableType]
+        made["annotations"] = kept
+    return made
+
+
+def offer_definitions(
+    part: OfferPart, items: Iterable[Prompt | Resource | ResourceTemplate]
+) -> dict[str, Mapping[str, Any]]:
+    """Return the definitions of a list by name."""
+    definitions = (offer_definition(part, item) for item in items)
+    return {str(one[NAME_MEMBERS[part]]): one for one in definitions}

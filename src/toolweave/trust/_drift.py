@@ -1,8 +1,12 @@
-"""Differences from the pins: tools that are new, gone, changed or renamed, and a server that is another one. Pure."""
+"""Differences from the pins: definitions that are new, gone, changed or renamed, and a server that is another one.
+
+Pure.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, cast
 
@@ -10,47 +14,71 @@ from toolweave._text import shortened, visible
 from toolweave._value import Value
 from toolweave.schema._problems import path_text
 from toolweave.tools._spec import ToolSpec
-from toolweave.trust._pins import PinnedServer, PinnedTool, Pins, ServerIdentity, tool_hash
+from toolweave.trust._definition import (
+    MEMBERS,
+    NAME_MEMBERS,
+    OFFER_PARTS,
+    OfferedDefinitions,
+    OfferPart,
+    PinnedPart,
+)
+from toolweave.trust._pins import PinnedDefinition, PinnedServer, PinnedTool, Pins, ServerIdentity, tool_hash
 
-_FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+_NOUNS: Mapping[str, str] = {"template": "resource template"}
 _MOST_LINES = 40
 _LONGEST_LINE = 300
 _MISSING = object()
+_CHANGED_INSTRUCTIONS = "its instructions differ from the pinned ones"
+_INSTRUCTIONS_TEXTS = {
+    "added": "its instructions are not pinned",
+    "removed": "its instructions are pinned and gone",
+}
 
 
 class PinChange(Value, frozen=True, kw_only=True):
     """One difference from the pins.
 
     Attributes:
-        kind: `added`, `removed`, `changed` or `renamed` for a tool; `server` if the server is another one, `version` if
-            only its version differs.
+        kind: `added`, `removed`, `changed` or `renamed` for a definition; `server` if the server is another one,
+            `version` if only its version differs.
         server: The server.
-        tool: The tool's own name now; `""` for the server itself.
+        part: The part of the server that the definition is of.
+        name: The definition's own name now: of a resource its URI, of a template its URI template; `""` for the server
+            itself and for its instructions.
         fields: The members of the definition or of the identity that differ.
-        before: As it was pinned, None for what is new.
-        after: As it is, None for what is gone.
+        before: As it was pinned, None for a new one.
+        after: As it is, None for one that is gone.
     """
 
     kind: Literal["added", "removed", "changed", "renamed", "server", "version"]
     server: str
-    tool: str = ""
+    part: PinnedPart = "tool"
+    name: str = ""
     fields: tuple[str, ...] = ()
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] | None = None
 
     @property
+    def tool(self) -> str:
+        """The tool's own name now; `""` if it is a difference of something else."""
+        return self.name if self.part == "tool" else ""
+
+    @property
     def text(self) -> str:
         """The difference in one line."""
+        if self.part == "instructions":
+            return _INSTRUCTIONS_TEXTS.get(self.kind, _CHANGED_INSTRUCTIONS)
+        subject = f"{_NOUNS.get(self.part, self.part)} {_short(self.name)}"
         match self.kind:
             case "added":
-                return f"tool {_short(self.tool)} is not pinned"
+                return f"{subject} is not pinned"
             case "removed":
-                return f"tool {_short(self.tool)} is pinned and gone"
+                return f"{subject} is pinned and gone"
             case "renamed":
-                was = (self.before or {}).get("name", "")
-                return f"tool {_short(self.tool)} is pinned as {_short(str(was))}"
+                was = (self.before or {}).get(NAME_MEMBERS[self.part], "")
+                return f"{subject} is pinned as {_short(str(was))}"
             case "changed":
-                return f"tool {_short(self.tool)} differs from its pin: {', '.join(self.fields)}"
+                return f"{subject} differs from its pin: {', '.join(self.fields)}"
             case "server":
                 return f"it is another server than the pinned one: {', '.join(self.fields)}"
             case "version":
@@ -73,55 +101,129 @@ class PinChange(Value, frozen=True, kw_only=True):
 
 
 def drift(
-    server: str, pinned: PinnedServer | None, identity: ServerIdentity | None, specs: Iterable[ToolSpec]
+    server: str,
+    pinned: PinnedServer | None,
+    identity: ServerIdentity | None,
+    specs: Iterable[ToolSpec],
+    offers: OfferedDefinitions | None = None,
 ) -> list[PinChange]:
-    """Return how a server and its tools differ from their pins, the server first.
+    """Return how a server and its definitions differ from their pins: the server first, then its tools.
 
     Args:
         server: The server's name in the config.
         pinned: Its pins; None if it has none: all of it is new then.
         identity: What is known of it; None for tools without a known server.
-        specs: Its definitions as they are.
+        specs: Its tools as they are.
+        offers: Its definitions beside tools as they are. Those that are not known, or not pinned, are not compared.
     """
-    pins = pinned or PinnedServer()
+    pins = pinned or PinnedServer.nothing()
     now = {spec.original_name: PinnedTool.of(spec) for spec in specs}
-    new = [name for name in now if name not in pins.tools]
-    gone = {name: _nameless(tool.definition) for name, tool in pins.tools.items() if name not in now}
-    found = [] if identity is None or pinned is None else list(_of_identity(server, pins.identity, identity))
-    for name in new:
-        body = _nameless(now[name].definition)
-        was = next((old for old, known in gone.items() if known == body), None)
-        if was is None:
-            found.append(_change("added", server, name, None, now[name]))
+    found = identity_drift(server, pinned, identity)
+    found += _of_list(server, "tool", pins.tools, now)
+    if offers is None:
+        return found
+    if offers.instructions is not None:
+        found += instructions_drift(server, pins, offers.instructions)
+    for part in OFFER_PARTS:
+        listed = offers.listed(part)
+        if listed is not None:
+            found += offer_drift(server, pins, part, listed)
+    return found
+
+
+def identity_drift(server: str, pinned: PinnedServer | None, identity: ServerIdentity | None) -> list[PinChange]:
+    """Return how a server itself differs from its pins; see `drift`."""
+    if identity is None or pinned is None:
+        return []
+    return list(_of_identity(server, pinned.identity, identity))
+
+
+def instructions_drift(server: str, pins: PinnedServer, text: str) -> list[PinChange]:
+    """Return how the instructions of a server differ from the pinned ones; nothing if none were pinned."""
+    was = pins.instructions
+    if was is None or was == text:
+        return []
+    before = {"instructions": was} if was else None
+    after = {"instructions": text} if text else None
+    kind = _kind(before, after)
+    return [
+        PinChange(kind=kind, server=server, part="instructions", fields=("instructions",), before=before, after=after)
+    ]
+
+
+def offer_drift(
+    server: str, pins: PinnedServer, part: OfferPart, definitions: Mapping[str, Mapping[str, Any]]
+) -> list[PinChange]:
+    """Return how the prompts, resources or templates of a server differ from their pins; nothing if none were pinned.
+
+    Args:
+        server: The server's name in the config.
+        pins: Its pins.
+        part: Which of these.
+        definitions: The definitions as they are, by name.
+    """
+    was = pins.listed(part)
+    if was is None:
+        return []
+    return _of_list(server, part, was, {name: PinnedDefinition.pin(one) for name, one in definitions.items()})
+
+
+def _of_list(
+    server: str, part: PinnedPart, pinned: Mapping[str, PinnedDefinition], now: Mapping[str, PinnedDefinition]
+) -> list[PinChange]:
+    """Return how the definitions of one part differ from their pins."""
+    gone = {name: one for name, one in pinned.items() if name not in now}
+    bodies: dict[str, deque[str]] = {}  # of those that are gone: the hash of all but the name -> the names
+    for name, one in gone.items():
+        bodies.setdefault(_nameless(part, one.definition), deque()).append(name)
+    found: list[PinChange] = []
+    for name, one in now.items():
+        if name in pinned:
+            continue
+        alike = bodies.get(_nameless(part, one.definition)) if gone else None
+        if not alike:
+            found.append(_change("added", server, (part, name), None, one))
         else:
+            was = alike.popleft()
             del gone[was]
-            found.append(_change("renamed", server, name, pins.tools[was], now[name]))
-    for name, tool in now.items():
-        if name in pins.tools and pins.tools[name].sha256 != tool.sha256:
-            found.append(_change("changed", server, name, pins.tools[name], tool))
-    return found + [_change("removed", server, name, pins.tools[name], None) for name in gone]
+            found.append(_change("renamed", server, (part, name), pinned[was], one))
+    for name, one in now.items():
+        if name in pinned and pinned[name].sha256 != one.sha256:
+            found.append(_change("changed", server, (part, name), pinned[name], one))
+    return found + [_change("removed", server, (part, name), pinned[name], None) for name in gone]
 
 
 def allow(pins: Pins, change: PinChange, identity: ServerIdentity) -> Pins:
     """Return the pins in which one difference is pinned as it is now.
 
-    A tool that is gone is unpinned; of a renamed one the old name is. Of the server itself only what differs is pinned.
+    A definition that is gone is unpinned; of a renamed one the old name is. Of the server itself only the members that
+    differ are pinned.
 
     Args:
         pins: What was trusted.
         change: The difference.
-        identity: What is known of the server, pinned with the first of its tools.
+        identity: What is known of the server, pinned with the first of its definitions.
     """
-    server = pins.servers.get(change.server) or PinnedServer(identity=identity)
+    server = pins.servers.get(change.server) or PinnedServer.nothing(identity)
     if change.kind in ("server", "version"):
         now = change.after or {}
         known = server.identity.replace(**{name: str(now.get(name, "")) for name in change.fields})
         return pins.with_server(change.server, server.replace(identity=known))
-    gone = {str((change.before or {}).get("name", "")) if change.kind == "renamed" else change.tool}
-    tools = {name: tool for name, tool in server.tools.items() if name not in gone}
+    if change.part == "instructions":
+        text = str((change.after or {}).get("instructions", ""))
+        return pins.with_server(change.server, server.replace(instructions=text))
+    gone = change.name
+    if change.kind == "renamed":
+        gone = str((change.before or {}).get(NAME_MEMBERS[change.part], ""))
+    if change.part == "tool":
+        tools = {name: tool for name, tool in server.tools.items() if name != gone}
+        if change.after is not None:
+            tools[change.name] = PinnedTool.pin(change.after)
+        return pins.with_server(change.server, server.replace(tools=tools))
+    listed = {name: one for name, one in (server.listed(change.part) or {}).items() if name != gone}
     if change.after is not None:
-        tools[change.tool] = PinnedTool(sha256=tool_hash(change.after), definition=change.after)
-    return pins.with_server(change.server, server.replace(tools=tools))
+        listed[change.name] = PinnedDefinition.pin(change.after)
+    return pins.with_server(change.server, server.with_listed(change.part, listed))
 
 
 def _of_identity(server: str, before: ServerIdentity, after: ServerIdentity) -> Iterator[PinChange]:
@@ -138,15 +240,23 @@ def _known(identity: ServerIdentity) -> dict[str, str]:
     return {name: getattr(identity, name) for name in identity.__struct_fields__}
 
 
-def _nameless(definition: Mapping[str, Any]) -> str:
-    return tool_hash({key: value for key, value in definition.items() if key != "name"})
+def _nameless(part: str, definition: Mapping[str, Any]) -> str:
+    member = NAME_MEMBERS[part]
+    return tool_hash({key: value for key, value in definition.items() if key != member})
 
 
-def _change(kind: Any, server: str, tool: str, before: PinnedTool | None, after: PinnedTool | None) -> PinChange:
+def _change(
+    kind: Any,
+    server: str,
+    of: tuple[PinnedPart, str],
+    before: PinnedDefinition | None,
+    after: PinnedDefinition | None,
+) -> PinChange:
+    part, name = of
     was = None if before is None else before.definition
     now = None if after is None else after.definition
-    fields = tuple(name for name in _FIELDS if _member(was, name) != _member(now, name))
-    return PinChange(kind=kind, server=server, tool=tool, fields=fields, before=was, after=now)
+    fields = tuple(member for member in MEMBERS[part] if _member(was, member) != _member(now, member))
+    return PinChange(kind=kind, server=server, part=part, name=name, fields=fields, before=was, after=now)
 
 
 def _member(definition: Mapping[str, Any] | None, name: str) -> Any:
@@ -188,3 +298,9 @@ def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str,
 
 def _short(name: str) -> str:
     return repr(shortened(name, 80))
+
+
+def _kind(before: object | None, after: object | None) -> Literal["added", "removed", "changed"]:
+    if before is None:
+        return "added"
+    return "removed" if after is None else "changed"

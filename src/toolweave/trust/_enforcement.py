@@ -1,10 +1,11 @@
 """Pins while a program runs: new or changed definitions are reported, or withheld until they are allowed.
 
-The lock file is read again when it changed, so that an allowed tool appears with the next listing.
+The lock file is read again when it changed, so that an allowed definition appears with the next listing.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -16,10 +17,13 @@ import msgspec
 from toolweave._value import Value
 from toolweave.config import ServerConfig
 from toolweave.errors import ConfigError
+from toolweave.protocol.json_types import as_object
+from toolweave.protocol.uris import normal_uri
 from toolweave.tools._names import aliases
 from toolweave.tools._spec import ToolSpec
-from toolweave.trust._drift import PinChange, drift
-from toolweave.trust._pins import LOCK, Pins, ServerIdentity, lock_path
+from toolweave.trust._definition import OfferPart
+from toolweave.trust._drift import PinChange, drift, identity_drift, instructions_drift, offer_drift
+from toolweave.trust._pins import LOCK, PinnedServer, Pins, ServerIdentity, lock_path
 from toolweave.trust._scan import Finding, ScanBudget, scan_tool
 
 PinMode: TypeAlias = Literal["off", "warn", "block"]
@@ -28,14 +32,17 @@ PinMode: TypeAlias = Literal["off", "warn", "block"]
 _MOST_PROBLEMS = 200
 _DIFF_LINES = 8
 _WITHHELD = frozenset({"added", "changed", "renamed"})
+_AGAINST = _WITHHELD | {"server"}
+_EXPRESSION = re.compile(r"\{[^{}]*\}")
+"""A variable of a URI template."""
 
 
 class PinVerdict(Value, frozen=True, kw_only=True):
     """The outcome of a comparison with the pins.
 
     Attributes:
-        changes: What differs.
-        withheld: The tools that may not be used, by their own names, each with the reason.
+        changes: The differences.
+        withheld: The definitions that may not be used, by their own names, each with the reason.
         problems: The differences for people, each with a diff.
     """
 
@@ -87,12 +94,17 @@ def enforce(
     if mode == "off":
         return PinVerdict()
     changes = drift(server, pins.servers.get(server), identity, specs)
+    return _verdict(mode, changes, [spec.original_name for spec in specs])
+
+
+def _verdict(mode: PinMode, changes: Sequence[PinChange], names: Iterable[str]) -> PinVerdict:
+    """Return the outcome for the definitions of one part: the differences, and the names that are withheld."""
     withheld: dict[str, str] = {}
     if mode == "block":
         another = next((change for change in changes if change.kind == "server"), None)
         if another is not None:
-            withheld = {spec.original_name: _reason(server, spec.original_name, another) for spec in specs}
-        withheld |= {one.tool: _reason(server, one.tool, one) for one in changes if one.kind in _WITHHELD}
+            withheld = dict.fromkeys(names, another_server(another))
+        withheld |= {one.name: _reason(one) for one in changes if one.kind in _WITHHELD}
     problems = [_problem(change, withheld) for change in changes[:_MOST_PROBLEMS]]
     if len(changes) > _MOST_PROBLEMS:
         problems.append(f"{len(changes) - _MOST_PROBLEMS} more differences from the pins")
@@ -114,6 +126,10 @@ class ServerGuard:
         self.identity = ServerIdentity(origin="")
         self.verdict = PinVerdict()
         self._config = config
+        self._capabilities: Mapping[str, Any] = {}
+        self._instructions: str | None = None
+        self._offers: dict[OfferPart, PinVerdict] = {}
+        self._offered: dict[OfferPart, frozenset[str]] = {}
         self._lock: LockFileReader | None = None
         self._specs: dict[str, ToolSpec] = {}
         self._unscanned: deque[ToolSpec] = deque()
@@ -136,8 +152,32 @@ class ServerGuard:
         """Whether the scan has read all definitions as they are now."""
         return not self._unscanned
 
-    def identify(self, server_info: Mapping[str, Any]) -> None:
-        """Note the server's own name and version."""
+    @property
+    def changes(self) -> tuple[PinChange, ...]:
+        """The differences from the pins, as far as the server was listed: of itself, its tools and the rest."""
+        verdicts = (self.verdict, self._judged_instructions(), *self._offers.values())
+        return tuple(change for verdict in verdicts for change in verdict.changes)
+
+    @property
+    def pin_problems(self) -> tuple[str, ...]:
+        """The same as texts, each with a diff."""
+        verdicts = (self.verdict, self._judged_instructions(), *self._offers.values())
+        return tuple(dict.fromkeys(text for verdict in verdicts for text in verdict.problems))
+
+    @property
+    def instructions(self) -> str | None:
+        """The server's instructions, or None if it has none or they are withheld."""
+        return None if self._judged_instructions().withheld else self._instructions
+
+    def identify(
+        self,
+        server_info: Mapping[str, Any],
+        capabilities: Mapping[str, Any] | None = None,
+        instructions: str | None = None,
+    ) -> None:
+        """Note the result of a handshake: the server's own name and version, its capabilities and instructions."""
+        self._instructions = instructions
+        self._capabilities = capabilities or {}
         if self._config.pins != "off":
             self.identity = ServerIdentity.of(self._config, server_info)
 
@@ -148,7 +188,66 @@ class ServerGuard:
         self.verdict = self._compared(specs)
         withheld = self.verdict.withheld
         offered = tuple(spec for spec in specs if spec.original_name not in withheld) if withheld else specs
-        return offered, tuple(self.verdict.problems)
+        return offered, (*self.verdict.problems, *self._judged_instructions().problems)
+
+    def judge_offers(
+        self, part: OfferPart, definitions: Mapping[str, Mapping[str, Any]]
+    ) -> tuple[Mapping[str, str], tuple[str, ...]]:
+        """Compare listed prompts, resources or templates with the pins.
+
+        Args:
+            part: Which of these.
+            definitions: Their definitions by name.
+
+        Returns:
+            The names that are withheld, each with the reason, and the differences as texts.
+        """
+        verdict = self._offers[part] = self._compared_offers(part, definitions)
+        self._offered[part] = frozenset(name for name in definitions if name not in verdict.withheld)
+        return verdict.withheld, tuple(verdict.problems)
+
+    def offer_refusal(self, part: OfferPart, name: str) -> str | None:
+        """Return why a prompt, a resource or a template may not be used, or None if nothing is against it.
+
+        Of a resource that no list names, the templates are judged that it may be of: its content is not pinned, and no
+        pin could allow it.
+        """
+        if not self.blocks:
+            return None
+        found = self._pins([name])
+        if isinstance(found, PinVerdict):
+            return found.withheld.get(name)
+        another = next((one for one in self._identity_changes() if one.kind == "server"), None)
+        if another is not None:
+            return another_server(another)
+        if part != "resource":
+            return self._refusal_of_listed(part, name)
+        uri = normal_uri(name)
+        if any(normal_uri(one) == uri for one in self._offered.get("resource", ())):
+            return None
+        for one, reason in self._withheld("resource").items():
+            if normal_uri(one) == uri:
+                return reason
+        if any(matches_template(one, name) for one in self._offered.get("template", ())):
+            return None
+        reasons = (reason for one, reason in self._withheld("template").items() if matches_template(one, name))
+        return next(reasons, None)
+
+    def _refusal_of_listed(self, part: OfferPart, name: str) -> str | None:
+        """Return why a prompt or a template may not be used: one that is not listed cannot be pinned."""
+        reason = self._withheld(part).get(name)
+        if reason is not None or name in self._offered.get(part, ()):
+            return reason
+        found = self._pins(())
+        pinned = None if isinstance(found, PinVerdict) else found[1].servers.get(self._config.name)
+        if pinned is not None and pinned.listed(part) is None:
+            return None  # it is not compared
+        noun = "resource template" if part == "template" else part
+        return f"{noun} {name!r} of server {self._config.name!r} is not pinned, so it is not used"
+
+    def _withheld(self, part: OfferPart) -> Mapping[str, str]:
+        verdict = self._offers.get(part)
+        return {} if verdict is None else verdict.withheld
 
     def scan(self, most: int | None = None) -> None:
         """Scan the definitions that were not scanned yet: at most so many of them, or all."""
@@ -177,8 +276,18 @@ class ServerGuard:
 
     @property
     def blocks(self) -> bool:
-        """Whether only pinned tools may be called."""
+        """Whether only pinned definitions may be used."""
         return self._config.pins == "block"
+
+    @property
+    def compares(self) -> bool:
+        """Whether the server may have pins: not one whose pins are off, or that no file configures."""
+        return self._config.pins != "off" and not (self._config.pins is None and self._config.source is None)
+
+    @property
+    def original_instructions(self) -> str | None:
+        """The server's instructions, withheld or not."""
+        return self._instructions
 
     def _hold(self, specs: Iterable[ToolSpec]) -> None:
         """Replace the definitions; one that is the same as before keeps its findings, or its turn to be scanned."""
@@ -196,8 +305,68 @@ class ServerGuard:
         return chain.from_iterable(self._in_definitions.get(name, ()) for name in self._specs)
 
     def _compared(self, specs: Sequence[ToolSpec]) -> PinVerdict:
+        names = [spec.original_name for spec in specs]
+        found = self._pins(names)
+        if isinstance(found, PinVerdict):
+            return found
+        mode, pins = found
+        name = self._config.name
+        verdict = enforce(pins, mode, name, specs, self.identity)
+        if mode != "off" and name not in pins.servers:
+            assert self._lock is not None
+            text = f"nothing of it is pinned in {self._lock.path}; `toolweave pin {name}` pins what there is"
+            return PinVerdict(changes=verdict.changes, withheld=verdict.withheld, problems=(text,))
+        unpinned = [] if mode == "off" else self._unpinned_parts(pins.servers[name])
+        if unpinned:
+            listed = f"{', '.join(unpinned[:-1])} and {unpinned[-1]}" if len(unpinned) > 1 else unpinned[0]
+            text = f"its {listed} are not pinned, so they are not compared; `toolweave pin {name}` pins them"
+            return verdict.replace(problems=(*verdict.problems, text))
+        return verdict
+
+    def _compared_offers(self, part: OfferPart, definitions: Mapping[str, Mapping[str, Any]]) -> PinVerdict:
+        found = self._pins(definitions)
+        if isinstance(found, PinVerdict):
+            return found
+        mode, pins = found
+        name = self._config.name
+        if mode == "off":
+            return PinVerdict()
+        pinned = pins.servers.get(name)
+        changes = offer_drift(name, pinned or PinnedServer.nothing(), part, definitions)
+        verdict = _verdict(mode, [*identity_drift(name, pinned, self.identity), *changes], definitions)
+        # The tools' verdict has the server's own differences, and the one text for a server without pins.
+        problems = () if pinned is None else [_problem(one, verdict.withheld) for one in changes[:_MOST_PROBLEMS]]
+        return PinVerdict(changes=changes, withheld=verdict.withheld, problems=problems)
+
+    def _judged_instructions(self) -> PinVerdict:
+        """Compare the instructions with the pins; the lock may have changed since the handshake."""
+        found = self._pins(["instructions"])
+        if isinstance(found, PinVerdict):
+            return PinVerdict(withheld=found.withheld)  # the tools' verdict has the text
+        mode, pins = found
+        if mode == "off":
+            return PinVerdict()
+        name = self._config.name
+        pinned = pins.servers.get(name)
+        changes = instructions_drift(name, pinned or PinnedServer.nothing(), self._instructions or "")
+        withheld: dict[str, str] = {}
+        if mode == "block":
+            reasons = [_reason(one) for one in (*self._identity_changes(), *changes) if one.kind in _AGAINST]
+            withheld = {"instructions": reasons[0]} if reasons else {}
+        problems = () if pinned is None else [_problem(one, withheld) for one in changes]
+        return PinVerdict(changes=changes, withheld=withheld, problems=problems)
+
+    def _identity_changes(self) -> Sequence[PinChange]:
+        found = self._pins(())
+        if isinstance(found, PinVerdict):
+            return ()
+        name = self._config.name
+        return identity_drift(name, found[1].servers.get(name), self.identity)
+
+    def _pins(self, names: Iterable[str]) -> tuple[PinMode, Pins] | PinVerdict:
+        """Return the mode and the pins as they are now; a verdict about these names if they cannot be read."""
         config = self._config
-        if config.pins == "off" or (config.pins is None and config.source is None):
+        if not self.compares:
             return PinVerdict()
         if self._lock is None:
             self._lock = LockFileReader(lock_path(config))
@@ -205,31 +374,67 @@ class ServerGuard:
             pins = self._lock.read()
         except ConfigError as error:
             reason = f"the pins of server {config.name!r} cannot be read: {error}"
-            withheld = {spec.original_name: reason for spec in specs} if config.pins == "block" else {}
+            withheld = dict.fromkeys(names, reason) if config.pins == "block" else {}
             return PinVerdict(withheld=withheld, problems=(reason,))
-        mode = config.pins or ("warn" if config.name in pins.servers else "off")
-        verdict = enforce(pins, mode, config.name, specs, self.identity)
-        if mode != "off" and config.name not in pins.servers:
-            text = f"nothing of it is pinned in {self._lock.path}; `toolweave pin {config.name}` pins what there is"
-            return PinVerdict(changes=verdict.changes, withheld=verdict.withheld, problems=(text,))
-        return verdict
+        return config.pins or ("warn" if config.name in pins.servers else "off"), pins
+
+    def _unpinned_parts(self, pinned: PinnedServer) -> list[str]:
+        """Return the parts that the server has and its pins do not know, such as those of an older lock."""
+        found: list[str] = []
+        if pinned.instructions is None and self._instructions:
+            found.append("instructions")
+        if pinned.prompts is None and as_object(self._capabilities.get("prompts")) is not None:
+            found.append("prompts")
+        lacks_resources = pinned.resources is None or pinned.templates is None
+        if lacks_resources and as_object(self._capabilities.get("resources")) is not None:
+            found.append("resources")
+        return found
 
 
-def _reason(server: str, tool: str, change: PinChange) -> str:
+def matches_template(template: str, uri: str) -> bool:
+    """Whether a URI may be of a template: its literal parts stand in it, in their order. Linear in both."""
+    first, *rest = _EXPRESSION.split(template)
+    if not rest:
+        return normal_uri(uri) == normal_uri(template)
+    last = rest.pop()
+    if not uri.startswith(first) or not uri.endswith(last) or len(uri) < len(first) + len(last):
+        return False
+    at, end = len(first), len(uri) - len(last)
+    for literal in rest:
+        found = uri.find(literal, at, end)
+        if found < 0:
+            return False
+        at = found + len(literal)
+    return True
+
+
+def another_server(change: PinChange) -> str:
+    """Return the reason why nothing of a server may be used that is another than the pinned one."""
+    return f"server {change.server!r} is withheld: {change.text}; `toolweave pin {change.server} --update` allows it"
+
+
+def _reason(change: PinChange) -> str:
+    server, name = change.server, change.name
     if change.kind == "server":
-        return (
-            f"tool {tool!r} of server {server!r} is withheld: {change.text}; "
-            f"`toolweave pin {server} --update` allows it"
-        )
+        return another_server(change)
+    if change.part == "instructions":
+        subject, allowed = "the instructions", f"toolweave pin allow {server} --kind instructions"
+    elif change.part == "tool":
+        subject, allowed = f"tool {name!r}", f"toolweave pin allow {server}:{name}"
+    else:
+        subject, allowed = f"{change.part} {name!r}", f"toolweave pin allow {server}:{name} --kind {change.part}"
     return (
-        f"tool {tool!r} of server {server!r} is withheld: {change.text}; `toolweave pin check` shows the difference, "
-        f"`toolweave pin allow {server}:{tool}` allows it (its pins are in {LOCK})"
+        f"{subject} of server {server!r} {'are' if change.part == 'instructions' else 'is'} withheld: {change.text}; "
+        f"`toolweave pin check` shows the difference, `{allowed}` allows it (its pins are in {LOCK})"
     )
 
 
 def _problem(change: PinChange, withheld: Mapping[str, str]) -> str:
-    kept = " (withheld)" if change.tool in withheld or (change.kind == "server" and withheld) else ""
+    key = "instructions" if change.part == "instructions" else change.name
+    kept = " (withheld)" if key in withheld or (change.kind == "server" and withheld) else ""
     lines = change.diff() if change.kind in ("changed", "renamed", "server", "version") else []
+    if change.part == "instructions":
+        lines = change.diff()
     more = len(lines) - _DIFF_LINES
     shown = [*lines[:_DIFF_LINES], *([f"... {more} more lines, see `toolweave pin check`"] if more > 0 else [])]
     return "\n".join([f"{change.text}{kept}", *(f"  {line}" for line in shown)])

@@ -1,4 +1,4 @@
-"""`toolweave.lock`: the definitions that were trusted, by server and tool, with their hashes.
+"""`toolweave.lock`: the definitions that were trusted, by server and name, with their hashes.
 
 A lock is read by people in a review and by `toolweave pin check` in CI, so it holds the definitions themselves: a diff
 of the file is a diff of what a model reads. Each is checked against its hash. Pure, but for the file.
@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -22,12 +22,20 @@ from toolweave.config._secret import mask_url
 from toolweave.config._trust import write_privately
 from toolweave.errors import ConfigError
 from toolweave.tools._spec import ToolSpec
-from toolweave.trust._definition import definition_of
+from toolweave.trust._definition import (
+    NAME_MEMBERS,
+    OFFER_PARTS,
+    OfferedDefinitions,
+    OfferPart,
+    definition_of,
+)
 
 LOCK = "toolweave.lock"
 _FORMAT = 1
 _MAX_BYTES = 256 * 1024 * 1024
 _RESTORE = "restore it from your version control, or write it again with `toolweave pin`"
+_KEYS: Mapping[OfferPart, str] = {"prompt": "prompts", "resource": "resources", "template": "resourceTemplates"}
+"""The members of a server in the lock file, by part."""
 
 
 class ServerIdentity(Value, frozen=True, kw_only=True):
@@ -58,39 +66,108 @@ class ServerIdentity(Value, frozen=True, kw_only=True):
         )
 
 
-class PinnedTool(Value, frozen=True, kw_only=True):
+class PinnedDefinition(Value, frozen=True, kw_only=True):
     """A definition as it was trusted.
 
     Attributes:
         sha256: The hash of its canonical JSON, in hexadecimal.
-        definition: Its name, title, description, schemas and annotations.
+        definition: Its visible members: of a tool its name, title, description, schemas and annotations.
     """
 
     sha256: str
     definition: Mapping[str, Any]
 
     @classmethod
-    def of(cls, spec: ToolSpec) -> PinnedTool:
+    def pin(cls, definition: Mapping[str, Any]) -> Self:
         """Pin a definition."""
-        definition = definition_of(spec)
         return cls(sha256=tool_hash(definition), definition=definition)
 
 
+class PinnedTool(PinnedDefinition, frozen=True, kw_only=True):
+    """The definition of a tool as it was trusted."""
+
+    @classmethod
+    def of(cls, spec: ToolSpec) -> PinnedTool:
+        """Pin the definition of a tool."""
+        return cls.pin(definition_of(spec))
+
+
+_PinnedList: TypeAlias = Mapping[str, PinnedDefinition]
+_PinnedT = TypeVar("_PinnedT", bound=PinnedDefinition)
+
+
 class PinnedServer(Value, frozen=True, kw_only=True):
-    """A server as it was trusted, and its tools by their own names."""
+    """A server as it was trusted: its tools by their own names, and its definitions beside them.
+
+    None stands for a part that was not pinned, such as in a lock that an older version wrote. It is not compared.
+
+    Attributes:
+        identity: The server itself.
+        tools: Its tools by name.
+        instructions: Its instructions for a model; `""` if it had none.
+        prompts: Its prompts by name.
+        resources: Its resources by URI.
+        templates: Its resource templates by URI template.
+    """
 
     identity: ServerIdentity = ServerIdentity()
     tools: Mapping[str, PinnedTool] = msgspec.field(default_factory=dict[str, PinnedTool])
+    instructions: str | None = None
+    prompts: Mapping[str, PinnedDefinition] | None = None
+    resources: Mapping[str, PinnedDefinition] | None = None
+    templates: Mapping[str, PinnedDefinition] | None = None
 
     @classmethod
-    def of(cls, identity: ServerIdentity, specs: Iterable[ToolSpec]) -> PinnedServer:
-        """Pin a server with these definitions."""
-        return cls(identity=identity, tools={spec.original_name: PinnedTool.of(spec) for spec in specs})
+    def of(
+        cls, identity: ServerIdentity, specs: Iterable[ToolSpec], offers: OfferedDefinitions | None = None
+    ) -> PinnedServer:
+        """Pin a server with these definitions.
 
-    def with_tools(self, specs: Iterable[ToolSpec], *, without: Sequence[str] = ()) -> PinnedServer:
-        """Return the server with some definitions pinned again, and others no more."""
-        kept = {name: tool for name, tool in self.tools.items() if name not in without}
-        return self.replace(tools={**kept, **{spec.original_name: PinnedTool.of(spec) for spec in specs}})
+        Args:
+            identity: The server itself.
+            specs: Its tools.
+            offers: Its definitions beside tools; by default none of these are pinned or compared.
+        """
+        known = offers or OfferedDefinitions()
+        return cls(
+            identity=identity,
+            tools={spec.original_name: PinnedTool.of(spec) for spec in specs},
+            instructions=known.instructions,
+            prompts=_pinned(known.prompts),
+            resources=_pinned(known.resources),
+            templates=_pinned(known.templates),
+        )
+
+    @classmethod
+    def nothing(cls, identity: ServerIdentity | None = None) -> PinnedServer:
+        """Return a server of which nothing was trusted: all that it offers is new."""
+        return cls(identity=identity or ServerIdentity(), instructions="", prompts={}, resources={}, templates={})
+
+    def listed(self, part: OfferPart) -> Mapping[str, PinnedDefinition] | None:
+        """Return the pinned definitions of one part by name, or None if they are not compared."""
+        match part:
+            case "prompt":
+                return self.prompts
+            case "resource":
+                return self.resources
+            case "template":
+                return self.templates
+
+    def with_listed(self, part: OfferPart, definitions: Mapping[str, PinnedDefinition]) -> PinnedServer:
+        """Return the server with these pinned definitions of one part."""
+        match part:
+            case "prompt":
+                return self.replace(prompts=definitions)
+            case "resource":
+                return self.replace(resources=definitions)
+            case "template":
+                return self.replace(templates=definitions)
+
+
+def _pinned(definitions: Mapping[str, Mapping[str, Any]] | None) -> _PinnedList | None:
+    if definitions is None:
+        return None
+    return {name: PinnedDefinition.pin(one) for name, one in definitions.items()}
 
 
 class Pins(Value, frozen=True, kw_only=True):
@@ -199,29 +276,69 @@ def _escaped(text: str) -> str:
 
 def _server_json(server: PinnedServer) -> dict[str, Any]:
     said = server.identity
-    identity = {name: value for name in said.__struct_fields__ if (value := getattr(said, name))}
-    tools = {name: {"sha256": tool.sha256, "definition": tool.definition} for name, tool in server.tools.items()}
-    return {"identity": identity, "tools": tools}
+    made: dict[str, Any] = {
+        "identity": {name: value for name in said.__struct_fields__ if (value := getattr(said, name))},
+        "tools": _list_json(server.tools),
+    }
+    if server.instructions is not None:
+        made["instructions"] = {"sha256": _text_hash(server.instructions), "text": server.instructions}
+    for part in OFFER_PARTS:
+        listed = server.listed(part)
+        if listed is not None:
+            made[_KEYS[part]] = _list_json(listed)
+    return made
+
+
+def _list_json(definitions: Mapping[str, PinnedDefinition]) -> dict[str, Any]:
+    return {name: {"sha256": one.sha256, "definition": one.definition} for name, one in definitions.items()}
+
+
+def _text_hash(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _server(name: str, value: Any, path: str) -> PinnedServer:
     entry = _object(value, f"server {name!r}", path)
     said = _object(entry.get("identity", {}), f"'identity' of server {name!r}", path)
-    tools = _object(entry.get("tools", {}), f"'tools' of server {name!r}", path)
     known = {key: str(said.get(key, "")) for key in ServerIdentity.__struct_fields__}
-    return PinnedServer(
-        identity=ServerIdentity(**known), tools={key: _tool(name, key, tool, path) for key, tool in tools.items()}
-    )
+    tools = _read_list("tool", "tools", PinnedTool, (name, entry, path))
+    made = PinnedServer(identity=ServerIdentity(**known), tools=tools or {}, instructions=_text(name, entry, path))
+    for part, key in _KEYS.items():
+        listed = _read_list(part, key, PinnedDefinition, (name, entry, path))
+        if listed is not None:
+            made = made.with_listed(part, listed)
+    return made
 
 
-def _tool(server: str, name: str, value: Any, path: str) -> PinnedTool:
-    what = f"tool {name!r} of server {server!r}"
-    entry = _object(value, what, path)
-    definition = _object(entry.get("definition"), f"'definition' of {what}", path)
-    digits = entry.get("sha256")
-    if digits != tool_hash(definition) or definition.get("name") != name:
+def _text(server: str, entry: Mapping[str, Any], path: str) -> str | None:
+    """Return the pinned instructions of a server, or None if they were not pinned."""
+    if "instructions" not in entry:
+        return None
+    what = f"'instructions' of server {server!r}"
+    pinned = _object(entry["instructions"], what, path)
+    text = pinned.get("text")
+    if not isinstance(text, str) or pinned.get("sha256") != _text_hash(text):
         raise ConfigError(f"{what} does not have its hash; {_RESTORE}", path=path)
-    return PinnedTool(sha256=str(digits), definition=definition)
+    return text
+
+
+def _read_list(
+    part: str, key: str, kind: type[_PinnedT], where: tuple[str, Mapping[str, Any], str]
+) -> dict[str, _PinnedT] | None:
+    """Return the pinned definitions of one part of a server, or None if they were not pinned."""
+    server, entry, path = where
+    if key not in entry:
+        return None
+    found: dict[str, _PinnedT] = {}
+    for name, value in _object(entry[key], f"{key!r} of server {server!r}", path).items():
+        what = f"{part} {name!r} of server {server!r}"
+        pinned = _object(value, what, path)
+        definition = _object(pinned.get("definition"), f"'definition' of {what}", path)
+        digits = pinned.get("sha256")
+        if digits != tool_hash(definition) or definition.get(NAME_MEMBERS[part]) != name:
+            raise ConfigError(f"{what} does not have its hash; {_RESTORE}", path=path)
+        found[name] = kind(sha256=str(digits), definition=definition)
+    return found
 
 
 def _object(value: Any, what: str, path: str) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""`toolweave pin`: the definitions of tools are written into `toolweave.lock`, compared with it, allowed in it."""
+"""`toolweave pin`: the definitions of servers are written into `toolweave.lock`, compared with it, allowed in it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,13 +17,14 @@ from toolweave.cli._screen import answer, answer_json, note
 if TYPE_CHECKING:
     from toolweave.cli._servers import OpenServers
     from toolweave.config import LoadedConfig
-    from toolweave.trust import PinChange, Pins
+    from toolweave.trust import OfferedDefinitions, PinChange, Pins
 
-_HELP = """Pin the tool definitions of servers, and see the differences.
+_HELP = """Pin the definitions of servers, and see the differences.
 
-A server can change what a tool is said to do after you have looked at it. toolweave.lock, beside the config file, holds
-the definitions that you trust: commit it. With "pins": "block" in the config, what is new or differs is withheld until
-you allow it; with "warn", which is what a pinned server gets by itself, it is reported.
+A server can change its definitions after you have looked at them: its tools, prompts, resources and instructions.
+toolweave.lock, beside the config file, holds the definitions that you trust: commit it. With "pins": "block" in the
+config, new or changed definitions are withheld until you allow them. With "warn", which is the default for a pinned
+server, they are reported.
 """
 _EXAMPLES = {
     "write": """
@@ -36,6 +38,8 @@ toolweave pin check --json
 """,
     "allow": """
 toolweave pin allow github:create_issue
+toolweave pin allow github:review --kind prompt
+toolweave pin allow github --kind instructions
 """,
 }
 
@@ -49,6 +53,16 @@ _LockOption = Annotated[
 ]
 
 
+class PinKind(StrEnum):
+    """The kinds of definitions that are pinned."""
+
+    TOOL = "tool"
+    PROMPT = "prompt"
+    RESOURCE = "resource"
+    TEMPLATE = "template"
+    INSTRUCTIONS = "instructions"
+
+
 def write_pins(
     target: Target,
     names: _ServerNames = (),
@@ -56,7 +70,7 @@ def write_pins(
     lock: _LockOption = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
-    """Write the tool definitions of servers into toolweave.lock.
+    """Write the definitions of servers into toolweave.lock: tools, prompts, resources, templates and instructions.
 
     A server that is pinned already and differs is shown with the difference, and left as it is, unless --update is
     given. Exits with 1 if any was left.
@@ -66,9 +80,9 @@ def write_pins(
         from toolweave.cli._servers import open_fleet  # imports are late: --help imports this module
 
         async with open_fleet(await _selected(target, names)) as fleet:
-            locks = _LockFiles(lock)
+            locks = _LockFiles(lock, await _offers(fleet))
             left: dict[str, list[PinChange]] = {}
-            for name in fleet.answered:
+            for name in locks.readable(fleet):
                 changes = locks.changes(fleet, name)
                 if locks.has(fleet, name) and changes and not update:
                     left[name] = changes
@@ -76,23 +90,24 @@ def write_pins(
                     locks.pin(fleet, name)
             locks.write()
             if as_json:
-                answer_json({"locks": [str(path) for path in locks.paths], "left": _json(left), **_failures(fleet)})
+                answer_json(
+                    {"locks": [str(path) for path in locks.paths], "left": _json(left), **_failures(fleet, locks)}
+                )
             else:
                 _show_changes(left)
-                for name in fleet.answered:
+                for name in locks.readable(fleet):
                     if name not in left:
-                        tools = len(fleet.hub.clients[name].snapshot())
-                        note(f"{name}: {tools} tool{'s' * (tools != 1)} pinned in {locks.path(fleet, name)}")
+                        note(f"{name}: {locks.described(fleet, name)} pinned in {locks.path(fleet, name)}")
                 if left:
-                    note("hint: --update pins what differs, toolweave pin allow SERVER:TOOL one tool")
+                    note("hint: --update pins the differences, toolweave pin allow SERVER:TOOL one tool")
                 fleet.show_failures()
-            return _code(fleet, bool(left))
+            return _code(fleet, locks, differs=bool(left))
 
     return run(body, verbose=target.verbose)
 
 
 def check(target: Target, names: _ServerNames = (), lock: _LockOption = None, as_json: JsonOption = False) -> ExitCode:
-    """Compare the tool definitions of servers with toolweave.lock.
+    """Compare the definitions of servers with toolweave.lock.
 
     Exits with 1 if anything differs, with 3 if a server does not answer.
     """
@@ -101,42 +116,50 @@ def check(target: Target, names: _ServerNames = (), lock: _LockOption = None, as
         from toolweave.cli._servers import open_fleet  # late, as above
 
         async with open_fleet(await _selected(target, names)) as fleet:
-            locks = _LockFiles(lock)
-            found = {name: changes for name in fleet.answered if (changes := locks.changes(fleet, name))}
+            locks = _LockFiles(lock, await _offers(fleet))
+            compared = locks.readable(fleet)
+            found = {name: changes for name in compared if (changes := locks.changes(fleet, name))}
             if as_json:
-                answer_json({"ok": not found and not fleet.errors, "servers": _json(found), **_failures(fleet)})
+                failures = _failures(fleet, locks)
+                answer_json({"ok": not found and not failures["errors"], "servers": _json(found), **failures})
             else:
                 _show_changes(found)
-                if not found and fleet.answered:
-                    note(f"as pinned: {', '.join(fleet.answered)}")
+                if not found and compared:
+                    note(f"as pinned: {', '.join(compared)}")
+                for name in compared:
+                    locks.note_unpinned(fleet, name)
                 fleet.show_failures()
-            return _code(fleet, bool(found))
+            return _code(fleet, locks, differs=bool(found))
 
     return run(body, verbose=target.verbose)
 
 
 def allow(
     target: Target,
-    tools: Annotated[tuple[str, ...], Positional("TOOL", help="Which, as SERVER:TOOL.")],
+    names: Annotated[
+        tuple[str, ...],
+        Positional("NAME", help="Which, as SERVER:TOOL; of a resource SERVER:URI; of instructions SERVER."),
+    ],
+    kind: Annotated[PinKind, Option("--kind", help="The kind of these definitions.")] = PinKind.TOOL,
     lock: _LockOption = None,
 ) -> ExitCode:
-    """Pin single tools as they are now.
+    """Pin single definitions as they are now: tools, or others with --kind.
 
-    A tool that is gone is unpinned; of a renamed one the old name is.
+    A definition that is gone is unpinned; of a renamed one the old name is.
     """
 
     async def body() -> ExitCode:
         from toolweave.cli._servers import open_fleet  # late, as above
 
-        wanted = [_split(tool) for tool in tools]
+        wanted = [_split(name, kind) for name in names]
         async with open_fleet(await _selected(target, [server for server, _ in wanted])) as fleet:
-            locks = _LockFiles(lock)
-            for server, tool in wanted:
-                if server in fleet.answered:
-                    note(locks.allow(fleet, server, tool))
+            locks = _LockFiles(lock, await _offers(fleet))
+            for server, name in wanted:
+                if server in locks.readable(fleet):
+                    note(locks.allow(fleet, server, kind, name))
             locks.write()
             fleet.show_failures()
-            return _code(fleet, differs=False)
+            return _code(fleet, locks, differs=False)
 
     return run(body, verbose=target.verbose)
 
@@ -144,8 +167,9 @@ def allow(
 class _LockFiles:
     """The lock files of some servers, read once and written at the end."""
 
-    def __init__(self, given: Path | None) -> None:
+    def __init__(self, given: Path | None, offers: Mapping[str, OfferedDefinitions]) -> None:
         self._given = given
+        self._offers = offers
         self._before: dict[Path, Pins] = {}
         self._pins: dict[Path, Pins] = {}
 
@@ -160,6 +184,45 @@ class _LockFiles:
 
         return self._given or lock_path(fleet.hub.clients[name].config)
 
+    def readable(self, fleet: OpenServers) -> list[str]:
+        """Return the servers that answered with all their lists."""
+        return [name for name in fleet.answered if name in self._offers]
+
+    def unreadable(self, fleet: OpenServers) -> list[str]:
+        """Return the servers that answered, but not with all their lists."""
+        return [name for name in fleet.answered if name not in self._offers]
+
+    def described(self, fleet: OpenServers, name: str) -> str:
+        """Return the numbers of the definitions of a server, such as `3 tools, 1 prompt`."""
+        offers = self._offers[name]
+        counts = {
+            "prompt": len(offers.prompts or ()),
+            "resource": len(offers.resources or ()),
+            "resource template": len(offers.templates or ()),
+        }
+        tools = len(fleet.hub.clients[name].snapshot())
+        found = [f"{tools} tool{'s' * (tools != 1)}"]
+        found += [f"{count} {noun}{'s' * (count != 1)}" for noun, count in counts.items() if count]
+        if offers.instructions:
+            found.append("instructions")
+        return ", ".join(found)
+
+    def note_unpinned(self, fleet: OpenServers, name: str) -> None:
+        """Name the parts of a server that its pins do not cover, such as those of an older lock."""
+        pinned = self._read(self.path(fleet, name)).servers.get(name)
+        if pinned is None:
+            return
+        offers = self._offers[name]
+        parts = {
+            "instructions": (pinned.instructions, offers.instructions),
+            "prompts": (pinned.prompts, offers.prompts),
+            "resources": (pinned.resources, offers.resources),
+            "resource templates": (pinned.templates, offers.templates),
+        }
+        missing = [part for part, (known, now) in parts.items() if known is None and now]
+        if missing:
+            note(f"{name}: not pinned, so not compared: {', '.join(missing)}; toolweave pin {name} pins them")
+
     def has(self, fleet: OpenServers, name: str) -> bool:
         """Whether anything of a server is pinned."""
         return name in self._read(self.path(fleet, name)).servers
@@ -171,35 +234,50 @@ class _LockFiles:
         connection = fleet.hub.clients[name]
         identity = ServerIdentity.of(connection.config, connection.server_info)
         pinned = self._read(self.path(fleet, name)).servers.get(name)
-        return drift(name, pinned, identity, connection.snapshot())
+        return drift(name, pinned, identity, connection.snapshot(), self._offers[name])
 
     def pin(self, fleet: OpenServers, name: str) -> None:
-        """Pin a server with all its tools as they are."""
+        """Pin a server with all its definitions as they are."""
         from toolweave.trust import PinnedServer, ServerIdentity
 
         connection, path = fleet.hub.clients[name], self.path(fleet, name)
         identity = ServerIdentity.of(connection.config, connection.server_info)
-        server = PinnedServer.of(identity, connection.snapshot())
+        server = PinnedServer.of(identity, connection.snapshot(), self._offers[name])
         self._pins[path] = self._read(path).with_server(name, server)
 
-    def allow(self, fleet: OpenServers, name: str, tool: str) -> str:
-        """Pin one tool as it is; return a description of that."""
+    def allow(self, fleet: OpenServers, server: str, kind: PinKind, name: str) -> str:
+        """Pin one definition as it is; return a description of that."""
         from toolweave.trust import ServerIdentity, allow
 
-        connection, path = fleet.hub.clients[name], self.path(fleet, name)
+        connection, path = fleet.hub.clients[server], self.path(fleet, server)
         pins = self._read(path)
-        offered = any(tool == spec.original_name for spec in connection.snapshot())
-        server = pins.servers.get(name)
-        if offered:
-            identity = ServerIdentity.of(connection.config, connection.server_info)
-            for change in self.changes(fleet, name):
-                pins = allow(pins, change, identity) if change.tool == tool else pins
-        elif server is not None and tool in server.tools:
-            pins = pins.with_server(name, server.with_tools((), without=[tool]))
-        else:
-            raise CommandError(f"server {name!r} has no tool {tool!r}", hint=f"toolweave tools --server {name}")
+        identity = ServerIdentity.of(connection.config, connection.server_info)
+        found = [one for one in self.changes(fleet, server) if one.part == kind.value and one.name == name]
+        if not found and not self._offered(fleet, server, kind, name):
+            raise CommandError(f"server {server!r} has no {kind.value} {name!r}", hint=_hint(server, kind))
+        for change in found:
+            pins = allow(pins, change, identity)
         self._pins[path] = pins
-        return f"{name}: tool {tool!r} is {'pinned' if offered else 'no longer pinned'} in {path}"
+        removed = any(change.kind == "removed" for change in found)
+        subject = "the instructions" if kind is PinKind.INSTRUCTIONS else f"{kind.value} {name!r}"
+        verb = "are" if kind is PinKind.INSTRUCTIONS else "is"
+        return f"{server}: {subject} {verb} {'no longer pinned' if removed else 'pinned'} in {path}"
+
+    def _offered(self, fleet: OpenServers, server: str, kind: PinKind, name: str) -> bool:
+        """Whether a server offers a definition of that name now, and its part is pinned at all."""
+        offers = self._offers[server]
+        match kind:
+            case PinKind.TOOL:
+                return any(name == spec.original_name for spec in fleet.hub.clients[server].snapshot())
+            case PinKind.INSTRUCTIONS:
+                return bool(offers.instructions)
+            case PinKind.PROMPT:
+                listed = offers.prompts
+            case PinKind.RESOURCE:
+                listed = offers.resources
+            case PinKind.TEMPLATE:
+                listed = offers.templates
+        return name in (listed or ())
 
     def write(self) -> None:
         """Write the files that changed."""
@@ -225,11 +303,22 @@ async def _selected(target: Target, names: Iterable[str]) -> LoadedConfig:
     return loaded.replace(servers=servers)
 
 
-def _split(tool: str) -> tuple[str, str]:
-    server, colon, name = tool.partition(":")
+async def _offers(fleet: OpenServers) -> dict[str, OfferedDefinitions]:
+    """Return the definitions beside tools of the servers that list them; the failure of another is shown."""
+    return await fleet.ask(lambda connection: connection.offered_definitions())
+
+
+def _split(named: str, kind: PinKind) -> tuple[str, str]:
+    if kind is PinKind.INSTRUCTIONS:
+        return named, ""
+    server, colon, name = named.partition(":")
     if not colon or not server or not name:
-        raise CommandError(f"{tool!r} names no server", hint="write it as SERVER:TOOL, such as github:create_issue")
+        raise CommandError(f"{named!r} names no server", hint="write it as SERVER:TOOL, such as github:create_issue")
     return server, name
+
+
+def _hint(server: str, kind: PinKind) -> str:
+    return f"toolweave tools --server {server}" if kind is PinKind.TOOL else f"toolweave pin check {server}"
 
 
 def _show_changes(found: Mapping[str, Sequence[PinChange]]) -> None:
@@ -248,6 +337,8 @@ def _json(found: Mapping[str, Sequence[PinChange]]) -> dict[str, Any]:
         name: [
             {
                 "kind": one.kind,
+                "part": one.part,
+                "name": one.name,
                 "tool": one.tool,
                 "fields": list(one.fields),
                 "text": one.text,
@@ -260,13 +351,15 @@ def _json(found: Mapping[str, Sequence[PinChange]]) -> dict[str, Any]:
     }
 
 
-def _failures(fleet: OpenServers) -> dict[str, Any]:
-    return {"errors": {name: str(error) for name, error in fleet.errors.items()}}
+def _failures(fleet: OpenServers, locks: _LockFiles) -> dict[str, Any]:
+    errors = {name: str(error) for name, error in fleet.errors.items()}
+    return {"errors": errors | dict.fromkeys(locks.unreadable(fleet), "its lists could not be read")}
 
 
-def _code(fleet: OpenServers, differs: bool) -> ExitCode:
-    code = fleet.exit_code(strict=True)
-    return ExitCode.TOOL_ERROR if differs else code
+def _code(fleet: OpenServers, locks: _LockFiles, *, differs: bool) -> ExitCode:
+    if differs:
+        return ExitCode.TOOL_ERROR
+    return ExitCode.UNREACHABLE if locks.unreadable(fleet) else fleet.exit_code(strict=True)
 
 
 COMMAND = CommandGroup(

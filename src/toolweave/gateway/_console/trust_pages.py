@@ -80,7 +80,7 @@ class TrustPages:
         try:
             async with self._writing:  # a file that is read and written is not shared by two forms
                 await anyio.to_thread.run_sync(_write, client, change, identity)
-            await client.refresh()  # withheld tools are offered from now on
+            await _list_again(client, change)  # the definition is offered from now on
             asked.signed_in.say(f"Server {name!r}: {change.text}; this is pinned now.")
         except (ConfigError, OSError, ServerError) as error:
             asked.signed_in.say(f"Server {name!r}: {error}", problem=True)
@@ -142,8 +142,27 @@ def _as_callers(config: ServerConfig) -> tuple[str, str]:
 def _digest(change: PinChange) -> str:
     """Return a digest of a difference, so that a user allows exactly the difference that was shown."""
     return tool_hash(
-        {"kind": change.kind, "tool": change.tool, "before": change.before or {}, "after": change.after or {}}
+        {
+            "kind": change.kind,
+            "part": change.part,
+            "name": change.name,
+            "before": change.before or {},
+            "after": change.after or {},
+        }
     )
+
+
+async def _list_again(client: McpConnection, change: PinChange) -> None:
+    """Read the lists again that an allowed difference is about; of the server itself all of them.
+
+    Raises:
+        ServerError: A list could not be read.
+    """
+    of_server = change.kind in ("server", "version")
+    if change.part in ("tool", "instructions"):
+        await client.refresh()
+    if of_server or change.part != "tool":
+        await client.offered_definitions()
 
 
 def _write(client: McpConnection, change: PinChange, identity: ServerIdentity) -> None:
