@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from toolweave._value import Value
 from toolweave.config._coerce import named, server_config
+from toolweave.config._denied_tools import ToolRules, rules_of_claude, rules_of_opencode
 from toolweave.config._dialect_rules import Dialect, dialect_of, no_server
 from toolweave.config._documents import ConfigDocument, check_depth, read_document
 from toolweave.config._entries import is_disabled, read_entry
@@ -35,6 +36,9 @@ def disabled_elsewhere(path: Path, project: Path, home: Path) -> dict[str, str]:
     if path.parent.name == ".gemini":
         return dict(_of_gemini(home / ".gemini" / "mcp-server-enablement.json"))
     return dict(_of_claude(project, home)) if path.name == ".mcp.json" else {}
+
+
+_CLAUDE_FILES = (".mcp.json", ".claude.json")
 
 
 def _of_gemini(path: Path) -> Iterator[tuple[str, str]]:
@@ -115,8 +119,17 @@ def load_file(path: Path, scope: Scope, *, workspace: Path | None = None, option
     document = read_document(path)
     folder = workspace or project_of(path)
     scope = scope.replace(workspace=str(folder), directory=str(path.absolute().parent))
-    switched_off = disabled_elsewhere(path, folder, Path(scope.home))
-    return load_document(document, scope, dialect=dialect_of(path), optional=optional, switched_off=switched_off)
+    home = Path(scope.home)
+    switched_off = disabled_elsewhere(path, folder, home)
+    dialect = dialect_of(path)
+    rules = ToolRules()
+    if path.name in _CLAUDE_FILES:
+        rules = rules_of_claude(folder, home)
+    elif dialect == "opencode":
+        rules = rules_of_opencode(document.value, path, folder, home)
+    return load_document(
+        document, scope, dialect=dialect, optional=optional, switched_off=switched_off, tool_rules=rules
+    )
 
 
 class _InactiveEntry(Value, frozen=True):
@@ -132,8 +145,11 @@ _OFF = _InactiveEntry("disabled", "it is switched off in the config")
 class _ConfigLoader:
     """The loader of one document's entries into a `LoadedConfig`."""
 
-    def __init__(self, document: ConfigDocument, scope: Scope, *, from_code: bool) -> None:
+    def __init__(
+        self, document: ConfigDocument, scope: Scope, *, from_code: bool, rules: ToolRules | None = None
+    ) -> None:
         self._document = document
+        self._rules = rules
         self._scope = scope
         self._from_code = from_code
         self._notes: list[str] = []
@@ -227,6 +243,8 @@ class _ConfigLoader:
         name = "" if item.nameless else item.name
         reading = read_entry(name, entry, dialect=item.dialect, scope=self._scope, source=self._source(item))
         config = named(reading.config)
+        if self._rules is not None:
+            config = self._rules.apply(config)
         for note in reading.notes:
             self._warn(item.replace(name=config.name), note)
         if config.caution and not config.disabled:
@@ -259,6 +277,7 @@ def load_document(
     from_code: bool = False,
     optional: bool = False,
     switched_off: Mapping[str, str] | None = None,
+    tool_rules: ToolRules | None = None,
 ) -> LoadedConfig:
     path = document.path or None
     if from_code:
@@ -275,7 +294,9 @@ def load_document(
         )
     if len(found.items) > MAX_ENTRIES:
         raise ConfigError(f"it has {len(found.items):,} servers; at most {MAX_ENTRIES:,} are read", path=path)
-    loading = _ConfigLoader(document, scope.replace(definitions=found.inputs), from_code=from_code)
+    if tool_rules is None and any(item.dialect == "opencode" and item.path[:1] == ("mcp",) for item in found.items):
+        tool_rules = rules_of_opencode(document.value, None, Path(scope.workspace), Path(scope.home))
+    loading = _ConfigLoader(document, scope.replace(definitions=found.inputs), from_code=from_code, rules=tool_rules)
     if path and not optional and not document.value:
         loading.warn_of_empty_file()
     elsewhere = switched_off or {}

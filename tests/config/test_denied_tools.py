@@ -1,0 +1,168 @@
+"""Tools that the settings of Claude Code and opencode deny beside the entries of servers are never offered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from toolweave import connect_mcp, tool
+from toolweave.config import LoadedConfig, ServerConfig, default_config, load_config
+from toolweave.errors import ConfigError, ToolError
+from toolweave.serve import create_mcp_server
+
+pytestmark = pytest.mark.anyio
+
+ALL = ("add", "boom", "look")
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@tool
+def boom() -> str:
+    """Destroy everything."""
+    return "gone"
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+def write(path: Path, content: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+async def offered(config: ServerConfig) -> tuple[str, ...]:
+    """Return the tools that a server offers with this config; the others cannot be called."""
+    server = create_mcp_server("a", tools=[add, boom, look])
+    with anyio.fail_after(30):
+        async with connect_mcp(config.replace(transport="inprocess", command="", server=server)) as connection:
+            names = (await connection.list_tools()).names
+            for name in {*ALL} - {*names}:
+                with pytest.raises(ToolError, match="is not offered"):
+                    await connection.call_tool(name, {"a": 1, "b": 2} if name == "add" else {})
+            return names
+
+
+CLAUDE: dict[str, tuple[list[Any], tuple[str, ...]]] = {
+    "a tool": (["mcp__my_server__boom"], ("add", "look")),
+    "some arguments of a tool": (["mcp__my_server__boom(force:*)"], ("add", "look")),
+    "a server": (["mcp__my_server"], ()),
+    "a server with a star": (["mcp__my_server__*"], ()),
+    "all servers": (["mcp__*"], ()),
+    "other servers and tools": (["Bash(rm:*)", "mcp__other__boom", "mcp__my_server2", "WebFetch", 7], ALL),
+}
+
+
+@pytest.mark.parametrize("settings", ["home", "project", "local"])
+@pytest.mark.parametrize("file", [".mcp.json", ".claude.json"])
+@pytest.mark.parametrize(("deny", "left"), CLAUDE.values(), ids=CLAUDE)
+async def test_what_claude_code_denies_is_not_offered(
+    tmp_path: Path, settings: str, file: str, deny: list[Any], left: tuple[str, ...]
+) -> None:
+    places = {
+        "home": Path.home() / ".claude" / "settings.json",
+        "project": tmp_path / ".claude" / "settings.json",
+        "local": tmp_path / ".claude" / "settings.local.json",
+    }
+    write(places[settings], {"permissions": {"allow": ["mcp__my_server__boom"], "deny": deny}})
+    config = write(tmp_path / file, {"mcpServers": {"my server": {"command": "x"}}})
+
+    (read,) = load_config(config).servers.values()
+
+    assert await offered(read) == left
+
+
+async def test_servers_that_are_found_in_claudes_files_obey_its_settings(tmp_path: Path) -> None:
+    write(Path.home() / ".claude" / "settings.json", {"permissions": {"deny": ["mcp__a__boom"]}})
+    write(Path.home() / ".claude.json", {"mcpServers": {"a": {"command": "x", "include": ["boom", "look"]}}})
+
+    assert await offered(default_config(tmp_path).servers["a"]) == ("look",)
+
+
+async def test_a_program_that_is_not_claude_code_does_not_obey_its_settings(tmp_path: Path) -> None:
+    write(Path.home() / ".claude" / "settings.json", {"permissions": {"deny": ["mcp__a__boom"]}})
+    config = write(tmp_path / "mcp.json", {"mcpServers": {"a": {"command": "x"}}})
+
+    assert await offered(load_config(config).servers["a"]) == ALL
+
+
+def test_settings_that_cannot_be_read_start_nothing(tmp_path: Path) -> None:
+    write(tmp_path / ".claude" / "settings.json", '{"permissions": {"deny": [')
+    config = write(tmp_path / ".mcp.json", {"mcpServers": {"a": {"command": "x"}}})
+
+    with pytest.raises(ConfigError, match=r"settings\.json"):
+        load_config(config)
+
+
+OPENCODE: dict[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {
+    "a tool": ({"tools": {"a_boom": False}}, ("add", "look")),
+    "a server": ({"tools": {"a_*": False}}, ()),
+    "servers with one beginning": ({"tools": {"a*": False}}, ()),
+    "everything": ({"tools": {"*": False}}, ()),
+    "everything but one": ({"tools": {"a_look": True, "*": False}}, ("look",)),
+    "a tool of many": ({"tools": {"a_boom": False, "*": True}}, ("add", "look")),
+    "other tools": ({"tools": {"bash": False, "b_boom": False, "ab_*": False}}, ALL),
+    "a permission": ({"permission": {"a_boom": "deny", "a_add": "ask", "edit": "deny"}}, ("add", "look")),
+    "one permission for all": ({"permission": "deny"}, ()),
+    "permissions by argument": ({"permission": {"bash": {"rm *": "deny"}}}, ALL),
+}
+
+
+def opencode(servers: Mapping[str, Any] | None = None, **rest: Any) -> dict[str, Any]:
+    return {"mcp": servers or {"a": {"type": "local", "command": ["x"]}}, **rest}
+
+
+@pytest.mark.parametrize("settings", ["its own file", "the user's file", "the project's file", "code"])
+@pytest.mark.parametrize(("rules", "left"), OPENCODE.values(), ids=OPENCODE)
+async def test_what_opencode_denies_is_not_offered(
+    tmp_path: Path, settings: str, rules: Mapping[str, Any], left: tuple[str, ...]
+) -> None:
+    def read() -> LoadedConfig:
+        if settings == "code":
+            return load_config({**opencode(), **rules})
+        if settings == "its own file":
+            return load_config(write(tmp_path / "opencode.json", {**opencode(), **rules}))
+        user = Path.home() / ".config" / "opencode" / "opencode.jsonc"
+        other = user if settings == "the user's file" else tmp_path / ".opencode" / "opencode.json"
+        write(other, rules)
+        return load_config(write(tmp_path / "opencode.json", opencode()))
+
+    assert await offered(read().servers["a"]) == left
+
+
+@pytest.mark.parametrize("pattern", ["a_b*", "*_boom", "a_?oom"])
+def test_a_denial_that_cannot_be_kept_stops_its_server_alone(tmp_path: Path, pattern: str) -> None:
+    servers = {name: {"type": "local", "command": ["x"]} for name in ("a", "z")}
+    path = write(tmp_path / "opencode.json", opencode(servers, tools={pattern: False}))
+
+    loaded = load_config(path)
+
+    assert "a" in loaded.errors
+    assert f"denies the tools {pattern!r}, which cannot be kept" in str(loaded.errors["a"])
+    assert str(path) in str(loaded.errors["a"])
+    assert ("z" in loaded.servers) is not pattern.startswith("*")
+
+
+async def test_a_denial_wins_over_the_filters_of_the_entry(tmp_path: Path) -> None:
+    entry = {"type": "local", "command": ["x"], "include": ["boom"]}
+    path = write(tmp_path / "opencode.json", opencode({"a": entry}, tools={"a_boom": False}))
+
+    assert await offered(load_config(path).servers["a"]) == ()
+
+
+def test_rules_that_are_not_an_object_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="'tools' must be an object"):
+        load_config(write(tmp_path / "opencode.json", opencode(tools=["a_boom"])))
