@@ -39,7 +39,7 @@ class ToolRule(Value, frozen=True, kw_only=True):
     place: str
 
 
-class ToolRules(Value, frozen=True, kw_only=True):
+class DeniedTools(Value, frozen=True, kw_only=True):
     """The rules of a program for the tools of all its servers; a later one wins over an earlier one.
 
     Attributes:
@@ -135,7 +135,7 @@ def _only(config: ServerConfig, allowed: list[str]) -> ServerConfig:
     return config.replace(include=include, exclude=() if include else (*config.exclude, ANY_TOOL))
 
 
-def rules_of_claude(project: Path, home: Path) -> ToolRules:
+def rules_of_claude(project: Path, home: Path) -> DeniedTools:
     """Return the denials in Claude Code's settings.
 
     Raises:
@@ -152,10 +152,10 @@ def rules_of_claude(project: Path, home: Path) -> ToolRules:
         # A rule about some arguments denies the tool: calls are not told apart by their arguments.
         patterns = [rule.partition("(")[0].strip() for rule in rules]
         found += (ToolRule(pattern=pattern, allows=False, place=place) for pattern in patterns)
-    return ToolRules(rules=tuple(found), claude=True)
+    return DeniedTools(rules=tuple(found), claude=True)
 
 
-def rules_of_opencode(document: Any, path: Path | None, project: Path, home: Path) -> ToolRules:
+def rules_of_opencode(document: Any, path: Path | None, project: Path, home: Path) -> DeniedTools:
     """Return the rules in opencode's configs: those of the user, of the project, and of this document.
 
     Args:
@@ -175,7 +175,7 @@ def rules_of_opencode(document: Any, path: Path | None, project: Path, home: Pat
         if path is None or file.resolve() != path.resolve():
             found += _opencode_rules(_read(file), f" in {file}")
     found += _opencode_rules(_mapping(document), "" if path is None else f" in {path}")
-    return ToolRules(rules=tuple(found))
+    return DeniedTools(rules=tuple(found))
 
 
 def _opencode_rules(document: Mapping[str, Any], place: str) -> Iterable[ToolRule]:

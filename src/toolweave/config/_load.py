@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from toolweave._value import Value
 from toolweave.config._coerce import named, server_config
-from toolweave.config._denied_tools import ToolRules, rules_of_claude, rules_of_opencode
+from toolweave.config._denied_tools import DeniedTools, rules_of_claude, rules_of_opencode
 from toolweave.config._dialect_rules import Dialect, dialect_of, no_server
 from toolweave.config._documents import ConfigDocument, check_depth, read_document
 from toolweave.config._entries import is_disabled, read_entry
@@ -122,7 +122,7 @@ def load_file(path: Path, scope: Scope, *, workspace: Path | None = None, option
     home = Path(scope.home)
     switched_off = disabled_elsewhere(path, folder, home)
     dialect = dialect_of(path)
-    rules = ToolRules()
+    rules = DeniedTools()
     if path.name in _CLAUDE_FILES:
         rules = rules_of_claude(folder, home)
     elif dialect == "opencode":
@@ -146,7 +146,7 @@ class _ConfigLoader:
     """The loader of one document's entries into a `LoadedConfig`."""
 
     def __init__(
-        self, document: ConfigDocument, scope: Scope, *, from_code: bool, rules: ToolRules | None = None
+        self, document: ConfigDocument, scope: Scope, *, from_code: bool, rules: DeniedTools | None = None
     ) -> None:
         self._document = document
         self._rules = rules
@@ -277,7 +277,7 @@ def load_document(
     from_code: bool = False,
     optional: bool = False,
     switched_off: Mapping[str, str] | None = None,
-    tool_rules: ToolRules | None = None,
+    tool_rules: DeniedTools | None = None,
 ) -> LoadedConfig:
     path = document.path or None
     if from_code:
