@@ -538,3 +538,17 @@ async def test_the_older_form_refuses_what_does_not_fit_a_tool() -> None:
         malformed = await refusal(talk, "tools/call", {"name": "hang", "task": 5})
 
     assert (no_task.code, only_task.code, malformed.code) == (-32601, -32601, -32602)
+
+
+@pytest.mark.parametrize(
+    ("version", "declared"),
+    [("2024-11-05", False), ("2025-03-26", False), ("2025-06-18", False), ("2025-11-25", True)],
+)
+async def test_the_capability_of_tasks_is_declared_in_its_own_revision_alone(version: str, declared: bool) -> None:
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    agreed = await Shop().endpoint.answer(
+        Request(method="initialize", params=params, client=Client(version=version), line=Nobody(), id=1)
+    )
+
+    assert agreed["protocolVersion"] == version
+    assert ("tasks" in agreed["capabilities"]) is declared

@@ -100,7 +100,7 @@ class DeniedTools(Value, frozen=True, kw_only=True):
 
 
 def rests_of(pattern: str, prefix: str) -> set[str]:
-    """Return what is left of a pattern with `*` and `?` behind a prefix; nothing if it cannot begin so."""
+    """Return the rests of a pattern with `*` and `?` behind a prefix; none if it begins in another way."""
     places = _skipped(pattern, {0})
     for char in prefix:
         stepped = {place + 1 for place in places if pattern[place : place + 1] in (char, "?")}

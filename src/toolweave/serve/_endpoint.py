@@ -17,7 +17,13 @@ from toolweave.errors import RequestError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.protocol.meta import SERVER_INFO
-from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_VERSION, versions_of
+from toolweave.protocol.versions import (
+    HANDSHAKE_VERSIONS,
+    LATEST_HANDSHAKE_VERSION,
+    MODERN_VERSION,
+    TASKS_VERSION,
+    versions_of,
+)
 from toolweave.serve._middleware import chained, checked
 from toolweave.serve._plain_requests import PlainRequest
 from toolweave.serve._request import Feature, Json, MayUse, Method, Middleware, OfferLookup, Request
@@ -240,9 +246,12 @@ class Endpoint:
         version = self.negotiate(params["protocolVersion"])
         if self._before_handshake is not None:
             await self._before_handshake(request)
+        capabilities = self.capabilities(modern=False)
+        if version != TASKS_VERSION:
+            capabilities.pop("tasks", None)  # a word of that revision alone
         agreed: Json = {
             "protocolVersion": version,
-            "capabilities": self.capabilities(modern=False),
+            "capabilities": capabilities,
             "serverInfo": self.info,
         }
         instructions = self._told(request.client.may)
