@@ -243,17 +243,16 @@ async def test_one_caller_neither_reads_nor_crowds_out_the_results_of_another() 
     length=st.integers(-5, 700),
     pair=st.integers(0, 3000),
 )
-async def test_whatever_the_text_nothing_of_it_is_lost_and_no_pair_is_split(
+async def test_whatever_the_text_nothing_of_its_form_for_a_model_is_lost(
     text: str, size: int, head: float, length: int, pair: int
 ) -> None:
-    text = text[:pair] + "\ud83d\ude00" * 300 + text[pair:]
+    result = ToolResult.of(text[:pair] + "\ud83d\ude00" * 300 + text[pair:])
     policy = ResultPolicy(max_chars=size, head=head)
     cache = ResultCache(policy, always=True)
-    shown = cache.cut(ToolResult.of(text), CallContext(), result_id="i" * 64).text
+    shown = cache.cut(result, CallContext(), result_id="i" * 64).text
+    text = result.for_model().text
 
     assert len(shown) <= size
-    if shown == text:
-        return
     first, key, _, last = cut(shown)
     assert text.startswith(first)
     assert text.endswith(last)
@@ -265,9 +264,6 @@ async def test_whatever_the_text_nothing_of_it_is_lost_and_no_pair_is_split(
         assert page
         whole += page
     assert whole[: len(text) - len(last)] + last == text
-    for piece in (first, last):
-        assert not re.match("[\udc00-\udfff]", piece) or not re.match("[\ud800-\udbff]", text[-len(piece) - 1 :])
-        assert not re.search("[\ud800-\udbff]$", piece) or not re.match("[\udc00-\udfff]", text[len(piece) :])
 
 
 # in exports and on servers

@@ -76,9 +76,9 @@ def test_an_error_stays_an_error_when_it_is_cut() -> None:
 def test_whatever_the_text_it_is_within_the_bound_and_begins_and_ends_as_it_did(
     text: str, size: int, head: float
 ) -> None:
-    shown, whole = fitted(
-        ToolResult(content=(TextContent(text=text),)), ResultPolicy(max_chars=size, head=head), result_id="call_1"
-    )
+    result = ToolResult(content=(TextContent(text=text),))
+    shown, whole = fitted(result, ResultPolicy(max_chars=size, head=head), result_id="call_1")
+    text = result.for_model().text
 
     assert len(shown.text) <= size
     if whole is None:

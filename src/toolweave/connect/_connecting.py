@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
@@ -29,6 +30,7 @@ class Openable(ABC):
     # it is closed. A user that comes while it is being closed waits for the end of that, and opens it anew. The end is
     # a future of threads, because the two users may be on different event loops.
     _entered = 0
+    _process = 0
     _kept = False
     _final = False
     _closing: Future[None] | None = None
@@ -64,6 +66,7 @@ class Openable(ABC):
 
     async def __aenter__(self) -> Self:
         running_loop()
+        self._process = os.getpid()
         self._entered += 1
         try:
             await self._acquire()
@@ -76,6 +79,8 @@ class Openable(ABC):
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._process != os.getpid():  # a forked process leaves the block: it is the parent's
+            return
         self._entered -= 1
         await self._release()
 

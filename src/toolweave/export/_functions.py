@@ -15,7 +15,7 @@ from toolweave.tools._names import NameMap
 from toolweave.tools._sources import ToolSource, borrowed_toolset
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._toolset import Toolset
-from toolweave.tools._visible import shown_spec
+from toolweave.tools._visible import shown_spec, shown_value
 
 _TYPES: Mapping[str, Any] = {
     "string": str,
@@ -74,7 +74,9 @@ def _function(toolset: Toolset, spec: ToolSpec, name: str, bridge: Bridge | None
 
 async def _value(toolset: Toolset, name: str, arguments: Mapping[str, Any]) -> Any:
     result = (await run_call(toolset, ToolCall(name=name, arguments=arguments))).raise_for_error(tool=name)
-    return result.for_model().text if result.structured_content is None else result.structured_content
+    if result.structured_content is None:
+        return result.for_model().text
+    return shown_value(result.structured_content)  # frameworks give what a function returns to a model
 
 
 def _arguments(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

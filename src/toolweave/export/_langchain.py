@@ -21,7 +21,7 @@ from toolweave.tools._openai_content import chat_text
 from toolweave.tools._result import ToolResult
 from toolweave.tools._sources import ToolSource
 from toolweave.tools._spec import ToolSpec
-from toolweave.tools._visible import shown_result, shown_spec
+from toolweave.tools._visible import shown_spec
 from toolweave.tools._wire_tools import WireTool
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ async def _run(tool: Any, arguments: Mapping[str, Any], ctx: CallContext) -> tup
         raise ToolException(chat_text(result)) from ToolExecutionError(
             result.require_error(), result=result, tool=tool.exposed
         )
-    result = shown_result(result)
+    result = result.for_model()
     parts = [_part(one) for one in shown(result.content)]
     content = chat_text(result) if all(part["type"] == "text" for part in parts) else parts
     return content, _artifact(result)

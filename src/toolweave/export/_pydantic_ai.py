@@ -16,7 +16,7 @@ from toolweave.tools._openai_content import chat_text
 from toolweave.tools._result import ToolResult
 from toolweave.tools._sources import ToolSource
 from toolweave.tools._spec import ToolSpec
-from toolweave.tools._visible import shown_result, shown_spec
+from toolweave.tools._visible import shown_spec
 from toolweave.tools._wire_tools import WireTool
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _returned(result: ToolResult) -> Any:
     from pydantic_ai.exceptions import ToolFailed
     from pydantic_ai.messages import BinaryContent, ToolReturn
 
-    result = shown_result(result)
+    result = result.for_model()
     if result.is_error:
         raise ToolFailed(result.text if result.text.strip() else result.require_error().message)
 

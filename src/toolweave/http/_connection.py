@@ -8,6 +8,7 @@ alone decides what an answer is. Knows nothing of pools, redirects or JSON-RPC, 
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -88,6 +89,7 @@ class Socket(asyncio.BufferedProtocol):
 
     def __init__(self, known: dict[bytes, Head] | None = None, buffer: memoryview | None = None) -> None:
         self.transport: asyncio.Transport | None = None
+        self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.ended = self.lasting = False
         self.idle_until = 0.0
@@ -169,9 +171,13 @@ class Socket(asyncio.BufferedProtocol):
         )
 
     def abort(self) -> None:
-        """Close at once; `connection_lost` follows."""
+        """Close at once; `connection_lost` follows.
+
+        A forked process leaves the transport alone: the selector of its event loop is also the parent's, which would
+        hear no more of this connection.
+        """
         self.ended = True
-        if self.transport is not None:
+        if self.transport is not None and self._process == os.getpid():
             self.transport.abort()
 
     def when_settled(self, callback: Callable[[], None], seconds: float) -> None:

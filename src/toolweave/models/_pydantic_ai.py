@@ -49,7 +49,6 @@ from toolweave.tools._arguments import json_text, read_arguments, wire_id
 from toolweave.tools._media import sniff
 from toolweave.tools._names import NameMap
 from toolweave.tools._spec import ToolSpec
-from toolweave.tools._visible import shown_result
 from toolweave.tools._wire_tools import ToolWriter, WireTool, WireTools
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def _response_parts(parts: Iterable[AssistantPart], tools: WireTools) -> list[wi
 def _tool_return(outcome: ToolOutcome, names: NameMap) -> wire.ToolReturnPart:
     from pydantic_ai import messages as wire
 
-    result = shown_result(outcome.result)
+    result = outcome.result.for_model()
     contents = _contents(result.content) if result.content and not result.is_error else [result.text]
     texts = [one for one in contents if isinstance(one, str)]
     return wire.ToolReturnPart(

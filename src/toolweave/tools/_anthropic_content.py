@@ -13,7 +13,6 @@ from toolweave.protocol.json_types import Json
 from toolweave.tools._media import sniff
 from toolweave.tools._media_parts import clean
 from toolweave.tools._result import ToolResult
-from toolweave.tools._visible import shown_result
 from toolweave.tools._wire_tools import WireTool
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -35,7 +34,7 @@ def anthropic_content(result: ToolResult) -> list[Json]:
 
     The caller sets `is_error`; the API then accepts text only, and requires some.
     """
-    result = shown_result(result)
+    result = result.for_model()
     if result.is_error:
         text = result.text
         return [anthropic_text(text if text.strip() else _SILENT_FAILURE)]

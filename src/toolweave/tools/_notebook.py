@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, cast
 
-from toolweave.errors import ToolError, shortened
+from toolweave._text import shortened, visible
+from toolweave.errors import ToolError
 from toolweave.protocol.content import ContentBlock, ImageContent
 from toolweave.tools._spec import ToolSpec
 
@@ -100,4 +101,4 @@ def _pre(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(shortened(text, _MAX_TEXT))
+    return escape(visible(shortened(text, _MAX_TEXT)))

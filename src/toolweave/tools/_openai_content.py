@@ -11,7 +11,7 @@ from toolweave.protocol.content import ContentBlock
 from toolweave.protocol.json_types import Json
 from toolweave.tools._media_parts import PDF, SHOWN, SOUNDS, Media, clean, shown
 from toolweave.tools._result import ToolResult
-from toolweave.tools._visible import shown_result, shown_text
+from toolweave.tools._visible import shown_text
 from toolweave.tools._wire_tools import WireTool
 
 _NO_OUTPUT = "(no output)"
@@ -42,7 +42,7 @@ def responses_content(result: ToolResult) -> str | list[Json]:
 
     There is no flag for errors, so the text of an error result says that it is one.
     """
-    result = shown_result(result)
+    result = result.for_model()
     parts = responses_parts(result.content)
     if all(part["type"] == "input_text" for part in parts):
         return chat_text(result)
@@ -53,7 +53,7 @@ def responses_content(result: ToolResult) -> str | list[Json]:
 
 def chat_text(result: ToolResult) -> str:
     """Return a result as the `content` of a tool message of the Chat API, which accepts text only; never blank."""
-    result = shown_result(result)
+    result = result.for_model()
     text = clean(result.text)
     if not result.is_error:
         return text if text.strip() else _NO_OUTPUT

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self, cast
 
 import msgspec
 
+from toolweave._text import is_plain
 from toolweave._value import Value
 from toolweave.errors import ErrorKind, ToolError, ToolExecutionError
 from toolweave.protocol.content import (
@@ -26,6 +27,7 @@ from toolweave.protocol.content import (
 from toolweave.schema._problems import Problem, describe
 from toolweave.tools._audience import blocks_for
 from toolweave.tools._media import Payload, is_binary, payload
+from toolweave.tools._visible import shown_blocks, shown_text
 
 
 class ToolResult(Value, frozen=True, kw_only=True):
@@ -86,13 +88,19 @@ class ToolResult(Value, frozen=True, kw_only=True):
         return self.load(self.structured_content)
 
     def for_model(self) -> ToolResult:
-        """Return the result with the blocks that a model is given; nearly always the result itself.
+        r"""Return the result with the blocks that a model is given; nearly always the result itself.
 
         Blocks whose `audience` is the user alone are left out, and texts that repeat the structured content once
         more. A result without a text for the model gets its structured content as one, or a note that says that it is
-        for the user. Every model and every export is given results in this form.
+        for the user. Hidden characters of texts are written out, such as `\\u202e`; `structured_content` stays as it
+        is. Every model and every export is given results in this form.
         """
-        return self._with(blocks_for("assistant", self.content, self.structured_content, is_error=self.is_error))
+        blocks = blocks_for("assistant", self.content, self.structured_content, is_error=self.is_error)
+        result = self._with(shown_blocks(blocks))
+        if result.content:
+            return result
+        text = result.text
+        return result if is_plain(text) else result.replace_content((TextContent(text=shown_text(text)),))
 
     def for_person(self) -> ToolResult:
         """Return the result with the blocks that a person is shown; nearly always the result itself.

@@ -14,7 +14,6 @@ from typing import Any, cast
 from toolweave._text import is_plain, visible
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, TextContent
 from toolweave.tools._arguments import encode
-from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 
 _ESCAPED = re.compile(rb"\\(?:u00|[bf])")
@@ -39,11 +38,7 @@ def shown_schema(schema: Mapping[str, Any]) -> Any:  # Any: the same type as it 
     Raises:
         RecursionError: It is nested more deeply than any that a model is given.
     """
-    try:
-        plain = is_plain_json(encode(schema))
-    except (TypeError, ValueError, OverflowError):  # a schema made in code may hold another kind of mapping
-        plain = False
-    return schema if plain else _shown_json(schema)
+    return shown_value(schema)  # one made in code may hold another kind of mapping
 
 
 def shown_spec(spec: ToolSpec) -> ToolSpec:
@@ -54,15 +49,23 @@ def shown_spec(spec: ToolSpec) -> ToolSpec:
     return spec.replace(description=description, input_schema=schema)
 
 
-def shown_result(result: ToolResult) -> ToolResult:
-    """Return a result as a model may be given it, see `ToolResult.for_model`; nearly always the result itself."""
-    result = result.for_model()
-    if result.content:
-        blocks = tuple(map(_shown_block, result.content))
-        same = all(map(operator.is_, blocks, result.content))
-        return result if same else result.replace_content(blocks)
-    text = result.text
-    return result if is_plain(text) else result.replace_content((TextContent(text=shown_text(text)),))
+def shown_value(value: Any) -> Any:  # Any: JSON
+    """Return structured content as a model may be given it, names and values too; nearly always the value itself.
+
+    Raises:
+        RecursionError: It is nested more deeply than any that a model is given.
+    """
+    try:
+        plain = is_plain_json(encode(value))
+    except (TypeError, ValueError, OverflowError):  # a value made in code may hold what JSON does not have
+        plain = False
+    return value if plain else _shown_json(value)
+
+
+def shown_blocks(blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock]:
+    """Return blocks as a model may be given them; nearly always the same sequence."""
+    shown = tuple(map(_shown_block, blocks))
+    return blocks if all(map(operator.is_, shown, blocks)) else shown
 
 
 def _shown_block(block: ContentBlock) -> ContentBlock:

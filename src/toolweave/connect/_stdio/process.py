@@ -71,6 +71,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._disregarded = (0, 0)
         self._stderr_open = True
         self._exit_code: int | None = None
+        self._owner_pid = os.getpid()
         self._exited = anyio.Event()
         self._signalled = False
         self._gone = False
@@ -280,8 +281,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """End the process and its group within `stop_seconds`: close stdin, wait, TERM, wait, KILL.
 
         Grandchildren are ended as well, also when the process itself has exited, and so are those that
-        left the group while the process lives to be known as their ancestor.
+        left the group while the process lives to be known as their ancestor. In a process that was forked from the
+        one that started it, nothing happens: the server is the parent's.
         """
+        if self._owner_pid != os.getpid():
+            return
         group = self.pid
         # Looked for before anything is closed: when the server exits, its children are init's, and nothing tells any
         # more whose they were.

@@ -72,6 +72,7 @@ class PipedProcess(asyncio.SubprocessTransport):
         self._protocol = protocol
         self._pipes: dict[int, asyncio.BaseTransport] = {}
         self._pidfd = -1
+        self._owner_pid = os.getpid()
 
     async def connect(self) -> None:
         """Connect the pipes, and watch for the exit."""
@@ -106,7 +107,9 @@ class PipedProcess(asyncio.SubprocessTransport):
         return all(pipe.is_closing() for pipe in self._pipes.values())
 
     def close(self) -> None:
-        """Close the pipes, and kill the process if it still runs."""
+        """Close the pipes, and kill the process if it still runs; does nothing in a forked process."""
+        if self._owner_pid != os.getpid():
+            return
         for pipe in self._pipes.values():
             pipe.close()
         for fd, stream in enumerate((self._process.stdin, self._process.stdout, self._process.stderr)):

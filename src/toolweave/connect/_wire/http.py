@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
 from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -134,6 +135,7 @@ class HttpWire:
         self._over = anyio.Event()
         self._revision: str | None = None
         self._stateless = False
+        self._process = os.getpid()
         self._session: str | None = None
         self._modern = HeaderFactory()
         self._in_session = SharedHeaders()
@@ -267,6 +269,8 @@ class HttpWire:
         self._enter(None, None)
 
     async def _leave(self, headers: Mapping[str, str]) -> None:
+        if self._process != os.getpid():  # a forked process ends nothing of its parent
+            return
         with anyio.move_on_after(_COURTESY_SECONDS):
             try:
                 (await self._endpoint.send("DELETE", headers)).close()
