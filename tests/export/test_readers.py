@@ -9,6 +9,7 @@ import pytest
 
 from tests.export import test_openai_agents, test_pydantic_ai
 from tests.tools.readers import assert_for_the_model, report, twice
+from toolweave import TextContent, ToolResult
 from toolweave.export import (
     AnthropicTools,
     OpenAIChatTools,
@@ -16,6 +17,8 @@ from toolweave.export import (
     langchain_tools,
     plain_functions,
 )
+from toolweave.tools import ResourceLink, ResultPolicy
+from toolweave.tools._truncation import fitted
 
 pytestmark = pytest.mark.anyio
 
@@ -67,3 +70,47 @@ async def test_no_export_gives_a_model_what_is_for_the_user(export: Any) -> None
 @pytest.mark.parametrize("export", EXPORTS)
 async def test_every_export_gives_a_repeated_text_once(export: Any) -> None:
     assert (await export(twice)).count("sum") == 1
+
+
+HIDDEN = "\u202e\u200b\U000e0041\x1b\x7f\ud800"
+WRITTEN = ("\\u202e", "\\u200b", "\\U000e0041", "\\x1b", "\\x7f", "\\ud800")
+
+
+def hidden_text() -> ToolResult:
+    """Report."""
+    return ToolResult(content=(TextContent(text=f"seen{HIDDEN}"),))
+
+
+def hidden_link() -> ToolResult:
+    """Report."""
+    return ToolResult(content=(ResourceLink(uri="file:///seen", name=f"seen{HIDDEN}"),))
+
+
+def hidden_value() -> ToolResult:
+    """Report."""
+    return ToolResult(structured_content={"seen": HIDDEN.removesuffix("\ud800")})
+
+
+@pytest.mark.parametrize("make", [hidden_text, hidden_link, hidden_value])
+@pytest.mark.parametrize("export", EXPORTS)
+async def test_every_export_writes_out_the_hidden_characters_of_every_kind_of_result(export: Any, make: Any) -> None:
+    sent = (await export(make)).replace("\\\\", "\\")
+
+    assert "seen" in sent
+    assert not any(char in sent for char in HIDDEN)
+
+
+@pytest.mark.parametrize("make", [hidden_text, hidden_link])
+async def test_the_form_for_a_model_has_its_hidden_characters_written_out(make: Any) -> None:
+    result = make().for_model()
+
+    assert all(written in result.text for written in WRITTEN)
+    assert result.for_model() is result
+
+
+async def test_a_cut_result_is_measured_as_the_model_is_given_it() -> None:
+    result = ToolResult(content=(TextContent(text="\U000e0041" * 900),))
+
+    shown, _ = fitted(result, ResultPolicy(max_chars=1000))
+
+    assert len(shown.for_model().text) <= 1000

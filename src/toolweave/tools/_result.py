@@ -92,7 +92,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
 
         Blocks whose `audience` is the user alone are left out, and texts that repeat the structured content once
         more. A result without a text for the model gets its structured content as one, or a note that says that it is
-        for the user. Hidden characters of texts are written out, such as `\\u202e`; `structured_content` stays as it
+        for the user. Hidden characters of texts are written out, such as `\u202e`; `structured_content` stays as it
         is. Every model and every export is given results in this form.
         """
         blocks = blocks_for("assistant", self.content, self.structured_content, is_error=self.is_error)
