@@ -530,7 +530,7 @@ class _HttpProtocol(HttpToolsProtocol):
         Returns:
             Whether the connection stays open.
         """
-        cycle = self.cycle  # None until the first head is complete
+        cycle: Any = self.cycle  # None until the first head is complete
         if self.scheme == "https" or cycle is None or cycle.response_complete:
             return False
         is_stream = cycle.response_started and cycle.chunked_encoding
