@@ -32,6 +32,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from toolweave.serve._http.app import HttpApp
 from toolweave.serve._http.asgi import TOGETHER, Message, Receive, Scope, Send, respond
 from toolweave.serve._http.callers import UNKNOWN
+from toolweave.serve._http.half_close import HalfClose
 from toolweave.serve._http.limits import HttpLimits
 from toolweave.serve._http.shares import RETRY_SECONDS, HttpShares, Shares
 from toolweave.serve._signals import stop_signals
@@ -39,7 +40,6 @@ from toolweave.serve._signals import stop_signals
 _log = logging.getLogger("toolweave.serve._http.app")
 _GRACE = 1.0
 _SPARE = 100  # connections beyond the maximum whose requests are read, to be refused with a status
-_PROBE_SECONDS = 1.0
 _PROXIES = "proxies"
 _LARGE = 65536  # bytes of a body that is written by itself: to copy it would cost more than to write twice
 _MOST_LINES = 4096
@@ -486,7 +486,7 @@ class _HttpProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._skip_chunk = False
         self._head_timer: asyncio.TimerHandle | None = None
-        self._is_half_closed = False
+        self._half_close = HalfClose(self)
         self._served: Any = cast("Any", self).app
         self.is_excess = False
 
@@ -521,41 +521,11 @@ class _HttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Keep the connection open for the responses to complete requests, although the client sends no more.
-
-        A client that closes its connection looks the same until something is sent to it. So the end of a stream that
-        has begun means that its client left, and before the response begins the client is probed. With TLS asyncio
-        cannot send any more.
-
-        Returns:
-            Whether the connection stays open.
-        """
-        cycle: Any = self.cycle  # None until the first head is complete
-        if self.scheme == "https" or cycle is None or cycle.response_complete:
+        """Keep the connection open for the responses to complete requests."""
+        if not self._half_close.is_open_for_responses():
             return False
-        is_stream = cycle.response_started and cycle.chunked_encoding
-        if not self.pipeline and (cycle.more_body or is_stream):
-            return False
-        cycle.keep_alive = False
-        if cycle.more_body:
-            cycle.disconnected = True
-        if not self._is_half_closed:  # it is received once more when reading is resumed
-            self._is_half_closed = True
-            self._disarm()
-            self.loop.call_later(_PROBE_SECONDS, self._probe)
+        self._disarm()
         return True
-
-    def _probe(self) -> None:
-        """Send an interim response, which a client that left answers with a reset; the next one fails."""
-        if self.transport.is_closing():
-            return
-        cycle = self.cycle
-        if cycle.disconnected and not self.pipeline:
-            self.transport.close()  # the rest of its body never comes
-            return
-        if not self.pipeline and not cycle.response_started and cycle.scope["http_version"] == "1.1":
-            self.transport.write(b"HTTP/1.1 102 Processing\r\n\r\n")
-        self.loop.call_later(_PROBE_SECONDS, self._probe)
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser, then see whether a head is still unfinished."""
