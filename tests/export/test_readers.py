@@ -17,8 +17,7 @@ from toolweave.export import (
     langchain_tools,
     plain_functions,
 )
-from toolweave.tools import ResourceLink, ResultPolicy
-from toolweave.tools._truncation import fitted
+from toolweave.tools import ResourceLink
 
 pytestmark = pytest.mark.anyio
 
@@ -106,11 +105,3 @@ async def test_the_form_for_a_model_has_its_hidden_characters_written_out(make: 
 
     assert all(written in result.text for written in WRITTEN)
     assert result.for_model() is result
-
-
-async def test_a_cut_result_is_measured_as_the_model_is_given_it() -> None:
-    result = ToolResult(content=(TextContent(text="\U000e0041" * 900),))
-
-    shown, _ = fitted(result, ResultPolicy(max_chars=1000))
-
-    assert len(shown.for_model().text) <= 1000

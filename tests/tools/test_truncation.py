@@ -95,3 +95,11 @@ def test_a_text_that_cannot_be_kept_is_not_promised() -> None:
 
     assert whole is not None
     assert "read_tool_result" not in shown.text
+
+
+def test_a_cut_result_is_measured_as_the_model_is_given_it() -> None:
+    result = ToolResult(content=(TextContent(text="\U000e0041" * 900),))
+
+    shown, _ = fitted(result, ResultPolicy(max_chars=1000))
+
+    assert len(shown.for_model().text) <= 1000
