@@ -17,7 +17,7 @@ _PROBE = b"HTTP/1.1 102 Processing\r\n\r\n"
 
 
 class HalfClose:
-    """The end of what the client of one connection sends.
+    """The half-close of one connection.
 
     Args:
         connection: uvicorn's connection.
