@@ -154,6 +154,35 @@ async def test_a_server_offers_some_tags_and_versions_only() -> None:
             assert [one.uri_template for one in await client.list_resource_templates()] == ["notes://{number}"]
 
 
+async def test_a_tag_that_nothing_has_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    made = server(include_tags=["sums", "textes"], exclude_tags=["old", "internal", "late"])
+
+    @made.prompt(tags=["late"])
+    def added() -> str:
+        """Be added before the server runs."""
+        return "x"
+
+    with anyio.fail_after(60):
+        for _ in range(2):
+            async with connected(made):
+                pass
+
+    assert [text for text in caplog.messages if "_tags" in text] == [
+        "include_tags: no tool, prompt or resource has the tag 'textes'; did you mean 'texts'?",
+        "exclude_tags: no tool, prompt or resource has the tag 'internal'; there are late, old, plain, sums, texts",
+    ]
+
+
+async def test_tags_of_a_toolset_that_has_no_tools_yet_are_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    made = create_mcp_server(name="empty", tools=[ToolRegistry([])], include_tags=["sums"])
+
+    with anyio.fail_after(60):
+        async with connected(made):
+            pass
+
+    assert [text for text in caplog.messages if "_tags" in text] == []
+
+
 async def test_a_version_is_added_and_removed_while_clients_are_connected() -> None:
     made = server()
     with anyio.fail_after(60):

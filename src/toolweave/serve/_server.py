@@ -394,6 +394,7 @@ class McpServer(ServerContent, ServerRunners):
             ttl_ms=options.ttl_ms,
             cache_scope=options.cache_scope,
         )
+        self._chosen = options.chosen
         if options.chosen:
             self.resources.registry.keep(options.chosen.keeps_definition)
             self.prompts.registry.keep(options.chosen.keeps_definition)
@@ -543,6 +544,7 @@ class McpServer(ServerContent, ServerRunners):
         async with AsyncExitStack() as stack:
             await keep_trying(self.tools)
             await stack.enter_async_context(self.tools)
+            await self._chosen.warn(self.tools, self.resources.registry, self.prompts.registry)
             for kept in (self._store, self.backend):
                 if kept is not None:
                     await stack.enter_async_context(kept)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
 
+from toolweave.errors import printable
 from toolweave.protocol.component_meta import tags_in, version_in, version_key
+from toolweave.schema._problems import nearest
 from toolweave.serve._request import Json
+from toolweave.tools import Toolset
 
 _Comparison: TypeAlias = Callable[[Any, Any], bool]
 _COMPARISONS: Mapping[str, _Comparison] = {
@@ -23,6 +27,29 @@ _COMPARISONS: Mapping[str, _Comparison] = {
 _CONDITION = re.compile(r"\s*(<=|>=|==|!=|<|>)\s*([^\s,<>=!]+)\s*")
 
 
+_log = logging.getLogger("toolweave.serve")
+
+
+class ResourceLists(Protocol):
+    """The resources of a server, as they are listed."""
+
+    async def resources(self) -> Sequence[Json]:
+        """Return the definitions of the resources without variables."""
+        ...
+
+    async def templates(self) -> Sequence[Json]:
+        """Return the definitions of the resource templates."""
+        ...
+
+
+class PromptLists(Protocol):
+    """The prompts of a server, as they are listed."""
+
+    async def prompts(self) -> Sequence[Json]:
+        """Return the definitions of all."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ChosenOffers:
     """The tags and versions that a server offers.
@@ -31,6 +58,8 @@ class ChosenOffers:
         include: Offers with none of these tags are left out; empty includes all.
         exclude: Offers with one of these tags are left out.
         versions: The versions, as in `">=1,<2"`; an offer without one is in every range. None for all.
+        seen: The tags of all offers that were judged so far, kept or not.
+        reported: The warnings that were logged.
 
     Raises:
         ValueError: `versions` is of another form.
@@ -39,6 +68,8 @@ class ChosenOffers:
     include: frozenset[str] = frozenset()
     exclude: frozenset[str] = frozenset()
     versions: str | None = None
+    seen: set[str] = field(default_factory=set[str], compare=False)
+    reported: set[str] = field(default_factory=set[str], compare=False)
 
     def __post_init__(self) -> None:
         _conditions(self.versions)
@@ -57,11 +88,40 @@ class ChosenOffers:
     def keeps(self, meta: object) -> bool:
         """Whether something whose definition has this `_meta` is offered."""
         tags, version = tags_in(meta), version_in(meta)
+        self.seen.update(tags)
         if (self.include and not tags & self.include) or tags & self.exclude:
             return False
         if version is None:
             return True
         return all(holds(version_key(version), version_key(bound)) for holds, bound in _conditions(self.versions))
+
+    async def warn(self, tools: Toolset, resources: ResourceLists, prompts: PromptLists) -> None:
+        """Log each tag of the choice that no offer has, once, when the server starts: parts are added until then.
+
+        Args:
+            tools: The tools, already chosen.
+            resources: The resources, likewise.
+            prompts: The prompts, likewise.
+        """
+        if not self.include and not self.exclude:
+            return
+        kept = [*tools.snapshot(), *await resources.resources(), *await resources.templates(), *await prompts.prompts()]
+        if not kept and not self.seen:  # a toolset without tools may not have connected yet
+            return
+        for text in self._unknown_tags():
+            if text not in self.reported:
+                self.reported.add(text)
+                _log.warning("%s", text)
+
+    def _unknown_tags(self) -> list[str]:
+        """Return a warning for each tag of the choice that no offer has, as far as they are known."""
+        found: list[str] = []
+        for setting, tags in (("include_tags", self.include), ("exclude_tags", self.exclude)):
+            for tag in sorted(tags - self.seen):
+                near = nearest(tag, sorted(self.seen), cutoff=0.5)
+                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(self.seen)) or 'none'}"
+                found.append(printable(f"{setting}: no tool, prompt or resource has the tag {tag!r}; {hint}"))
+        return found
 
     def keeps_definition(self, definition: Json) -> bool:
         """Whether something with this definition is offered."""
