@@ -395,9 +395,7 @@ class McpServer(ServerContent, ServerRunners):
             cache_scope=options.cache_scope,
         )
         self._chosen = options.chosen
-        if options.chosen:
-            self.resources.registry.keep(options.chosen.keeps_definition)
-            self.prompts.registry.keep(options.chosen.keeps_definition)
+        self._chosen.apply(self.resources.registry, self.prompts.registry)
         self._operations = Operations(self._calls, self.resources, self.prompts)
         self._mounts = Mounts(self, self._use_tools)
         self._visibility = Visibility(self._operations.facts, self._sessions, self.changes)

@@ -30,6 +30,14 @@ _CONDITION = re.compile(r"\s*(<=|>=|==|!=|<|>)\s*([^\s,<>=!]+)\s*")
 _log = logging.getLogger("toolweave.serve")
 
 
+class KeepsDefinitions(Protocol):
+    """A registry that offers a part of its items."""
+
+    def keep(self, keep: Callable[[Json], bool]) -> None:
+        """Offer only items whose definitions `keep` accepts."""
+        ...
+
+
 class ResourceLists(Protocol):
     """The resources of a server, as they are listed."""
 
@@ -94,6 +102,12 @@ class ChosenOffers:
         if version is None:
             return True
         return all(holds(version_key(version), version_key(bound)) for holds, bound in _conditions(self.versions))
+
+    def apply(self, *registries: KeepsDefinitions) -> None:
+        """Restrict registries of resources and prompts to the choice."""
+        if self:
+            for registry in registries:
+                registry.keep(self.keeps_definition)
 
     async def warn(self, tools: Toolset, resources: ResourceLists, prompts: PromptLists) -> None:
         """Log each tag of the choice that no offer has, once, when the server starts: parts are added until then.
