@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.serve.serving import served_http
 from tests.tools.doubles import Scripted, spec
 from toolweave import (
     Agent,
@@ -42,6 +43,7 @@ from toolweave.models import (
     UserMessage,
     tool_call,
 )
+from toolweave.serve import BearerAuth
 from toolweave.tools import Progress, Tool, ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -570,3 +572,28 @@ async def test_a_person_is_asked_about_a_call_below_where_the_policy_above_wants
 
     assert asked[-1] == "rm"
     assert done == (["a"] if approve else [])
+
+
+@pytest.mark.requirement("R85")
+@pytest.mark.slow
+@pytest.mark.parametrize("token", ["", "key-of-ann-0123456789"])
+@pytest.mark.parametrize("protocol", ["2025-11-25", "2026-07-28"])
+async def test_a_conversation_of_clients_that_cannot_be_told_apart_is_an_error_and_never_forgotten_in_silence(
+    protocol: str, token: str
+) -> None:
+    served = create_mcp_server(
+        name="desk", version="1", tools=[worker().as_tool(keep_conversation=True, name="kept"), worker().as_tool()]
+    )
+    auth = BearerAuth(tokens={token: "ann"}) if token else None
+
+    async with served_http(served, auth=auth) as url:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with connect_mcp({"url": url, "protocol": protocol, "headers": headers}) as client:
+            results = [await client.call_tool("kept", {"message": text}) for text in ("a", "b")]
+            fresh = await client.call_tool("agent_worker", {"message": "c"})
+
+    assert fresh.text == "c"
+    if protocol == "2026-07-28" and not token:
+        assert all(result.is_error and "cannot tell its clients apart" in result.text for result in results)
+    else:
+        assert [result.text for result in results] == ["a", "a / b"]

@@ -74,7 +74,7 @@ def agent_tool(
         above = current_run()
         _guard(agent, above)
         attended = above is not None and above.attended is True
-        session, key = _session(keep_conversation, above, ctx), None if agent.durable is None else _key(ctx)
+        session, key = _session(agent, keep_conversation, above, ctx), None if agent.durable is None else _key(ctx)
         run = agent.send(message, session=session, ctx=ctx, attended=attended, key=key)
         if agent.durable is not None and key is not None:
             await _free(agent.durable, run.id)
@@ -126,7 +126,7 @@ async def _free(durable: Durable, run_id: str) -> None:
         await durable.sleep(_POLL_SECONDS)
 
 
-def _session(keep: KeepConversation, above: Run | None, ctx: CallContext) -> str | None:
+def _session(agent: Sender, keep: KeepConversation, above: Run | None, ctx: CallContext) -> str | None:
     if not isinstance(keep, bool):
         return keep(ctx)
     if not keep:
@@ -136,8 +136,16 @@ def _session(keep: KeepConversation, above: Run | None, ctx: CallContext) -> str
         while root.parent is not None:
             root = root.parent
         return f"session:{root.session}" if root.session is not None else f"run:{root.id}"
-    client = None if ctx.caller is None else ctx.caller.client_key
-    return None if client is None else f"client:{client}"  # indistinguishable clients share no conversation
+    if ctx.caller is None:
+        return None
+    client = ctx.caller.client_key
+    if client is None:  # clients that cannot be told apart must not share a conversation
+        raise ToolError(
+            f"agent {agent.name!r} keeps a conversation for each client, and this server cannot tell its clients "
+            "apart: without sessions (2026-07-28) only authorized callers are known. Give the server auth=, or name "
+            "the conversation: as_tool(keep_conversation=lambda ctx: ...)"
+        )
+    return f"client:{client}"
 
 
 async def _answer(run: Run, name: str) -> ToolResult:

@@ -557,6 +557,9 @@ class Requester:
     async def _explained(self, line: OpenSession, exc: ConnectionLostError) -> ConnectionLostError:
         if line.process is None:
             return exc
+        if self._supervisor.is_stopping:  # the process did not fail: the words that it left explain nothing
+            message = "the connection was closed" + (" while the call ran" if exc.sent else "")
+            return ConnectionLostError(message, server=exc.server, sent=exc.sent)
         code, stderr = await line.process.last_words()
         message = exc.message if code is None else "its process ended" + (" while the call ran" if exc.sent else "")
         return ConnectionLostError(

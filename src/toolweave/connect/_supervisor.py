@@ -161,6 +161,11 @@ class Supervisor:
         """
         return self._home.run(work)
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the connection is being closed from this side, or was closed so."""
+        return self._stopping
+
     async def stop(self) -> None:
         """Close the connection, from any task; returns when it is closed, within a bound.
 

@@ -19,6 +19,7 @@ from toolweave._text import one_line
 from toolweave.errors import AuthRequiredError, printable, shortened
 from toolweave.oauth._loopback import LoopbackListener, loopback_listener
 from toolweave.oauth._user_agent import DevicePrompt
+from toolweave.protocol.uris import web_address_problem
 
 _log = logging.getLogger("toolweave.oauth")
 _OPEN_SECONDS = 10.0
@@ -117,12 +118,13 @@ def plain_url(url: str) -> str:
     """Return the URL of a web page in letters that mean nothing to a shell or a terminal; the page is the same.
 
     Raises:
-        ValueError: It is no `http` or `https` URL, or it holds user info.
+        ValueError: A person cannot be sent to this address; see `web_address_problem`.
     """
     parts = urlsplit(url)
-    host = parts.hostname
-    if parts.scheme not in ("http", "https") or not host or "@" in parts.netloc:
-        raise ValueError("expected an http or https URL")
+    problem = web_address_problem(f"{parts.scheme}://{parts.netloc}")  # path and query are quoted below
+    if problem is not None:
+        raise ValueError(problem)
+    host = parts.hostname or ""
     host = f"[{host}]" if ":" in host else host.encode("idna").decode("ascii")
     port = "" if parts.port is None else f":{parts.port}"
     query = f"?{quote(parts.query, safe='%/:=&?@+,-._~')}" if parts.query else ""

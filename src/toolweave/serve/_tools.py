@@ -16,9 +16,8 @@ from toolweave.errors import ErrorKind, RequestError, SchemaError, ToolError, pr
 from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asked_version
 from toolweave.protocol.headers import mirrored_arguments, mirroring_problem
-from toolweave.protocol.jsonrpc import encode_value
 from toolweave.schema import Validator
-from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, only_for_caller
+from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, checked_definition, only_for_caller
 from toolweave.serve._offers.tool_pages import ToolPages
 from toolweave.serve._request import Json, Method, Request
 from toolweave.serve._request_context import HandlerRunner, Work
@@ -322,10 +321,7 @@ def _compiled(spec: ToolSpec, function: FunctionToolset | None) -> _Checks:
         arguments, output = function.validators()
     else:
         arguments, output = check_schemas(spec)
-    try:
-        encode_value(tool_definition(spec, modern=True), errors="replace")
-    except (TypeError, ValueError) as exc:
-        raise SchemaError(f"tool {spec.name!r}: its definition is not JSON: {exc}") from None
+    checked_definition(tool_definition(spec, modern=True), f"tool {spec.name!r}")
     wrong = mirroring_problem(spec.input_schema)
     if wrong is not None:
         raise SchemaError(f"tool {spec.name!r}: inputSchema: {wrong[0]}", pointer=wrong[1])

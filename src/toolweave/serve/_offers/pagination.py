@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import TypeVar
 
-from toolweave.errors import RequestError, printable
+from toolweave.errors import RequestError, SchemaError, printable
 from toolweave.protocol.codes import INVALID_PARAMS
-from toolweave.protocol.jsonrpc import encode_value
+from toolweave.protocol.jsonrpc import encoding_problem
 from toolweave.serve._request import Json, Request
 
 _log = logging.getLogger("toolweave.serve")
@@ -63,12 +63,26 @@ def is_json(entry: Json, what: str) -> bool:
         entry: The definition.
         what: The name of the entry in the log.
     """
-    try:
-        encode_value(entry, errors="replace")
-    except (TypeError, ValueError) as exc:
-        _log.error("%s is not listed, because its definition is not JSON: %s", what, printable(str(exc)))
-        return False
-    return True
+    problem = encoding_problem(entry)
+    if problem is not None:
+        _log.error("%s is not listed, because its definition is not JSON: %s", what, printable(problem))
+    return problem is None
+
+
+def checked_definition(definition: Json, what: str) -> Json:
+    """Return a definition unchanged, if it can be sent.
+
+    Args:
+        definition: The definition as it is listed.
+        what: The name of what it defines, in the error.
+
+    Raises:
+        SchemaError: JSON cannot express it.
+    """
+    problem = encoding_problem(definition)
+    if problem is not None:
+        raise SchemaError(f"{what}: its definition is not JSON: {problem}")
+    return definition
 
 
 def list_page(

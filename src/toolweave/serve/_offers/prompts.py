@@ -26,12 +26,11 @@ from typing import (
 from toolweave.protocol import methods, server_features
 from toolweave.protocol.component_meta import VERSION
 from toolweave.serve._offers.conversion import prompt_messages
-from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE
+from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, checked_definition
 from toolweave.serve._offers.registry import (
     DefinitionFields,
     ItemRegistry,
     OffersFeature,
-    checked_definition,
     described,
     joined_entries,
     listing,

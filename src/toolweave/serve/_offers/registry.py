@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Generic, Protocol, TypedDict, TypeVar, runtime
 from toolweave.errors import RequestError, SchemaError
 from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.protocol.component_meta import component_meta, version_in, version_key, with_versions
-from toolweave.protocol.jsonrpc import encode_value
 from toolweave.serve._offers.pagination import list_page, only_for_caller
 from toolweave.serve._offers.string_handlers import StringHandler, failure
 from toolweave.serve._request import Json, OfferKind, Request
@@ -269,23 +268,6 @@ def described(
         "icons": tuple(about.get("icons", ())),
         "meta": component_meta(about.get("meta"), tags=about.get("tags", ()), version=about.get("version")),
     }
-
-
-def checked_definition(definition: Json, what: str) -> Json:
-    """Return a definition unchanged, if it can be sent.
-
-    Args:
-        definition: The definition as it is listed.
-        what: The name of what it defines, in the error.
-
-    Raises:
-        SchemaError: JSON cannot express it.
-    """
-    try:
-        encode_value(definition, errors="replace")
-    except (TypeError, ValueError) as exc:
-        raise SchemaError(f"{what}: its definition is not JSON: {exc}") from None
-    return definition
 
 
 async def listing(

@@ -30,8 +30,8 @@ from toolweave.protocol.server_features import Resource, definition
 from toolweave.protocol.skills import MARKDOWN_TYPE, SKILL_MANIFEST, Skill, name_problem, skills_capability
 from toolweave.protocol.uris import normal_uri
 from toolweave.serve._offers.conversion import resource_contents
-from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, list_page, only_for_caller
-from toolweave.serve._offers.registry import checked_definition, listing
+from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, checked_definition, list_page, only_for_caller
+from toolweave.serve._offers.registry import listing
 from toolweave.serve._offers.resources import Resources, ResourcesChanged, ResourceSource
 from toolweave.serve._offers.string_handlers import StringHandler
 from toolweave.serve._request import Json, Method, Request
