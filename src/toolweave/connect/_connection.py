@@ -98,13 +98,12 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
         )
         if endless:
             self._supervisor.endless = True
-        self._requester = Requester(config, self._supervisor, self._catalog)
+        self._requester = Requester(config, self._supervisor, self._catalog, self._check_pins)
         self._client = ClientCapabilities(config, self._requester, self._peer)
         lists = (self._catalog.live, *self._offer_lists)
         self._gateway_side = GatewaySide(self._requester, {live.kind: live for live in lists}, self._notified_elsewhere)
         self._health = Health(config, lambda: self._requester.waits, lambda event: self._events.emit("silence", event))
         self._requester.on_timeout = self._health.suspect
-        self._requester.check_pins = self._check_pins
 
     # identity
 

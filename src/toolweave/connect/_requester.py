@@ -60,6 +60,8 @@ from toolweave.tools._toolset import ToolsChanged
 _log = logging.getLogger("toolweave.connect")
 
 ResultT = TypeVar("ResultT")
+CheckPins = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+"""Called with the method and parameters of a request before it is sent; raises `ToolError` if pins withhold it."""
 _Failed = tuple[BaseException, Deadline]
 """The exception of a failed attempt, and its deadline."""
 
@@ -71,12 +73,11 @@ class Requester:
         direct: Sends calls of tools at once, for other clients.
         last_line: The current or last open session, for the results of its handshake.
         on_timeout: Called when a call was not answered within its bound.
-        check_pins: Called with the method and parameters of each request that is not a call of a tool, before it is
-            sent; raises `ToolError` for one whose prompt or resource is withheld.
     """
 
-    def __init__(self, config: ServerConfig, supervisor: Supervisor, catalog: Catalog) -> None:
+    def __init__(self, config: ServerConfig, supervisor: Supervisor, catalog: Catalog, check_pins: CheckPins) -> None:
         self._config = config
+        self._check_pins = check_pins
         self._supervisor = supervisor
         self._catalog = catalog
         self._deadlines = SharedTimer()
@@ -86,7 +87,6 @@ class Requester:
         self.direct = DirectCalls(config, supervisor, catalog, self._deadlines, too_slow=self._call_too_slow)
         self.last_line: OpenSession | None = None
         self.on_timeout: Callable[[], None] = lambda: None
-        self.check_pins: Callable[[str, Mapping[str, Any]], Awaitable[None]] = _unchecked
 
     @property
     def waits(self) -> Collection[PendingRequest]:
@@ -152,7 +152,7 @@ class Requester:
         self, method: str, params: Mapping[str, Any], timeout: float | None, meta: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         await self.line()  # has a bound of its own
-        await self.check_pins(method, params)
+        await self._check_pins(method, params)
         seconds = self._config.timeout.read if timeout is None else timeout
         with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
             if method not in methods.INPUT_REQUIRED:
@@ -435,7 +435,7 @@ class Requester:
         is_call = request.method == methods.TOOLS_CALL
         target = self._catalog.original_target(request.params["name"]) if is_call else CallTarget(request.method)
         if not is_call:
-            await self.check_pins(request.method, request.params)
+            await self._check_pins(request.method, request.params)
         limiter = self._limiter if is_call else None
         if limiter is not None:
             await self._take_turn(limiter, target.name)
@@ -592,10 +592,6 @@ class Requester:
             meta=result.meta,
             raw=result.raw,
         )
-
-
-async def _unchecked(method: str, params: Mapping[str, Any]) -> None:
-    """Check nothing: no pins are known."""
 
 
 def _repeatable(spec: ToolSpec | None) -> bool:

@@ -50,7 +50,6 @@ __all__ = [
     "encode_request",
     "encode_result",
     "encode_value",
-    "encoding_problem",
     "has_leading_method",
     "is_json",
     "objects_in",
@@ -495,15 +494,6 @@ def _defect(text: bytes) -> MalformedMessage:
 
 
 # Writing
-
-
-def encoding_problem(value: Any) -> str | None:
-    """Return the reason why JSON cannot express a value, such as a definition, or None if it can."""
-    try:
-        encode_value(value, errors="replace")
-    except (TypeError, ValueError) as error:
-        return str(error)
-    return None
 
 
 def encode_value(value: Any, *, errors: Literal["strict", "replace"] = "strict", allow_nan: bool = False) -> bytes:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from toolweave.errors import RequestError, SchemaError, printable
 from toolweave.protocol.codes import INVALID_PARAMS
-from toolweave.protocol.jsonrpc import encoding_problem
+from toolweave.protocol.jsonrpc import encode_value
 from toolweave.serve._request import Json, Request
 
 _log = logging.getLogger("toolweave.serve")
@@ -63,7 +63,7 @@ def is_json(entry: Json, what: str) -> bool:
         entry: The definition.
         what: The name of the entry in the log.
     """
-    problem = encoding_problem(entry)
+    problem = _encoding_problem(entry)
     if problem is not None:
         _log.error("%s is not listed, because its definition is not JSON: %s", what, printable(problem))
     return problem is None
@@ -79,7 +79,7 @@ def checked_definition(definition: Json, what: str) -> Json:
     Raises:
         SchemaError: JSON cannot express it.
     """
-    problem = encoding_problem(definition)
+    problem = _encoding_problem(definition)
     if problem is not None:
         raise SchemaError(f"{what}: its definition is not JSON: {problem}")
     return definition
@@ -151,3 +151,12 @@ def _name(key: str) -> bytes:
 
 def _bad() -> RequestError:
     return RequestError("Invalid cursor: it is of no page of this list; list again from the start", code=INVALID_PARAMS)
+
+
+def _encoding_problem(definition: Json) -> str | None:
+    """Return the reason why JSON cannot express a definition, or None if it can."""
+    try:
+        encode_value(definition, errors="replace")
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return None
