@@ -10,7 +10,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.jobs.places import working
+from tests.jobs.places import PLACES, url_of, working
+from tests.redis_server import RedisServer
 from toolweave import Agent, Backend, ScriptedModel, tool, tool_call
 from toolweave.models import ModelRequest, UserMessage
 from toolweave.state import MemoryStore, Store, open_store
@@ -145,3 +146,43 @@ async def test_a_run_within_another_run_of_its_session_does_not_wait_for_it() ->
         result = await outer.send("outside", session="s")
 
     assert result.text == "outer"
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_messages_that_queue_in_a_session_are_each_delivered_when_the_one_before_has_ended(
+    redis_server: RedisServer | None, place: str
+) -> None:
+    read: list[list[str]] = []
+
+    def answer(request: ModelRequest) -> str:
+        read.append([one.text for one in request.messages if isinstance(one, UserMessage)])
+        return "ok"
+
+    backend = Backend(url_of(place, redis_server))
+    agent = Agent(ScriptedModel(answer), name="clerk", backend=backend)
+    numbers = [str(number) for number in range(30)]
+    async with working(backend, agent):
+        with anyio.fail_after(45):  # a run that is only polled waits 5 s for each run ahead of it
+            runs = [await agent.submit(number, session="one") for number in numbers]
+            for run in runs:
+                assert (await run).status == "completed"
+
+    assert read == [numbers[: count + 1] for count in range(len(numbers))]
+
+
+async def test_a_message_that_is_cancelled_in_the_queue_of_a_session_holds_up_no_other() -> None:
+    backend, go_on = Backend("memory://"), anyio.Event()
+
+    async def answer(request: ModelRequest) -> str:
+        await go_on.wait()
+        return "ok"
+
+    agent = Agent(ScriptedModel(answer), name="clerk", backend=backend)
+    async with working(backend, agent):
+        with anyio.fail_after(30):
+            first, *middle, last = [await agent.submit(str(number), session="one") for number in range(12)]
+            assert all([await run.cancel() for run in middle])
+            go_on.set()
+            records = [await run for run in (first, *middle, last)]
+
+    assert [record.status for record in records] == ["completed", *["cancelled"] * 10, "completed"]

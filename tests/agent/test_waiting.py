@@ -337,3 +337,20 @@ async def test_an_approved_run_killed_anywhere_has_every_effect_exactly_once(tmp
 
     assert text == "all is written"
     assert sorted((tmp_path / "effects").read_text().split()) == list(approved_run.LINES)
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_an_answer_without_the_queue_has_a_worker_continue_the_run(
+    redis_server: RedisServer | None, place: str
+) -> None:
+    backend, desk = Backend(url_of(place, redis_server)), Desk()
+    agent = desk.agent(backend=backend)
+    async with working(backend, agent):
+        with anyio.fail_after(45):
+            run = await agent.submit("a")
+            while (await run.status()).status != "waiting":
+                await anyio.sleep(0.01)
+            assert await RunStatuses(backend.store).approve(run.id, "c-a")  # which knows the store alone
+            record = await run
+
+    assert (record.status, desk.deleted) == ("completed", ["a"])

@@ -125,8 +125,6 @@ def test_a_run_that_needs_a_yes_waits_for_it_while_its_worker_works_on(folder: P
         working.wait_for("waiting")
         for run_id, answer in ((first, "approve"), (second, "deny")):
             [call] = toolweave("runs", "show", run_id, "--json", env=env).json["waiting"]
-            alone = toolweave("runs", answer, run_id, call["call_id"], "--store", redis_url)
-            assert "if it has workers, give the answer once more with --backend in place of --store" in alone.err
             done = toolweave("runs", answer, run_id[:8], call["call_id"], "--json", env=env)
             assert (done.code, done.json) == (0, {"run_id": run_id, "goes_on": True})
         working.wait_for("completed")
@@ -134,6 +132,24 @@ def test_a_run_that_needs_a_yes_waits_for_it_while_its_worker_works_on(folder: P
 
     assert json.loads(toolweave("runs", "show", first, env=env).out) == {"sum": 42}
     assert "was not allowed" in toolweave("runs", "show", second, env=env).out
+
+
+def test_an_answer_in_the_store_alone_has_a_worker_continue_the_run(folder: Path, redis_url: str) -> None:
+    write_config(folder, {"numbers": [sys.executable, "-m", "toolweave.cli.demo.numbers"]})
+    env = {"TOOLWEAVE_BACKEND": redis_url}
+    add = '/call numbers_add {"values": [40, 2]}'
+
+    with worker("--model", "command", "--confirm", "always", cwd=folder, env=env) as working:
+        working.wait_for("started")
+        run_id = toolweave("runs", "spawn", add, env=env).out.strip()
+        working.wait_for("waiting")
+        [call] = toolweave("runs", "show", run_id, "--json", env=env).json["waiting"]
+        done = toolweave("runs", "approve", run_id, call["call_id"], "--store", redis_url)
+        working.wait_for("completed")
+
+    assert done.code == 0
+    assert "continues when one of its workers finds the answer in the store" in done.err
+    assert json.loads(toolweave("runs", "show", run_id, env=env).out) == {"sum": 42}
 
 
 def test_a_run_whose_worker_is_killed_goes_on_in_another_and_repeats_no_step(folder: Path, redis_url: str) -> None:

@@ -371,7 +371,14 @@ class StoreJournal:
         if self._record is None:
             return
         now, ttl, jobs = self._durable.clock(), self._durable.keep_seconds, self._durable.jobs
-        record = replace(self._record, status="waiting", changed_at=now, steps=result.steps, usage=result.usage)
+        record = replace(
+            self._record,
+            status="waiting",
+            changed_at=now,
+            steps=result.steps,
+            usage=result.usage,
+            by_workers=jobs is not None,
+        )
         notes: Sequence[Change] = () if jobs is None else jobs.forgotten(self._run_id)
         parked = self._parked()
         known = [key for key in self._entries if not key.startswith(parked)]

@@ -71,6 +71,7 @@ class RunRecord:
         text: The last text of the model, once the run has ended.
         stop_reason: The reason for its end, or None.
         error: The error that made it fail, or None.
+        by_workers: Whether workers continue it once its calls that wait for a person are answered.
         revision: Revision of the document.
     """
 
@@ -91,6 +92,7 @@ class RunRecord:
     steps: int = 0
     usage: Usage = field(default_factory=Usage)
     error: str | None = None
+    by_workers: bool = False
     revision: int = 0
 
     @property

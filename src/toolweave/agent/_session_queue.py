@@ -51,9 +51,10 @@ class SessionQueue:
             await self._store.put(_COLLECTION, self._key, self._record.run_id, ttl=self._durable.keep_seconds)
 
     async def leave(self) -> None:
-        """Leave the queue, so that the next run may start."""
+        """Leave the queue, and have the next run of the session start."""
         if self._record.session is not None:
             await self._store.delete(_COLLECTION, self._key)
+            await _wake_next(self._durable, self._session)
 
     async def ahead(self) -> int:
         """Return the number of runs ahead in the queue; runs that have ended are removed from it."""
@@ -127,8 +128,30 @@ async def hold_session(durable: Durable | None, session: str | None, run_id: str
     async with _kept(lease, key):
         yield
         completed = True
+    with suppress(StoreError):  # it is polled, too
+        await _wake_next(durable, key)
     if not completed:  # cancelled by the loss of the lease
         raise RunError("lost its session to another process; resume it", run_id=run_id, reason="error")
+
+
+async def _wake_next(durable: Durable, session: str) -> None:
+    """Have the first run in the queue of a session delivered to a worker now.
+
+    Those behind a run that waits for a person wait, too; a run that is executed needs no wake-up.
+    """
+    if durable.jobs is None:
+        return
+    async for found in iter_documents(durable.store, _COLLECTION, f"{session}/"):
+        try:
+            record = await read_record(durable.store, found.value)
+        except StoreError:
+            return  # another version wrote it, and will do it
+        if record is None or record.done:
+            await durable.store.delete(_COLLECTION, found.key)
+            continue
+        if record.status == "pending":
+            await durable.jobs.hasten(record.run_id)
+        return
 
 
 def _lease(durable: Durable, key: str) -> Lease:

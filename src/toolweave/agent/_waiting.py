@@ -1,8 +1,8 @@
 """Calls of a stored run that wait for a person, and the answers to them, from any process.
 
 No process executes a waiting run (`attended="later"`): its record has the status `"waiting"`, its journal the
-calls that wait, for approval or with a question of their server. The last answer makes it pending again, and with a
-queue a worker continues it.
+calls that wait, for approval or with a question of their server. The last answer makes it pending again. A worker
+continues it: the queue delivers it, or the worker finds its note in the store.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Any, Literal, TypeAlias
 
 from toolweave.agent._approval import Approval, WaitingCall, definition_digest
 from toolweave.agent._questions import Asked, GivenAnswer, checked_answer
-from toolweave.agent._records import JOURNAL, RunRecord, read_record, record_change, run_topic
+from toolweave.agent._records import JOURNAL, RUN_NOTES, RunRecord, read_record, record_change, run_topic
 from toolweave.errors import RunError
 from toolweave.jobs import WorkQueue
+from toolweave.jobs._kind import SUBMITTED_SIGNAL, submitted_note
 from toolweave.models._serialization import plain, turn_from_json
 from toolweave.protocol.client_requests import ElicitationResult
-from toolweave.state import Change, Delete, Document, Put, Store, iter_documents
+from toolweave.state import Change, Delete, Document, Put, Store, iter_documents, signal
 from toolweave.tools._spec import ToolSpec
 
 _Answer: TypeAlias = Approval | GivenAnswer
@@ -121,13 +122,14 @@ async def answer_waiting(
     queue: WorkQueue | None,
     now: float,
     ttl: float,
-    repeated: bool = False,
+    resumes: bool = False,
 ) -> bool:
     """Answer a waiting call; return whether the run continues, as no other call waits.
 
     With `remember` an approval counts for all waiting calls of the tool. The same answer may be given again until the
-    call is made; with `repeated` after the run has ended, too, as a program that resumes a run may not know that. The
-    one open question of a call may be named by the id of the call.
+    call is made; with `resumes` after the run has ended, too, as a program that resumes a run itself may not know that.
+    The one open question of a call may be named by the id of the call. Without a queue, workers of the run find it in
+    the store, unless its program resumes it.
 
     Raises:
         RunError: There is no such run or call, the run does not wait, the run or the call is over, the call has another
@@ -135,12 +137,13 @@ async def answer_waiting(
         StoreError: The store or the queue cannot be reached.
     """
     while True:
-        record = await _waiting_record(store, run_id, call_id, answer, repeated=repeated)
+        record = await _waiting_record(store, run_id, call_id, answer, repeated=resumes)
         jobs = None if queue is None else run_topic(record.agent, store, queue, keep_seconds=ttl)
         if record.status != "waiting":
-            if jobs is not None and not record.done:  # perhaps it was answered without the queue, and no worker knows
+            if jobs is not None and not record.done:  # perhaps the queue was away when it was answered
                 await jobs.submit(run_id)
             return True
+        noted = jobs is not None or (record.by_workers and not resumes)
         open_calls = {one.call_id: one for one in await _unanswered(store, run_id)}
         asked = _named(open_calls, call_id)
         if asked is None:
@@ -158,8 +161,10 @@ async def answer_waiting(
         ]
         changed = replace(record, status="pending" if goes_on else "waiting", changed_at=now)
         # one write with the record's revision: of two who answer the last calls at once, one sees the other's answer
-        notes = [jobs.note(run_id)] if goes_on and jobs is not None else []
+        notes = [submitted_note(RUN_NOTES, record.agent, run_id, at=now, ttl=ttl)] if goes_on and noted else []
         if await store.write([record_change(changed, ttl=ttl), *changes, *notes]) is not None:
+            if notes and jobs is None:
+                await signal(store, SUBMITTED_SIGNAL)
             if goes_on and jobs is not None:
                 await jobs.queue.submit(jobs.job(run_id))  # it is noted already
             return goes_on

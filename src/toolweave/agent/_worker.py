@@ -31,8 +31,13 @@ from toolweave.jobs._worker import MOST_DEATHS, JobWorker, resubmit_jobs, share_
 from toolweave.state import Document
 
 _log = logging.getLogger("toolweave.agent")
-_TURN_SECONDS = 0.5
-"""Seconds until a run that waits for its session is polled again, for each run ahead of it."""
+_TURN_SECONDS = 5.0
+"""Seconds until a run that waits for its session is polled again, for each run ahead of it.
+
+It is delivered at once when the run ahead of it ends; this is for a process that died between the two.
+"""
+_HELD_SECONDS = 0.5
+"""Seconds until a run that another process executes is looked at again."""
 _LONGEST_TURN_SECONDS = 30.0
 _Done: TypeAlias = Literal["ended", "waiting"] | None
 """The end of a run in this process; None when another process has it."""
@@ -179,7 +184,7 @@ class _Runs:
             return
         done = await (self._run(record, job) if record.record.session is None else self._in_turn(record, job))
         if done is None:
-            raise Reschedule(_TURN_SECONDS)
+            raise Reschedule(_HELD_SECONDS)
 
     def stop(self) -> None:
         for handover in tuple(self._running):

@@ -230,7 +230,7 @@ class DurableAgent(Generic[ResultT]):
         durable = self.durable
         now, ttl = durable.clock(), durable.keep_seconds
         # without the queue: this process continues the run, and no worker is to take it meanwhile
-        await answer_waiting(durable.store, run_id, call_id, approval, queue=None, now=now, ttl=ttl, repeated=True)
+        await answer_waiting(durable.store, run_id, call_id, approval, queue=None, now=now, ttl=ttl, resumes=True)
 
     def _again(self, run_id: str) -> RunStart:
         """Return the start of a run that continues from its journal."""

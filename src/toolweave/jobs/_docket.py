@@ -82,21 +82,35 @@ class DocketQueue:
         Raises:
             StoreError: The queue cannot be reached, or the job's payload is no JSON.
         """
-        try:
-            about = json.dumps(dict(job.about), allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as exc:
-            raise StoreError(f"what job {job.key!r} of {job.topic!r} is about is no JSON: {exc}") from None
+        about = _payload(job)
         return await self._reached(lambda: self._submitted(job, about))
 
     async def _submitted(self, job: Job, about: str) -> bool:
         async with self._docket(job.topic) as docket:
             now = datetime.now(UTC)  # noqa: TID251 - docket's own clock
-            function = docket.tasks[FUNCTION]
-            execution = in_plain(Execution(docket, function, (about,), {}, job.key, now, 1, function_name=FUNCTION))
+            execution = _execution(docket, job.key, about, now)
             added = await execution.schedule() is Disposition.SCHEDULED
             if not added and await _due(docket, job.key) > now.timestamp() + _FAR_SECONDS:
                 await execution.schedule(replace=True)
         return added
+
+    async def hasten(self, job: Job) -> None:
+        """Have a job delivered now that was postponed, and submit it if it is not there.
+
+        One that is being delivered now, and is about to be postponed, is delivered once more: its postponement is of
+        an older generation then, and docket ignores it.
+
+        Raises:
+            StoreError: The queue cannot be reached, or the job's payload is not JSON.
+        """
+        about = _payload(job)
+
+        async def replace() -> None:
+            async with self._docket(job.topic) as docket:
+                now = datetime.now(UTC)  # noqa: TID251 - docket's own clock
+                await _execution(docket, job.key, about, now).schedule(replace=True)
+
+        await self._reached(replace)
 
     async def waiting(self, topic: str, keys: Sequence[str]) -> Sequence[str]:
         """Return those of these keys whose jobs wait and are due within two minutes.
@@ -218,6 +232,18 @@ class DocketQueue:
         except OSError as exc:
             reason = f"cannot be used: {self._words(str(exc))}"
         raise StoreError(f"the queue at {self._where} {reason}")
+
+
+def _payload(job: Job) -> str:
+    try:
+        return json.dumps(dict(job.about), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise StoreError(f"what job {job.key!r} of {job.topic!r} is about is no JSON: {exc}") from None
+
+
+def _execution(docket: PlainDocket, key: str, about: str, when: datetime) -> Execution:
+    function = docket.tasks[FUNCTION]
+    return in_plain(Execution(docket, function, (about,), {}, key, when, 1, function_name=FUNCTION))
 
 
 async def _due(docket: Docket, key: str) -> float:

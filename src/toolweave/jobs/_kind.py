@@ -20,6 +20,9 @@ from toolweave.state import Change, Delete, Document, Put, Store
 
 R = TypeVar("R")
 
+SUBMITTED_SIGNAL = "jobs-submitted"
+"""The name of the signal that a job was noted as submitted by a process without the queue."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobCollections:
@@ -46,6 +49,19 @@ class JobCollections:
     def __post_init__(self) -> None:
         for what in ("leases", "deaths", "cancels", "submitted", "sweeps"):
             object.__setattr__(self, what, f"{self.name}-{what}")
+
+
+def owner_prefix(owner: str) -> str:
+    """Return how the keys of the submitted jobs of an agent or server begin."""
+    return f"{quote(owner, safe='')}/"
+
+
+def submitted_note(
+    notes: JobCollections, owner: str, key: str, *, at: float, ttl: float, about: Mapping[str, Any] | None = None
+) -> Put:
+    """Return the change that notes a job as submitted, from which a worker gives it to the queue."""
+    noted = {"at": at, "about": dict(about or {})}
+    return Put(collection=notes.submitted, key=owner_prefix(owner) + key, value=noted, ttl=ttl)
 
 
 class JobTopic:
@@ -83,7 +99,7 @@ class JobTopic:
         self.queue = queue
         self.clock = clock
         self.keep_seconds = keep_seconds
-        self.prefix = f"{quote(owner, safe='')}/"
+        self.prefix = owner_prefix(owner)
 
     def job(self, key: str, about: Mapping[str, Any] | None = None) -> Job:
         """Return the job to put into the queue."""
@@ -94,8 +110,8 @@ class JobTopic:
 
         It is kept for `ttl` seconds, `keep_seconds` by default.
         """
-        noted = {"at": self.clock(), "about": dict(about or {})}
-        return Put(collection=self.notes.submitted, key=self.prefix + key, value=noted, ttl=ttl or self.keep_seconds)
+        ttl = ttl or self.keep_seconds
+        return submitted_note(self.notes, self.owner, key, at=self.clock(), ttl=ttl, about=about)
 
     def forgotten(self, key: str) -> Sequence[Change]:
         """Return the changes that forget all notes of a job, to be written together with its end."""
@@ -114,6 +130,16 @@ class JobTopic:
         """
         await self.store.write([self.note(key, about)])
         await self.queue.submit(self.job(key, about))
+
+    async def hasten(self, key: str) -> None:
+        """Have a job that is noted as submitted delivered now, if it is.
+
+        Raises:
+            StoreError: The store or the queue cannot be reached.
+        """
+        note = await self.store.get(self.notes.submitted, self.prefix + key)
+        if note is not None:
+            await self.queue.hasten(self.job(key, note.value["about"]))
 
     def lease(
         self, key: str, *, seconds: float = LEASE_SECONDS, sleep: Sleep = anyio.sleep, strict: bool = False

@@ -67,6 +67,14 @@ class WorkQueue(Protocol):
         """
         ...
 
+    async def hasten(self, job: Job) -> None:
+        """Have a job delivered now that was postponed, and submit it if it is not there.
+
+        Raises:
+            StoreError: The queue cannot be reached.
+        """
+        ...
+
     async def waiting(self, topic: str, keys: Sequence[str]) -> Sequence[str]:
         """Return those of these keys whose jobs wait: `submit` would not add them.
 

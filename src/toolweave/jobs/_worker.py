@@ -24,10 +24,10 @@ from typing import Any, Generic, NoReturn, TypeVar
 import anyio
 
 from toolweave.errors import StoreError
-from toolweave.jobs._kind import JobKind
+from toolweave.jobs._kind import SUBMITTED_SIGNAL, JobKind
 from toolweave.jobs._lease import is_living
 from toolweave.jobs._queue import Handler, Job, Reschedule, WorkBackend
-from toolweave.state import Document, iter_pages
+from toolweave.state import Document, iter_pages, listening
 
 R = TypeVar("R")
 
@@ -206,22 +206,29 @@ async def _stop_when_cancelled(workers: Sequence[JobWorker[Any]]) -> None:
 
 
 async def resubmit_jobs(workers: Sequence[JobWorker[Any]], *, seconds: float = _SWEEP_SECONDS) -> NoReturn:
-    """Resubmit jobs without a worker: now and about every so many seconds, one worker at a time."""
-    first = True
-    while True:
-        for one in workers:
-            topic = one.topic
-            try:
-                # A document that expires is the election: who writes it sweeps, the others find it there. The first
-                # sweep of a process is made in any case, so that after a crash of all workers nothing waits for a
-                # minute.
-                sweeps, ttl = topic.notes.sweeps, seconds * 0.9
-                if first or await topic.store.put(sweeps, topic.owner, True, ttl=ttl, expect=0) is not None:
-                    await one.submit_lost()
-            except StoreError as exc:
-                _log.warning("lost %ss of %s cannot be looked for: %s", topic.notes.name, topic, exc)
-        first = False
-        await anyio.sleep(seconds * random.uniform(0.75, 1.25))  # noqa: S311 - so that workers do not look at once
+    """Resubmit jobs without a worker: now, at a signal, and about every so many seconds by one worker at a time."""
+    if not workers:
+        await anyio.sleep_forever()
+    asked = True
+    async with listening(workers[0].topic.store, SUBMITTED_SIGNAL) as ear:
+        while True:
+            for one in workers:
+                await _sweep(one, seconds * 0.9, asked=asked)
+            # so that workers do not look at once
+            asked = await ear.wait(seconds * random.uniform(0.75, 1.25))  # noqa: S311
+
+
+async def _sweep(worker: JobWorker[Any], seconds: float, *, asked: bool) -> None:
+    """Resubmit the lost jobs of a topic, if no other worker has done so in these seconds, or if this is asked for."""
+    topic = worker.topic
+    try:
+        # A document that expires is the election: who writes it sweeps, the others find it there. The first sweep of a
+        # process is made in any case, so that after a crash of all workers nothing waits for a minute. So is one that a
+        # signal asks for: whoever sent it may have written after the last sweep.
+        if asked or await topic.store.put(topic.notes.sweeps, topic.owner, True, ttl=seconds, expect=0) is not None:
+            await worker.submit_lost()
+    except StoreError as exc:
+        _log.warning("lost %ss of %s cannot be looked for: %s", topic.notes.name, topic, exc)
 
 
 def share_suspicion(workers: Iterable[JobWorker[Any]]) -> None:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli._chat.options import AGENT, AgentOptions, ChatOptions, StoreOption, chat_options
-from toolweave.cli._chat.stores import backend_named, is_url
+from toolweave.cli._chat.stores import backend_named
 from toolweave.cli._command import Command, CommandGroup, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._options import JsonOption, given_options
@@ -386,12 +386,12 @@ def answer_question(
 
 
 def _when_it_continues(record: RunRecord, store: str | None) -> str:
-    """Return when a run continues that was answered in its store alone, which wakes no workers."""
+    """Return when a run continues that was answered in its store alone."""
+    if record.by_workers:
+        return "when one of its workers finds the answer in the store: at once if any is running"
     place = "" if store is None else f" --store {shlex.quote(store)}"
     resume = f"with `toolweave runs resume {record.run_id[:_SHORT]}{place}`"
     when = resume if record.agent == AGENT else "when its program resumes it"
-    if store is not None and is_url(store):
-        return f"{when}; if it has workers, give the answer once more with --backend in place of --store"
     return f"{when}: it has no workers"
 
 

@@ -47,6 +47,10 @@ class ReportingBackend:
         """Submit a job; see `WorkQueue`."""
         return await self._backend.queue.submit(job)
 
+    async def hasten(self, job: Job) -> None:
+        """Have a postponed job delivered now; see `WorkQueue`."""
+        await self._backend.queue.hasten(job)
+
     async def waiting(self, topic: str, keys: Sequence[str]) -> Sequence[str]:
         """Return those of these keys whose jobs are queued; see `WorkQueue`."""
         return await self._backend.queue.waiting(topic, keys)
