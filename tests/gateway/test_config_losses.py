@@ -245,3 +245,21 @@ def test_the_admin_api_applies_a_smaller_config_with_a_yes_only(tmp_path: Path) 
 
         applied = running.admin("POST", "/reload", {"confirmed": True})
         assert (applied.status, applied.json["removed"]) == (200, ["a"])
+
+
+@pytest.mark.slow
+def test_all_workers_of_a_gateway_keep_what_a_config_lost_until_one_of_them_gets_a_yes(tmp_path: Path) -> None:
+    config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
+    with gateway(tmp_path, config, "--no-watch", "--workers", "2") as running:
+
+        def upstreams() -> set[int]:
+            """Return the numbers of upstreams that the workers have; each request reaches one of them."""
+            return {len(running.status()["upstreams"]) for _ in range(20)}
+
+        config.write_text("{}")
+        for _ in range(4):  # requests of programs, at any worker: none of them is a yes
+            assert running.admin("POST", "/reload", {}).status == 422
+        assert upstreams() == {1}
+
+        assert running.admin("POST", "/reload", {"confirmed": True}).status == 200
+        until(lambda: upstreams() == {0}, "the change of all workers")
