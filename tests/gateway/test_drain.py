@@ -93,3 +93,29 @@ def test_a_call_that_runs_is_answered_before_the_end(tmp_path: Path) -> None:
         assert running.process.wait(SECONDS) == 0
 
     assert results[0][0]["content"][0]["text"] == "held by version 1"
+
+
+def test_a_request_on_a_connection_that_was_accepted_last_is_answered_after_the_port_is_closed(tmp_path: Path) -> None:
+    config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
+    with gateway(tmp_path, config, drain=0.5) as running:
+        accepted = [client_of(running) for _ in range(20)]
+        for one in accepted:
+            one.connect()  # as a balancer does, just before it sends the request
+        running.terminate()
+        until(lambda: is_refused(running), "the closed port")
+        answers = [call(one, "a_add", {"a": 1, "b": 2}) for one in accepted]
+        assert running.process.wait(SECONDS) == 0
+
+    assert [(result["structuredContent"], stays) for result, stays in answers] == [({"sum": 3}, False)] * 20
+
+
+def is_refused(running: RunningGateway) -> bool:
+    """Whether a gateway accepts no connection."""
+    one = client_of(running)
+    try:
+        one.connect()
+    except ConnectionRefusedError:
+        return True
+    finally:
+        one.close()
+    return False

@@ -14,7 +14,7 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -62,7 +62,8 @@ async def serve_http(
     On a signal no new request is accepted, idle streams are ended, and running calls have
     `HttpLimits.shutdown_seconds` to finish; a second signal ends them at once. After SIGTERM requests are still
     accepted for `HttpLimits.drain_seconds`, so that none is lost that a balancer or a kept-alive connection had under
-    way: every answer closes its connection, and readiness says no. SIGHUP is `app.on_hangup`, where that is set.
+    way: every answer closes its connection, and readiness says no. Then no connection is accepted, and requests on
+    the others are answered for a second more. SIGHUP is `app.on_hangup`, where that is set.
 
     Args:
         app: Made by `McpServer.asgi_app`.
@@ -223,7 +224,7 @@ class _UvicornServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let running calls finish, then cancel them."""
         self._over = True
-        await self._turn_away()
+        await self._turn_away(sockets or [])
         await self.app.drain()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._abort_in_time)
@@ -240,7 +241,7 @@ class _UvicornServer(uvicorn.Server):
             while self.server_state.tasks:
                 await anyio.sleep(0.01)
 
-    async def _turn_away(self) -> None:
+    async def _turn_away(self, sockets: Sequence[socket.socket]) -> None:
         """Continue to serve for a while, with answers that close their connections.
 
         Data that is sent on an idle connection while it is being closed is lost, and a listener that is closed resets
@@ -257,6 +258,11 @@ class _UvicornServer(uvicorn.Server):
             if cycle is not None and not cycle.response_started:
                 cycle.keep_alive = False
         with anyio.move_on_after(seconds):
+            await self.hurried.wait()
+        await asyncio.sleep(0)  # the event loop accepts what waits in the listener's queue
+        for one in (*self.servers, *sockets):
+            one.close()
+        with anyio.move_on_after(_GRACE):  # a connection that is closed before its request was read is reset
             await self.hurried.wait()
 
     async def _abort_in_time(self) -> None:
