@@ -241,3 +241,34 @@ async def test_messages_are_sent_as_other_libraries_write_them() -> None:
 def test_a_message_that_is_none_is_refused_with_what_is_meant(message: Any, words: str) -> None:
     with pytest.raises(TypeError, match=words):
         Agent(ScriptedModel(["x"])).send([message])
+
+
+async def test_a_history_with_calls_of_tools_and_their_results_is_taken_as_a_chat_api_has_it() -> None:
+    def called(key: str, arguments: object) -> dict[str, object]:
+        return {"id": key, "type": "function", "function": {"name": "add", "arguments": arguments}}
+
+    history = [
+        {"role": "user", "content": "1 and 2?"},
+        {"role": "assistant", "content": None, "tool_calls": [called("c1", '{"a": 1}'), called("c2", "{broken")]},
+        {"role": "tool", "tool_call_id": "c1", "content": "3"},
+        {"role": "tool", "tool_call_id": "c2", "content": [{"type": "text", "text": "no JSON"}]},
+        {"role": "user", "content": "Thanks."},
+    ]
+    model = ScriptedModel(["fine", "fine"])
+
+    await Agent(model).send(history)
+    await generate(model, history)
+
+    for request in model.requests:
+        calls = [
+            call for message in request.messages if isinstance(message, AssistantMessage) for call in message.tool_calls
+        ]
+        outcomes = [one for message in request.messages if isinstance(message, ToolMessage) for one in message.outcomes]
+        assert [(call.id, call.name, call.arguments, call.malformed) for call in calls] == [
+            ("c1", "add", {"a": 1}, None),
+            ("c2", "add", {}, "{broken"),
+        ]
+        assert [(one.call_id, one.name, one.result.text) for one in outcomes] == [
+            ("c1", "add", "3"),
+            ("c2", "add", "no JSON"),
+        ]

@@ -7,12 +7,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, cast
 
+from toolweave._json import decode_json
 from toolweave.errors import shortened
-from toolweave.models._messages import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
+from toolweave.models._messages import (
+    AssistantMessage,
+    AssistantPart,
+    Message,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolOutcome,
+    UserMessage,
+)
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, ImageContent, TextContent
+from toolweave.protocol.json_types import as_object, as_text
 from toolweave.tools._media import File
 from toolweave.tools._result import ToolResult
 
@@ -180,7 +192,36 @@ def messages_of(sent: Sendable) -> tuple[Message, ...]:
             raise TypeError(f"an agent is sent texts, blocks, a Prompt or messages, not {kind}")
     if blocks:
         messages.append(UserMessage(content=tuple(blocks)))
-    return tuple(messages)
+    return _named(messages)
+
+
+def _named(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages with the names of the tools in results that name their calls alone.
+
+    Raises:
+        TypeError: The messages have no call of that id.
+    """
+    names: dict[str, str] = {}
+    found: list[Message] = []
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            names |= {call.id: call.name for call in message.tool_calls}
+        elif isinstance(message, ToolMessage):
+            message = ToolMessage(outcomes=tuple(_named_outcome(one, names) for one in message.outcomes))
+        found.append(message)
+    return tuple(found)
+
+
+def _named_outcome(outcome: ToolOutcome, names: Mapping[str, str]) -> ToolOutcome:
+    if outcome.name:
+        return outcome
+    name = names.get(outcome.call_id)
+    if name is None:
+        raise TypeError(
+            f"the messages have no call {outcome.call_id!r} that this result is of; a result alone is sent as a "
+            "ToolMessage, which names the tool"
+        )
+    return replace(outcome, name=name)
 
 
 _BLOCKS: tuple[type, ...] = ContentBlock.__args__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
@@ -201,12 +242,64 @@ def _message(item: Any) -> Message:
     role, content = members.get("role"), members.get("content")
     if role in ("system", "developer"):
         raise TypeError("an agent is sent no system message; give it to the agent: Agent(..., system=...)")
-    if role not in ("user", "assistant"):
-        raise TypeError(f"a message's role is 'user' or 'assistant', not {role!r}; results are sent as a ToolMessage")
-    if members.get("tool_calls"):
-        raise TypeError("a message with tool calls is sent as an AssistantMessage, with its ToolMessage")
+    if role not in ("user", "assistant", "tool"):
+        raise TypeError(f"a message's role is 'user', 'assistant' or 'tool', not {role!r}")
+    if role == "tool":
+        return _outcome(members)
+    if role == "assistant" and members.get("tool_calls"):
+        return _with_calls(content, members["tool_calls"])
     parts: Sequence[Any] = cast("Sequence[Any]", content) if isinstance(content, (list, tuple)) else [content]
     return _spoken(role, tuple(map(_block, parts)))
+
+
+def _with_calls(content: object, calls: object) -> AssistantMessage:
+    """Return an answer with calls of tools, in the form of OpenAI's chat API.
+
+    Raises:
+        TypeError: A call is malformed.
+    """
+    parts: list[AssistantPart] = []
+    if content:
+        blocks: Sequence[Any] = cast("Sequence[Any]", content) if isinstance(content, (list, tuple)) else [content]
+        parts += (TextPart(text=_block(part).render()) for part in blocks)
+    for call in cast("Sequence[Any]", calls) if isinstance(calls, (list, tuple)) else [calls]:
+        members = as_object(call) or {}
+        function = as_object(members.get("function")) or {}
+        key, name = as_text(members.get("id")), as_text(function.get("name"))
+        if key is None or name is None or "arguments" not in function:
+            raise TypeError(
+                "a tool call is {'id': ..., 'function': {'name': ..., 'arguments': ...}}, or a part of an "
+                "AssistantMessage"
+            )
+        parts.append(_call(key, name, function["arguments"]))
+    return AssistantMessage(parts=tuple(parts))
+
+
+def _call(key: str, name: str, arguments: object) -> ToolCallPart:
+    """Return a call; arguments that are not a JSON object are kept as the text that they are."""
+    if isinstance(arguments, Mapping):
+        return ToolCallPart(id=key, name=name, arguments=dict(cast("Mapping[str, Any]", arguments)))
+    try:
+        decoded: object = decode_json(str(arguments) or "{}")
+    except ValueError:
+        decoded = None
+    if isinstance(decoded, dict):
+        return ToolCallPart(id=key, name=name, arguments=cast("dict[str, Any]", decoded))
+    return ToolCallPart(id=key, name=name, malformed=str(arguments))
+
+
+def _outcome(members: Mapping[str, Any]) -> ToolMessage:
+    """Return the result of one call, in the form of OpenAI's chat API.
+
+    Raises:
+        TypeError: It names no call, or has no readable content.
+    """
+    key, content = members.get("tool_call_id"), members.get("content")
+    if not isinstance(key, str):
+        raise TypeError("a message of a tool names its call: {'role': 'tool', 'tool_call_id': ..., 'content': ...}")
+    parts: Sequence[Any] = cast("Sequence[Any]", content) if isinstance(content, (list, tuple)) else [content]
+    result = ToolResult(content=tuple(map(_block, parts)))
+    return ToolMessage(outcomes=(ToolOutcome(call_id=key, name="", result=result),))
 
 
 def _spoken(role: str, blocks: tuple[ContentBlock, ...]) -> Message:
