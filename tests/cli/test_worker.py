@@ -134,6 +134,26 @@ def test_a_run_that_needs_a_yes_waits_for_it_while_its_worker_works_on(folder: P
     assert "was not allowed" in toolweave("runs", "show", second, env=env).out
 
 
+def test_a_worker_finds_a_server_that_was_down_when_it_started(folder: Path, redis_url: str) -> None:
+    there = folder / "there"
+    late = f"test -e {there} && exec {sys.executable} -m toolweave.cli.demo.numbers; exit 1"
+    write_config(folder, {"numbers": ["sh", "-c", late]})
+    env = {"TOOLWEAVE_BACKEND": redis_url}
+
+    with worker("--model", "command", cwd=folder, env=env) as working:
+        working.wait_for("started")
+        there.touch()
+        results = list[str]()
+        deadline = time.monotonic() + 100
+        while "42" not in "".join(results[-1:]):
+            assert time.monotonic() < deadline, results
+            run_id = toolweave("runs", "spawn", '/call numbers_add {"values": [40, 2]}', env=env).out.strip()
+            working.wait_for("completed")
+            results.append(toolweave("runs", "show", run_id, env=env).out)
+
+    assert json.loads(results[-1]) == {"sum": 42}
+
+
 def test_an_answer_in_the_store_alone_has_a_worker_continue_the_run(folder: Path, redis_url: str) -> None:
     write_config(folder, {"numbers": [sys.executable, "-m", "toolweave.cli.demo.numbers"]})
     env = {"TOOLWEAVE_BACKEND": redis_url}
