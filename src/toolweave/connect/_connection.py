@@ -458,6 +458,7 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
     async def _run_background(self, line: OpenSession) -> None:
         """Run the background tasks of a session until it ends."""
         async with anyio.create_task_group() as tasks:
+            self._supervisor.peer.start_task = tasks.start_soon
             tasks.start_soon(self._follower.run_background, line)
             tasks.start_soon(self._catalog.scan_definitions)
             tasks.start_soon(self._client.deliver_logs)

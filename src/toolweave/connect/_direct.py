@@ -29,7 +29,7 @@ class DirectCalls:
         supervisor: Has the open session.
         catalog: Knows which tools the server lists.
         deadlines: Ends the calls.
-        too_slow: Makes the error of a call of this tool that is not answered in time.
+        too_slow: Makes the error of a call of this tool that is not answered in so many seconds.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class DirectCalls:
         catalog: Catalog,
         deadlines: SharedTimer,
         *,
-        too_slow: Callable[[str], RequestTimeoutError],
+        too_slow: Callable[[str, float], RequestTimeoutError],
     ) -> None:
         self.too_slow = too_slow
         self._supervisor = supervisor
@@ -116,7 +116,7 @@ class DirectCall(Deadline, kw_only=True, eq=False):
         if not self.expired:
             self.expired = True
             if not self.answer.done():
-                self.answer.set_exception(self.calls.too_slow(self.name))
+                self.answer.set_exception(self.calls.too_slow(self.name, self.seconds))
 
     def forget(self) -> None:
         """End the deadline and forget the request, which was answered."""

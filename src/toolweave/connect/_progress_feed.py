@@ -1,4 +1,9 @@
-"""Progress notifications of one request, delivered to its callback one after the other."""
+"""Progress notifications of one request, delivered to its callback one after the other.
+
+Why none is lost or overtaken: a notification is delivered as it arrives, in the context of the request, unless the
+callback's last outcome is still awaited. That is done by a task of the connection, which then delivers what has arrived
+meanwhile, and ends when nothing is left. So a request whose server reports nothing starts no task.
+"""
 
 from __future__ import annotations
 
@@ -6,78 +11,99 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from contextvars import copy_context
 
 import anyio
 
+from toolweave.connect._deadline import Deadline
 from toolweave.connect._session import ClientHandlers
 from toolweave.tools._call import Progress, ProgressCallback
 
 _log = logging.getLogger("toolweave.connect")
 
-ResultT = TypeVar("ResultT")
-
 
 class ProgressFeed:
     """A queue of progress notifications, delivered to a sync or async callback one after the other.
 
-    `touch` is called for every notification at once: it is the sign of life that resets a deadline.
+    Args:
+        callback: Gets each notification.
+        touch: Called for every notification at once: it is the sign of life that moves a deadline.
+        start: Starts a task that ends with the session at the latest.
     """
 
-    def __init__(self, callback: ProgressCallback, touch: Callable[[], None]) -> None:
+    def __init__(self, callback: ProgressCallback, touch: Callable[[], None], start: Callable[..., object]) -> None:
         self._callback = callback
         self._touch = touch
+        self._start = start
+        self._context = copy_context()
         self._waiting: deque[Progress] = deque()
-        self._arrived = anyio.Event()
-        self._ended = False
+        self._scope: anyio.CancelScope | None = None
+        self._idle = anyio.Event()
 
     def put(self, progress: Progress) -> None:
-        """Queue one notification; never waits."""
+        """Deliver one notification, or queue it while an earlier one is delivered; never waits."""
         self._touch()
         self._waiting.append(progress)
-        self._arrived.set()
+        if self._scope is None:
+            self._context.run(self._deliver)
+
+    async def finished(self) -> None:
+        """Wait until all that has arrived is delivered."""
+        while self._scope is not None:
+            await self._idle.wait()
+
+    def cancel(self) -> None:
+        """Deliver no more, and cancel the callback that runs."""
+        self._waiting.clear()
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def _deliver(self) -> None:
+        """Deliver what waits, up to an outcome that has to be awaited: a task goes on from there."""
+        outcome = self._next_outcome()
+        if outcome is not None:
+            self._scope, self._idle = anyio.CancelScope(), anyio.Event()
+            self._start(self._run, self._scope, outcome)
+
+    def _next_outcome(self) -> Awaitable[object] | None:
+        while self._waiting:
+            try:
+                outcome = self._callback(self._waiting.popleft())
+            except Exception:  # boundary: user code must not fail the call it watches
+                _log.exception("a progress callback raised")
+                continue
+            if inspect.isawaitable(outcome):
+                return outcome
+        return None
+
+    async def _run(self, scope: anyio.CancelScope, outcome: Awaitable[object] | None) -> None:
+        try:
+            with scope:
+                while outcome is not None:
+                    try:
+                        await outcome
+                    except Exception:  # boundary: user code must not fail the call it watches
+                        _log.exception("a progress callback raised")
+                    outcome = self._next_outcome()
+        finally:
+            self._scope = None
+            self._idle.set()
+
+
+class ProgressWatch:
+    """The progress of one call: its token, and the delivery of its notifications until `end`.
+
+    Attributes:
+        feed: Delivers the notifications.
+        token: The progress token of the call.
+    """
+
+    def __init__(self, peer: ClientHandlers, callback: ProgressCallback, deadline: Deadline) -> None:
+        self.feed = ProgressFeed(callback, deadline.touch, peer.start_task)
+        self.token = peer.watch_progress(self.feed.put)
+        self._peer = peer
 
     def end(self) -> None:
-        """Mark the end of the queue; `run` returns when the rest is delivered."""
-        self._ended = True
-        self._arrived.set()
-
-    async def run(self) -> None:
-        """Deliver until `end`."""
-        while True:
-            await self._arrived.wait()
-            self._arrived = anyio.Event()
-            while self._waiting:
-                try:
-                    outcome = self._callback(self._waiting.popleft())
-                    if inspect.isawaitable(outcome):
-                        await outcome
-                except Exception:  # boundary: user code must not fail the call it watches
-                    _log.exception("a progress callback raised")
-            if self._ended:
-                return
-
-
-async def watched(
-    peer: ClientHandlers,
-    callback: ProgressCallback | None,
-    touch: Callable[[], None],
-    work: Callable[[str], Awaitable[ResultT]],
-) -> ResultT:
-    """Run `work` with a progress token; all progress is delivered before its result is returned."""
-    feed = ProgressFeed(callback or (lambda _progress: None), touch)
-    token = peer.watch_progress(feed.put)
-    results: list[ResultT] = []
-    failure: Exception | None = None
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(feed.run)
-        try:
-            results.append(await work(token))
-        except Exception as exc:  # boundary: kept out of the task group, which would wrap it
-            failure = exc
-        finally:
-            peer.forget_progress(token)
-            feed.end()
-    if failure is not None:
-        raise failure
-    return results[0]
+        """Drop later notifications, and cancel a delivery under way."""
+        self._peer.forget_progress(self.token)
+        self.feed.cancel()

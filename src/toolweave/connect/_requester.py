@@ -11,8 +11,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeGuard, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -30,28 +31,23 @@ from toolweave.connect._deadline import Deadline, SharedTimer
 from toolweave.connect._direct import DirectCall, DirectCalls
 from toolweave.connect._forwarding import ForwardedRequest
 from toolweave.connect._health import PendingRequest
-from toolweave.connect._idle_timeout import IdleTimeout
 from toolweave.connect._off_loop import make_off_loop
-from toolweave.connect._progress_feed import watched
+from toolweave.connect._output_check import checked_result
+from toolweave.connect._progress_feed import ProgressWatch
 from toolweave.connect._supervisor import Supervisor
 from toolweave.connect._transports import OpenSession
 from toolweave.errors import (
     AuthRequiredError,
     ConnectionLostError,
-    ErrorKind,
     ProtocolError,
     RequestTimeoutError,
-    ToolError,
-    printable,
 )
 from toolweave.protocol import methods
-from toolweave.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
+from toolweave.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS, URL_ELICITATION_REQUIRED
 from toolweave.protocol.component_meta import VERSION
-from toolweave.protocol.content import TextContent
 from toolweave.protocol.json_types import as_object
-from toolweave.schema._problems import describe
-from toolweave.tools._call import CallContext
-from toolweave.tools._call_questions import is_resumed
+from toolweave.tools._call import CallContext, Progress
+from toolweave.tools._call_questions import CallQuestions, is_resumed
 from toolweave.tools._mcp import tool_result
 from toolweave.tools._result import ToolResult, typed
 from toolweave.tools._spec import ToolSpec
@@ -62,8 +58,36 @@ _log = logging.getLogger("toolweave.connect")
 ResultT = TypeVar("ResultT")
 CheckPins = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 """Called with the method and parameters of a request before it is sent; raises `ToolError` if pins withhold it."""
-_Failed = tuple[BaseException, Deadline]
-"""The exception of a failed attempt, and its deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A request in one session, and the deadline of all its attempts."""
+
+    line: OpenSession
+    target: CallTarget
+    deadline: Deadline
+
+
+@dataclass(frozen=True, slots=True)
+class _CallAttempt(_Attempt):
+    """A call of a tool; its `meta` holds the progress token, its `params` the `_meta` as sent."""
+
+    params: dict[str, Any]
+    ctx: CallContext
+    meta: Mapping[str, Any]
+    watch: ProgressWatch | None
+
+
+@dataclass(frozen=True, slots=True)
+class _ForwardAttempt(_Attempt):
+    """A request of another client; `meta` is its `_meta`, with a progress token of ours."""
+
+    request: ForwardedRequest
+    meta: Mapping[str, Any]
+
+
+AttemptT = TypeVar("AttemptT", bound=_Attempt)
 
 
 class Requester:
@@ -82,7 +106,8 @@ class Requester:
         self._catalog = catalog
         self._deadlines = SharedTimer()
         self._limiter = anyio.CapacityLimiter(config.max_concurrency) if config.max_concurrency else None
-        self._plain = config.timeout.call_total is None and not supervisor.peer.may_answer
+        self._total = config.timeout.call_total
+        self._may_answer = supervisor.peer.may_answer
         self._line_seconds = config.connect_silence + config.timeout.list + config.timeout.close
         self.direct = DirectCalls(config, supervisor, catalog, self._deadlines, too_slow=self._call_too_slow)
         self.last_line: OpenSession | None = None
@@ -91,7 +116,7 @@ class Requester:
     @property
     def waits(self) -> Collection[PendingRequest]:
         """The requests that wait for their answer now."""
-        return (*self._deadlines.running, *self._supervisor.peer.waits)
+        return self._deadlines.running
 
     async def line(self) -> OpenSession:
         """Return the open session; connect or wait for a restart, within the bounds of connect, list and close."""
@@ -154,19 +179,16 @@ class Requester:
         await self.line()  # has a bound of its own
         await self._check_pins(method, params)
         seconds = self._config.timeout.read if timeout is None else timeout
-        with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
+        peer = self._supervisor.peer
+        with self._deadlines.within(seconds) as deadline, peer.waiting(deadline):
+
+            async def send(line: OpenSession, more: Mapping[str, Any]) -> dict[str, Any]:
+                return await line.session.request(method, {**params, **more}, meta=meta, deadline=deadline.at)
+
             if method not in methods.INPUT_REQUIRED:
-                return await self.with_reconnect(lambda line: line.session.request(method, params, meta=meta))
-            silence, peer = IdleTimeout(scope, seconds), self._supervisor.peer
-            with peer.waiting(silence):
-                return await self.with_reconnect(
-                    lambda line: exchange(
-                        lambda more: line.session.request(method, {**params, **more}, meta=meta),
-                        method,
-                        peer.asked,
-                        silence,
-                    )
-                )
+                return await self.with_reconnect(lambda line: send(line, {}))
+            return await self.with_reconnect(lambda line: exchange(partial(send, line), method, peer.asked, deadline))
+        await anyio.lowlevel.checkpoint_if_cancelled()  # a cancellation that is due takes precedence
         raise self.too_slow(method, seconds)
 
     async def list_tools(self, line: OpenSession, timeout: float | None = None) -> ToolsChanged:
@@ -194,31 +216,11 @@ class Requester:
         if isinstance(sent, ToolResult):
             return sent
         params: dict[str, Any] = {"name": call_target.name, "arguments": dict(sent)}
-        line.session.stamp(params, ctx.meta)
         limiter = self._limiter
         if limiter is not None:
             await self._take_turn(limiter, call_target.name, ctx.timeout)
         try:
-            raw: Mapping[str, Any]
-            first: dict[str, Any] | None = None
-            failed: _Failed | None = None
-            # The short way: no scope, no progress token, no questions. What it cannot do is found in its answer and
-            # finished below, with that answer as the first. A call that is resumed has that answer already: sending it
-            # again would start it anew.
-            ordinary = ctx.on_progress is None and not call_target.has_execution
-            if self._plain and ordinary and not is_resumed(ctx.questions):
-                seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
-                deadline = self._deadlines.within(seconds, self._supervisor.loop)
-                try:
-                    first = await line.session.wire.request(methods.TOOLS_CALL, params, schema=call_target.schema)
-                    deadline.end()
-                # Kept, and handled in `_finish_call`: a good call enters no context manager.
-                except BaseException as exc:  # boundary: raised again below; a cancellation may be the deadline's
-                    failed = exc, deadline
-            if first is not None and first.get("resultType", "complete") == "complete":
-                raw = first
-            else:
-                raw = await self._finish_call(line, params, call_target, ctx, first, failed)
+            raw = await self._answered(line, params, call_target, ctx)
         finally:
             if limiter is not None:
                 limiter.release()
@@ -232,7 +234,7 @@ class Requester:
         self._catalog.note_result(spec, name, result)
         if spec is None or spec.output_schema is None:
             return result
-        return self._check_result(spec, typed(result, self._catalog.load(spec)))
+        return checked_result(self._config, self._catalog, spec, typed(result, self._catalog.load(spec)))
 
     def too_slow(self, what: str, seconds: float) -> RequestTimeoutError:
         """Make the error of a request that was not answered in time."""
@@ -258,134 +260,146 @@ class Requester:
             seconds=seconds,
         )
 
+    async def _answered(
+        self, line: OpenSession, params: dict[str, Any], target: CallTarget, ctx: CallContext
+    ) -> Mapping[str, Any]:
+        """Return the result of a call as the server sent it, within the deadline of the call."""
+        seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
+        deadline = self._deadlines.within(seconds, self._supervisor.loop, self._total)
+        peer = self._supervisor.peer
+        watch: ProgressWatch | None = None
+        meta = ctx.meta
+        try:
+            if self._may_answer:
+                peer.begin_wait(deadline)
+            # Progress can only be asked for with the request (progress: the token is in its `_meta`). It also moves the
+            # deadline, which is why a total bound wants it.
+            if ctx.on_progress is not None or self._total is not None:
+                watch = ProgressWatch(peer, ctx.on_progress or _ignore, deadline)
+                meta = {**meta, "progressToken": watch.token}
+            line.session.stamp(params, meta)
+            first: dict[str, Any] | None = None
+            failed: BaseException | None = None
+            # What the first attempt cannot do is found in its answer and finished below, with that answer as the first.
+            if not target.has_execution and (ctx.questions is None or self._needs_no_turn(ctx.questions, line)):
+                try:
+                    first = await line.session.wire.request(methods.TOOLS_CALL, params, schema=target.schema)
+                    if watch is not None:
+                        await watch.feed.finished()
+                    if first.get("resultType", "complete") == "complete":
+                        return first
+                # Kept, and handled in `_finish_call`: a good call enters no context manager.
+                except BaseException as exc:  # boundary: raised again below; a cancellation may be the deadline's
+                    failed = exc
+            attempt = _CallAttempt(line, target, deadline, params, ctx, meta, watch)
+            return await self._finish_call(attempt, first, failed)
+        finally:
+            deadline.end()
+            if self._may_answer:
+                peer.end_wait(deadline)
+            if watch is not None:
+                watch.end()
+
+    def _needs_no_turn(self, questions: CallQuestions, line: OpenSession) -> bool:
+        """Return whether a call that may be asked something can be sent like any other.
+
+        One that is resumed has its first answer already: sending it again would start it anew. Questions of a legacy
+        server name no call, so that such calls are made one at a time.
+        """
+        return not is_resumed(questions) and (line.session.agreement.modern or not self._may_answer)
+
     async def _finish_call(
-        self,
-        line: OpenSession,
-        params: dict[str, Any],
-        call_target: CallTarget,
-        ctx: CallContext,
-        first: dict[str, Any] | None,
-        failed: _Failed | None,
+        self, attempt: _CallAttempt, first: dict[str, Any] | None, failed: BaseException | None
     ) -> Mapping[str, Any]:
         """Return the result of a call without a complete first answer: `first` is that answer, `failed` its error."""
-        try:
-            if failed is not None:
-                first = await self._after(failed, line, params, call_target, ctx)
-                if first.get("resultType", "complete") == "complete":
-                    return first
-            return await self._send(line, call_target, params=params, ctx=ctx, first=first)
-        except (AuthRequiredError, ConnectionLostError, ProtocolError) as exc:
-            send = partial(self._send, params=params, ctx=ctx)
-            return await self._retry_call(line, call_target, exc, send)
-
-    async def _after(
-        self, failed: _Failed, line: OpenSession, params: Mapping[str, Any], call_target: CallTarget, ctx: CallContext
-    ) -> dict[str, Any]:
-        """Retry a call that was refused temporarily, within the rest of its deadline; raise any other error."""
-        exc, deadline = failed
-        with deadline:
-            if not isinstance(exc, ProtocolError):
-                raise exc
-            again = line.session.again
-            return await again(
-                exc, methods.TOOLS_CALL, params, meta=ctx.meta, schema=call_target.schema, deadline=deadline.at
-            )
+        with attempt.deadline:
+            try:
+                if failed is not None and not _wants_visit(failed):
+                    first, failed = await self._after(failed, attempt), None
+                result = await self._send(attempt, first, failed)
+            except (AuthRequiredError, ConnectionLostError, ProtocolError) as exc:
+                result = await self._retry_call(attempt, exc, self._send)
+            if attempt.watch is not None:
+                await attempt.watch.feed.finished()
+            return result
         # The deadline cancels this task as a caller's scope does. Only if no scope is cancelled was it the deadline.
         await anyio.lowlevel.checkpoint_if_cancelled()  # a cancellation that is due takes precedence
-        self.on_timeout()
-        raise self.too_slow(f"the call of tool {call_target.name!r}", deadline.seconds)
+        raise self._call_too_slow(attempt.target.name, attempt.deadline.seconds)
+
+    async def _after(self, failed: BaseException, attempt: _CallAttempt) -> dict[str, Any]:
+        """Retry a call that was refused temporarily, within the rest of its deadline; raise any other error."""
+        if not isinstance(failed, ProtocolError):
+            raise failed
+        return await attempt.line.session.again(
+            failed,
+            methods.TOOLS_CALL,
+            attempt.params,
+            meta=attempt.meta,
+            schema=attempt.target.schema,
+            deadline=attempt.deadline.at,
+        )
 
     async def _retry_call(
         self,
-        line: OpenSession,
-        call_target: CallTarget,
+        attempt: AttemptT,
         failed: AuthRequiredError | ConnectionLostError | ProtocolError,
-        send: Callable[[OpenSession, CallTarget], Awaitable[ResultT]],
+        send: Callable[[AttemptT], Awaitable[ResultT]],
     ) -> ResultT:
         """Retry a call once where its failure makes that safe; raise the failure otherwise."""
-        spec = call_target.spec
-        if isinstance(failed, ProtocolError):
-            failed.mask(self._config.redact)
-            # An error from the server is an answer: the call was received and judged, so sending it again is not ours
-            # to decide. This one code is the exception.
-            if failed.code != HEADER_MISMATCH or spec is None:
-                raise failed
-            # the schema whose arguments are mirrored into headers is out of date, and nothing has been done (SEP-2243)
-            await self.list_tools(await self.line())
-            listed = self._catalog.call_target(spec.name)
-            call_target = call_target if listed.spec is None else listed
-        else:
-            line = await self._session_for_retry(line, failed, repeatable=_repeatable(spec))
+        line, target, spec = attempt.line, attempt.target, attempt.target.spec
+        # Listing and connecting have bounds of their own; the retry waits for its answer as long as any attempt.
+        with attempt.deadline.held():
+            if isinstance(failed, ProtocolError):
+                failed.mask(self._config.redact)
+                # An error from the server is an answer: the call was received and judged, so sending it again is not
+                # ours to decide. This one code is the exception.
+                if failed.code != HEADER_MISMATCH or spec is None:
+                    raise failed
+                # The schema whose arguments are mirrored into headers is out of date, and nothing has been done
+                # (SEP-2243).
+                await self.list_tools(await self.line())
+                listed = self._catalog.call_target(spec.name)
+                target = target if listed.spec is None else listed
+            else:
+                line = await self._session_for_retry(line, failed, repeatable=_repeatable(spec))
         try:
-            return await send(line, call_target)
+            return await send(replace(attempt, line=line, target=target))
         except (AuthRequiredError, ConnectionLostError) as exc:
             raise await self._final_error(line, exc) from None
 
     async def _send(
-        self,
-        line: OpenSession,
-        call_target: CallTarget,
-        *,
-        params: dict[str, Any],
-        ctx: CallContext,
-        first: dict[str, Any] | None = None,
+        self, attempt: _CallAttempt, first: dict[str, Any] | None = None, refused: ProtocolError | None = None
     ) -> Mapping[str, Any]:
-        """Make a call with an idle timeout; `first` is the first answer, if it has arrived."""
-        if wants_task(call_target.spec, line.session.agreement):
+        """Make a call that may want input or become a task, and return its result.
+
+        `first` is the answer to its first request, or `refused` the refusal, where that was sent already.
+        """
+        line, target, deadline = attempt.line, attempt.target, attempt.deadline
+        params: Mapping[str, Any] = attempt.params
+        if wants_task(target.spec, line.session.agreement):
             params = {**params, "task": {}}
         modern = line.session.agreement.modern
-        # For a legacy server the questions come as requests on the connection and name no call; `asking` lets one call
-        # at a time take them.
-        async with self._supervisor.peer.asking(ctx.questions, modern=modern) as asked:
-            return await self._send_bounded(line, call_target, params, ctx, asked, first)
-
-    async def _send_bounded(
-        self,
-        line: OpenSession,
-        call_target: CallTarget,
-        params: Mapping[str, Any],
-        ctx: CallContext,
-        asked: ServerRequestHandler,
-        first: dict[str, Any] | None,
-    ) -> Mapping[str, Any]:
-        seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
-        total = self._config.timeout.call_total
-        peer = self._supervisor.peer
-        with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
-            silence = IdleTimeout(scope, seconds, total)
-            work = partial(self._call_interactive, line, params, call_target.schema, silence, asked, first)
-            with peer.waiting(silence):
-                # Progress can only be asked for with the request (progress: the token is in its `_meta`), so a call
-                # whose first answer is here needs none. It also resets the bound, which is why a total bound wants it.
-                if first is not None or (ctx.on_progress is None and total is None):
-                    return await work(ctx.meta)
-                return await watched(
-                    peer, ctx.on_progress, silence.touch, lambda token: work({**ctx.meta, "progressToken": token})
-                )
-        self.on_timeout()
-        raise self.too_slow(f"the call of tool {call_target.name!r}", seconds)
-
-    async def _call_interactive(
-        self,
-        line: OpenSession,
-        params: Mapping[str, Any],
-        schema: Mapping[str, Any] | None,
-        silence: IdleTimeout,
-        asked: ServerRequestHandler,
-        first: dict[str, Any] | None,
-        meta: Mapping[str, Any],
-    ) -> Mapping[str, Any]:
-        """Make a call that may want input or become a task, and return its result."""
 
         def send(more: Mapping[str, Any]) -> Awaitable[dict[str, Any]]:
-            return line.session.request(methods.TOOLS_CALL, {**params, **more}, meta=meta, schema=schema)
+            return line.session.request(
+                methods.TOOLS_CALL,
+                {**params, **more},
+                meta=attempt.meta,
+                schema=target.schema,
+                deadline=deadline.at,
+            )
 
-        call = partial(exchange, send, methods.TOOLS_CALL, asked, silence)
-        if first is None and isinstance(asked, CallRequestHandler):
-            result = await self._resumed(call, asked, modern=line.session.agreement.modern)
-        else:
-            result = await call(first=first)
-        return await self._followed(result, asked, silence, legacy="task" in params)
+        # For a legacy server the questions come as requests on the connection and name no call; `asking` lets one call
+        # at a time take them, and the others wait as long as a person takes.
+        deadline.hold()
+        async with self._supervisor.peer.asking(attempt.ctx.questions, modern=modern) as asked:
+            deadline.release()
+            call = partial(exchange, send, methods.TOOLS_CALL, asked, deadline)
+            if first is None and refused is None and isinstance(asked, CallRequestHandler):
+                result = await self._resumed(call, asked, modern=modern)
+            else:
+                result = await call(first=first, refused=refused)
+            return await self._followed(result, asked, deadline, legacy="task" in params)
 
     async def _resumed(
         self, call: Callable[..., Awaitable[dict[str, Any]]], asked: CallRequestHandler, *, modern: bool
@@ -410,21 +424,21 @@ class Requester:
         return await call()
 
     async def _followed(
-        self, result: dict[str, Any], asked: ServerRequestHandler, silence: IdleTimeout, *, legacy: bool
+        self, result: dict[str, Any], asked: ServerRequestHandler, deadline: Deadline, *, legacy: bool
     ) -> dict[str, Any]:
         """Return the result of the task that a result names, or the result itself; `legacy` calls asked for a task."""
         if result.get("resultType") == "task":
-            return await ClientTask(result, self._task_request, asked, silence, self._config).result()
+            return await ClientTask(result, self._task_request, asked, deadline, self._config).result()
         created = as_object(result.get("task")) if legacy else None
         if created is not None:
-            return await LegacyClientTask(created, self._task_request, asked, silence, self._config).result()
+            return await LegacyClientTask(created, self._task_request, asked, deadline, self._config).result()
         return result
 
     # requests of other clients
 
-    def _call_too_slow(self, name: str) -> RequestTimeoutError:
+    def _call_too_slow(self, name: str, seconds: float) -> RequestTimeoutError:
         self.on_timeout()
-        return self.too_slow(f"the call of tool {name!r}", self._config.timeout.call)
+        return self.too_slow(f"the call of tool {name!r}", seconds)
 
     async def forward(self, request: ForwardedRequest) -> dict[str, Any]:
         """Send a request of another client, and return its result as it came; see `McpConnection.forward`."""
@@ -439,11 +453,8 @@ class Requester:
         limiter = self._limiter if is_call else None
         if limiter is not None:
             await self._take_turn(limiter, target.name)
-        send = partial(self._forward_once, request)
         try:
-            result = await send(line, target, request.sent)
-        except (AuthRequiredError, ConnectionLostError, ProtocolError) as exc:
-            result = await self._retry_call(line, target, exc, send)
+            result = await self._forwarded(request, line, target)
         finally:
             if limiter is not None:
                 limiter.release()
@@ -452,21 +463,18 @@ class Requester:
             self._note_forwarded(target, result)
         return result
 
-    async def _forward_once(
-        self, request: ForwardedRequest, line: OpenSession, target: CallTarget, sent: DirectCall | None = None
-    ) -> dict[str, Any]:
-        """Make one attempt; `sent` is that which was made already."""
+    async def _forwarded(self, request: ForwardedRequest, line: OpenSession, target: CallTarget) -> dict[str, Any]:
+        """Send a request of another client within its deadline, and once more where that is safe."""
         is_call = request.method == methods.TOOLS_CALL
         timeout, peer = self._config.timeout, self._supervisor.peer
-        seconds = timeout.call if is_call else timeout.read
-        with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope, ExitStack() as stack:
-            silence = IdleTimeout(scope, seconds, timeout.call_total if is_call else None)
-            stack.enter_context(peer.waiting(silence))
+        seconds, total = (timeout.call, timeout.call_total) if is_call else (timeout.read, None)
+        with self._deadlines.within(seconds, self._supervisor.loop, total) as deadline, ExitStack() as stack:
+            stack.enter_context(peer.waiting(deadline))
             meta = request.meta
             if (told := request.on_progress) is not None:
 
                 def progressed(params: Mapping[str, Any]) -> None:
-                    silence.touch()
+                    deadline.touch()
                     told(params)
 
                 token = peer.watch_progress_params(progressed)
@@ -474,20 +482,21 @@ class Requester:
                 meta = {**meta, "progressToken": token}
             if request.sole and request.on_news is not None:
                 stack.enter_context(peer.sole_listener(request.on_news))
-            return await self._forward_rounds(request, line, target, meta, silence, sent)
+            attempt = _ForwardAttempt(line, target, deadline, request, meta)
+            try:
+                return await self._forward_rounds(attempt, request.sent)
+            except (AuthRequiredError, ConnectionLostError, ProtocolError) as exc:
+                return await self._retry_call(attempt, exc, self._forward_rounds)
+        await anyio.lowlevel.checkpoint_if_cancelled()  # a cancellation that is due takes precedence
         self.on_timeout()
         raise self.too_slow(f"the call of tool {target.name!r}" if is_call else request.method, seconds)
 
-    async def _forward_rounds(
-        self,
-        request: ForwardedRequest,
-        line: OpenSession,
-        target: CallTarget,
-        meta: Mapping[str, Any],
-        silence: IdleTimeout,
-        sent: DirectCall | None,
-    ) -> dict[str, Any]:
-        """Send a request, in rounds and to the end of its task where its client leaves these to us."""
+    async def _forward_rounds(self, attempt: _ForwardAttempt, sent: DirectCall | None = None) -> dict[str, Any]:
+        """Send a request, in rounds and to the end of its task where its client leaves these to us.
+
+        `sent` is the first attempt, where that was made already.
+        """
+        request, line, target, deadline = attempt.request, attempt.line, attempt.target, attempt.deadline
         params, asked = dict(request.params), self._supervisor.peer.asked
         wants = request.follow_tasks and wants_task(target.spec, line.session.agreement)
         if wants:
@@ -496,14 +505,15 @@ class Requester:
         attempts = iter(() if sent is None else (sent,))
 
         async def send(more: Mapping[str, Any]) -> dict[str, Any]:
-            if (attempt := next(attempts, None)) is not None:
-                return await attempt.result()
+            if (call := next(attempts, None)) is not None:
+                return await call.result()
             return await line.session.request(
                 request.method,
                 {**params, **more},
-                meta=meta,
+                meta=attempt.meta,
                 schema=target.schema,
                 declared=request.declared,
+                deadline=deadline.at,
                 on_notification=None if request.sole else request.on_news,
             )
 
@@ -512,8 +522,8 @@ class Requester:
         else:
             budget = self._supervisor.peer.asked.budget.copy()
             asked = ForwardingHandler(request.answer, self._config.name, budget)
-            result = await exchange(send, request.method, asked, silence)
-        return await self._followed(result, asked, silence, legacy=wants) if request.follow_tasks else result
+            result = await exchange(send, request.method, asked, deadline)
+        return await self._followed(result, asked, deadline, legacy=wants) if request.follow_tasks else result
 
     def note_forwarded(self, name: str, result: Mapping[str, Any]) -> None:
         """Look for hidden characters in a result that is passed on; see `GatewaySide.note_forwarded`."""
@@ -566,32 +576,14 @@ class Requester:
             message, server=exc.server, sent=exc.sent, exit_code=code, stderr=self._config.redact(stderr)
         )
 
-    def _check_result(self, spec: ToolSpec, result: ToolResult) -> ToolResult:
-        policy = self._config.validate_output
-        if result.is_error or policy == "off":
-            return result
-        validator = self._catalog.validator(spec, "output")
-        if validator is None or ("structuredContent" in result.raw and validator.is_valid(result.structured_content)):
-            return result
-        is_there = "structuredContent" in result.raw
-        problems = validator.problems(result.structured_content) if is_there else ()
-        said = describe(problems) if is_there else "it is missing"
-        text = f"tool {spec.name!r} broke its output schema: structured content: {said}"
-        if policy == "warn":
-            _log.warning("server %r: %s", self._config.name, printable(text))
-            return result
-        text += (
-            " (with validate_output: 'warn' or 'off' in the config of the server such results are taken as they are)"
-        )
-        data = {"problems": [{"path": problem.path, "message": problem.message} for problem in problems]}
-        return ToolResult(
-            content=(TextContent(text=text), *result.content),  # a model reads nothing else
-            structured_content=result.structured_content,
-            is_error=True,
-            error=ToolError(text, kind=ErrorKind.INVALID_OUTPUT, data=data if is_there else None),
-            meta=result.meta,
-            raw=result.raw,
-        )
+
+def _wants_visit(failed: BaseException) -> TypeGuard[ProtocolError]:
+    """Return whether a call was refused until its user has visited a page."""
+    return isinstance(failed, ProtocolError) and failed.code == URL_ELICITATION_REQUIRED
+
+
+def _ignore(_progress: Progress) -> None:
+    """Ignore a notification that only has to show a sign of life."""
 
 
 def _repeatable(spec: ToolSpec | None) -> bool:

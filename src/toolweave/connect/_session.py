@@ -11,7 +11,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -28,7 +28,7 @@ from toolweave.connect._client_features.server_requests import (
     ServerRequestHandler,
     client_capabilities,
 )
-from toolweave.connect._idle_timeout import IdleTimeout
+from toolweave.connect._deadline import Deadline
 from toolweave.errors import ProtocolError, ServerError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_REQUEST
@@ -123,6 +123,7 @@ class ClientHandlers:
         on_gap: Called when notifications of the server may have been lost.
         on_trouble: Called with a fault of the server that fails no request of ours.
         at_work: The tasks of the connection that are running callbacks of the user.
+        start_task: Starts a task that ends with the session, while one is open.
         logs: Takes log messages, or None.
         log_level: The minimum severity that was requested, or None.
     """
@@ -143,6 +144,7 @@ class ClientHandlers:
         self.on_gap: Callable[[], None] = lambda: None
         self.on_server_fault: Callable[[Exception], None] = lambda error: None
         self.at_work: set[asyncio.Task[Any] | None] = set()
+        self.start_task: Callable[..., object] = _no_session
         self.may_answer = callbacks.may_answer or stand_in is not None
         self.logs = LogFeed(callbacks.logging) if callbacks.logging is not None else None
         self.log_level: str | None = callbacks.log_level
@@ -153,7 +155,7 @@ class ClientHandlers:
         self._progress: dict[str, Callable[[Mapping[str, Any]], None]] = {}
         self._sole: OnNotification | None = None
         self._tokens = itertools.count(1)
-        self._waiting: set[IdleTimeout] = set()
+        self._waiting: set[Deadline] = set()
         self._answering = 0
         self._ignored = False
         self._one_asks = anyio.Lock()
@@ -170,21 +172,24 @@ class ClientHandlers:
         """The level that modern requests carry; without one a server sends no log messages."""
         return self.log_level or ("info" if self.logs is not None else None)
 
-    @property
-    def waits(self) -> Collection[IdleTimeout]:
-        """The idle timeouts of the requests under way."""
-        return self._waiting
+    def begin_wait(self, deadline: Deadline) -> None:
+        """Hold a request's deadline while we answer the server, which may wait for that, until `end_wait`."""
+        deadline.hold(self._answering)
+        self.asked.budget.begin()
+        self._waiting.add(deadline)
+
+    def end_wait(self, deadline: Deadline) -> None:
+        """Hold a request's deadline no longer, since it is over."""
+        self._waiting.discard(deadline)
 
     @contextmanager
-    def waiting(self, silence: IdleTimeout) -> Generator[None, None, None]:
-        """Hold a request's idle timeout while we answer the server, which may wait for that."""
-        silence.hold(self._answering)
-        self.asked.budget.begin()
-        self._waiting.add(silence)
+    def waiting(self, deadline: Deadline) -> Generator[None, None, None]:
+        """Hold a request's deadline while we answer the server, during the block."""
+        self.begin_wait(deadline)
         try:
             yield
         finally:
-            self._waiting.discard(silence)
+            self.end_wait(deadline)
 
     @asynccontextmanager
     async def asking(
@@ -278,21 +283,25 @@ class ClientHandlers:
         if method == methods.PING:
             return {}
         self._answering += 1
-        for silence in self._waiting:
-            silence.hold()
+        for deadline in self._waiting:
+            deadline.hold()
         try:
             with self.working():
                 return await (self._of_call or self.asked).answer(method, params)
         finally:
             self._answering -= 1
-            for silence in self._waiting:
-                silence.release()
+            for deadline in self._waiting:
+                deadline.release()
 
     def _take_progress(self, params: Mapping[str, Any]) -> None:
         callback = self._progress.get(str(params.get("progressToken")))
         progress = params.get("progress")
         if callback is not None and isinstance(progress, (int, float)) and not isinstance(progress, bool):
             callback(params)
+
+
+def _no_session(*_args: object) -> None:
+    raise RuntimeError("no session is open")
 
 
 def _progress_of(params: Mapping[str, Any]) -> Progress:

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from toolweave.connect._client_features.server_requests import ServerRequestHandler
-from toolweave.connect._idle_timeout import IdleTimeout
+from toolweave.connect._deadline import Deadline
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.client_requests import CAPABILITY_OF, required_pages
@@ -37,20 +37,21 @@ async def exchange(
     send: SendRound,
     method: str,
     asked: ServerRequestHandler,
-    silence: IdleTimeout,
+    deadline: Deadline,
     *,
     first: dict[str, Any] | None = None,
+    refused: ProtocolError | None = None,
 ) -> dict[str, Any]:
     """Make a request, provide all the input it asks for, and return its final result.
 
-    `first` is the answer to the request if it was made already. The result is complete, or for
-    `tools/call` a task.
+    `first` is the answer to the request, or `refused` the refusal, if it was made already. The result is complete, or
+    for `tools/call` a task.
 
     Raises:
         ProtocolError: The server refuses, needs a capability that is not declared, or asks in too many rounds.
     """
-    result = first if first is not None else await _send_first(send, asked, silence)
-    result = await _answer_rounds(result, send, method, asked, silence)
+    result = first if first is not None else await _send_first(send, asked, deadline, refused)
+    result = await _answer_rounds(result, send, method, asked, deadline)
     kind = result.get("resultType", "complete")
     if kind == "complete" or (kind == "task" and method == methods.TOOLS_CALL):
         return result
@@ -82,16 +83,20 @@ async def gather_input(requests: Mapping[str, Any], asked: ServerRequestHandler)
     return {key: responses[key] for key in requests}
 
 
-async def _send_first(send: SendRound, asked: ServerRequestHandler, silence: IdleTimeout) -> dict[str, Any]:
-    try:
-        return await send({})
-    except ProtocolError as exc:
-        if exc.code != URL_ELICITATION_REQUIRED:
-            raise
-        with silence.held():
-            visited = await _visit(exc, asked.at_rest(None))
-        if not visited:
-            raise
+async def _send_first(
+    send: SendRound, asked: ServerRequestHandler, deadline: Deadline, refused: ProtocolError | None
+) -> dict[str, Any]:
+    if refused is None:
+        try:
+            return await send({})
+        except ProtocolError as exc:
+            refused = exc
+    if refused.code != URL_ELICITATION_REQUIRED:
+        raise refused
+    with deadline.held():
+        visited = await _visit(refused, asked.at_rest(None))
+    if not visited:
+        raise refused
     return await send({})
 
 
@@ -109,7 +114,7 @@ async def _visit(exc: ProtocolError, asked: ServerRequestHandler) -> bool:
 
 
 async def _answer_rounds(
-    result: dict[str, Any], send: SendRound, method: str, asked: ServerRequestHandler, silence: IdleTimeout
+    result: dict[str, Any], send: SendRound, method: str, asked: ServerRequestHandler, deadline: Deadline
 ) -> dict[str, Any]:
     pause = _PAUSE_SECONDS
     for _ in range(MAX_ROUNDS):
@@ -120,7 +125,7 @@ async def _answer_rounds(
         except ValueError as exc:
             raise asked.refusal(INTERNAL_ERROR, str(exc)) from None
         more: dict[str, Any] = {}
-        with silence.held():
+        with deadline.held():
             if requests:
                 more[INPUT_RESPONSES] = await gather_input(requests, asked.at_rest(result))
                 pause = _PAUSE_SECONDS

@@ -15,8 +15,8 @@ import anyio
 from toolweave.config import ServerConfig
 from toolweave.connect._client_features.input_required import gather_input
 from toolweave.connect._client_features.server_requests import ServerRequestHandler
+from toolweave.connect._deadline import Deadline
 from toolweave.connect._feed.list_reader import SendRequest
-from toolweave.connect._idle_timeout import IdleTimeout
 from toolweave.connect._session import Agreement
 from toolweave.errors import ErrorKind, RequestTimeoutError, ServerError, ToolError
 from toolweave.protocol import methods
@@ -50,7 +50,7 @@ class ClientTask:
         created: Mapping[str, Any],
         request: SendRequest,
         asked: ServerRequestHandler,
-        silence: IdleTimeout,
+        deadline: Deadline,
         config: ServerConfig,
     ) -> None:
         self._server = config.name
@@ -61,7 +61,7 @@ class ClientTask:
         self._created = created
         self._request = request
         self._asked = asked
-        self._silence = silence
+        self._deadline = deadline
         self._over = False
         self._given: set[str] = set()
         self._id = as_text(created.get(TASK_ID))
@@ -112,11 +112,11 @@ class ClientTask:
         new = {key: request for key, request in task.requests.items() if key not in self._given}
         if not new:
             return
-        with self._silence.held():
+        with self._deadline.held():
             responses = await gather_input(new, self._asked)
         self._given.update(new)
         await self._request(methods.TASKS_UPDATE, {TASK_ID: self._id, INPUT_RESPONSES: responses})
-        self._silence.touch()
+        self._deadline.touch()
 
     async def _outcome(self, task: TaskDocument) -> dict[str, Any]:
         if task.status == "completed":
@@ -132,7 +132,7 @@ class ClientTask:
 
     async def _get(self) -> TaskDocument:
         task = self._read(await self._request(methods.TASKS_GET, {TASK_ID: self._id}))
-        self._silence.touch()
+        self._deadline.touch()
         self._over = task.ended
         return task
 
@@ -166,7 +166,7 @@ class ClientTask:
         if task.poll_ms is not None:
             # in this order it holds for NaN too, and before the division for numbers that no float can hold
             seconds = min(max(_MIN_POLL_MS, task.poll_ms), _MAX_POLL_MS) / 1000
-        with self._silence.held():
+        with self._deadline.held():
             await anyio.sleep(seconds)
 
     async def _cancel(self) -> None:

@@ -1,0 +1,42 @@
+"""The check of a result against the output schema of its tool, as the config of the server wants it."""
+
+from __future__ import annotations
+
+import logging
+
+from toolweave.config import ServerConfig
+from toolweave.connect._catalog import Catalog
+from toolweave.errors import ErrorKind, ToolError, printable
+from toolweave.protocol.content import TextContent
+from toolweave.schema._problems import describe
+from toolweave.tools._result import ToolResult
+from toolweave.tools._spec import ToolSpec
+
+_log = logging.getLogger("toolweave.connect")
+
+
+def checked_result(config: ServerConfig, catalog: Catalog, spec: ToolSpec, result: ToolResult) -> ToolResult:
+    """Return a result, or an error result where its structured content does not fit and the config forbids that."""
+    policy = config.validate_output
+    if result.is_error or policy == "off":
+        return result
+    validator = catalog.validator(spec, "output")
+    is_there = "structuredContent" in result.raw
+    if validator is None or (is_there and validator.is_valid(result.structured_content)):
+        return result
+    problems = validator.problems(result.structured_content) if is_there else ()
+    said = describe(problems) if is_there else "it is missing"
+    text = f"tool {spec.name!r} broke its output schema: structured content: {said}"
+    if policy == "warn":
+        _log.warning("server %r: %s", config.name, printable(text))
+        return result
+    text += " (with validate_output: 'warn' or 'off' in the config of the server such results are taken as they are)"
+    data = {"problems": [{"path": problem.path, "message": problem.message} for problem in problems]}
+    return ToolResult(
+        content=(TextContent(text=text), *result.content),  # a model reads nothing else
+        structured_content=result.structured_content,
+        is_error=True,
+        error=ToolError(text, kind=ErrorKind.INVALID_OUTPUT, data=data if is_there else None),
+        meta=result.meta,
+        raw=result.raw,
+    )
