@@ -59,7 +59,7 @@ class ProgressFeed:
             self._scope.cancel()
 
     def _deliver(self) -> None:
-        """Deliver what waits, up to an outcome that has to be awaited: a task goes on from there."""
+        """Deliver the waiting notifications; a task goes on from the first outcome that has to be awaited."""
         outcome = self._next_outcome()
         if outcome is not None:
             self._scope, self._idle = anyio.CancelScope(), anyio.Event()
