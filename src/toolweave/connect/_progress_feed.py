@@ -59,7 +59,7 @@ class ProgressFeed:
             self._scope.cancel()
 
     def _deliver(self) -> None:
-        """Deliver the waiting notifications; a task goes on from the first outcome that has to be awaited."""
+        """Deliver the waiting notifications, in a task as soon as an outcome must be awaited."""
         outcome = self._next_outcome()
         if outcome is not None:
             self._scope, self._idle = anyio.CancelScope(), anyio.Event()
