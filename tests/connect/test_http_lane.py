@@ -281,7 +281,7 @@ ODD = [
     ('{"jsonrpc": "2.0", "id": 77, "result": {}}', "it answers another request"),
     ('{"jsonrpc": "2.0", "id": null, "error": {"code": -1, "message": "no"}}', "no$"),
     ('{"jsonrpc": "2.0", "id": ID}', "neither 'result' nor 'error'"),
-    ('{"jsonrpc": "2.0", "id": ID, "result": []}', "'result' is no object"),
+    ('{"jsonrpc": "2.0", "id": ID, "result": null}', "'result' is no object"),
     ('{"jsonrpc": "2.0", "id": ID, "error": "bad"}', "'error' is no object"),
     ("7", "invalid answer"),
     ("[]", "invalid answer"),

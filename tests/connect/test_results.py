@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 from contextlib import AsyncExitStack
 from typing import Any, Literal
@@ -16,6 +18,8 @@ from toolweave.errors import ToolExecutionError
 from toolweave.tools import AudioContent, EmbeddedResource, ResourceLink, UnknownContent
 
 pytestmark = pytest.mark.anyio
+
+PLAIN = base64.b64encode(bytes(range(256))).decode()
 
 
 def answering(result: Any, **definition: Any) -> ChannelServer:
@@ -88,18 +92,12 @@ async def test_structured_content_without_blocks_is_the_text_as_json() -> None:
     "block",
     [
         {"type": "hologram", "data": "x", "n": [1]},
-        {"type": "text"},
-        {"type": "text", "text": 5},
         {"type": "image", "data": None},
         {"type": "audio", "data": "x", "mimeType": 1},
         {"type": "resource_link"},
         {"type": "resource"},
         {"type": "resource", "resource": {"uri": "x:"}},
         {"type": "resource", "resource": {"text": "no uri"}},
-        {"type": ["text"], "text": "x"},
-        {"type": {"text": 1}},
-        {"type": None},
-        {},
     ],
 )
 async def test_a_block_that_is_unknown_or_malformed_costs_nothing_else(block: Json) -> None:
@@ -108,14 +106,133 @@ async def test_a_block_that_is_unknown_or_malformed_costs_nothing_else(block: Js
     assert isinstance(odd, UnknownContent)
     assert odd.raw == block
     assert good == TextContent(text="good")
-    assert "content this version cannot show" in result.text
+    assert result.text == f"[{block['type']}] {json.dumps(block)}\ngood"
 
 
-@pytest.mark.parametrize("block", ["text", 7, None, ["x"]])
-async def test_a_block_that_is_no_object_is_kept_as_it_is(block: Any) -> None:
-    (odd,) = (await result_of({"content": [block]})).content
-    assert isinstance(odd, UnknownContent)
-    assert odd.raw == {"value": block}
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        ({"type": "text"}, ""),
+        ({"type": "text", "text": 5}, "5"),
+        ({"type": "text", "text": {"a": 1}}, '{"a": 1}'),
+        ({"type": "text", "content": "words"}, "words"),
+        ({"type": ["text"], "text": "x"}, "x"),
+        ({"type": {"text": 1}}, '{"type": {"text": 1}}'),
+        ({"type": None}, ""),
+        ({"text": "x"}, "x"),
+        ({"row": 1}, '{"row": 1}'),
+        ("text", "text"),
+        (7, "7"),
+        (["x"], '["x"]'),
+    ],
+)
+async def test_a_block_that_is_nearly_a_text_is_the_text_that_it_means(block: Any, expected: str) -> None:
+    result = await result_of({"content": [block, text("good")]})
+
+    assert result.content == (TextContent(text=expected), TextContent(text="good"))
+    assert result.raw["content"][1] == text("good")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("Hello, World!", "Hello, World!"),
+        (text("Hello"), "Hello"),
+        (["Hello,", "World!"], "Hello,\nWorld!"),
+        ([None, "x", None], "x"),
+        (None, ""),
+        ([], ""),
+        ({"rows": [1]}, '{"rows": [1]}'),
+        (12.5, "12.5"),
+    ],
+)
+async def test_content_that_is_no_list_of_blocks_is_read_as_what_it_means(content: Any, expected: str) -> None:
+    result = await result_of({"content": content})
+
+    assert result.text == expected
+    assert not result.is_error
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"count": 14, "results": [{"title": "Invoice"}]}, '{"count": 14, "results": [{"title": "Invoice"}]}'),
+        ({"success": True, "_meta": {"x": 1}}, '{"success": true}'),
+        ([{"title": "Invoice"}], '[{"title": "Invoice"}]'),
+        ([{"type": "text", "text": "Invoice"}], "Invoice"),
+        ("Invoice", "Invoice"),
+        (3, "3"),
+        (False, "false"),
+    ],
+)
+async def test_a_result_that_is_the_data_itself_is_its_text(value: Any, expected: str) -> None:
+    result = await result_of(value)
+
+    assert (result.text, result.is_error) == (expected, False)
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ({"content": [{"type": "error", "text": "Invalid number: 12x"}]}, "Invalid number: 12x"),
+        ({"content": [{"type": "error", "message": "no"}], "isError": False}, "no"),
+        ({"content": [{"type": "error", "error": {"code": 3}}, text("more")]}, '{"code": 3}\nmore'),
+        ({"content": [text("no")], "isError": "true"}, "no"),
+        ({"content": "no", "isError": 1}, "no"),
+    ],
+)
+async def test_a_failure_that_is_reported_in_another_way_is_a_failure(result: Json, expected: str) -> None:
+    read = await result_of(result)
+
+    assert (read.text, read.is_error) == (expected, True)
+    assert read.for_model().text == expected
+
+
+@pytest.mark.parametrize("flag", [None, False, "false", 0, "no such word", [], 2])
+async def test_a_success_stays_one_whatever_stands_in_the_flag(flag: Any) -> None:
+    assert not (await result_of({"content": [text("fine")], "isError": flag})).is_error
+
+
+@pytest.mark.parametrize(
+    ("block", "mime_type"),
+    [
+        ({"type": "image", "mimeType": "image/gif", "data": f"data:image/png;base64,{PLAIN}"}, "image/gif"),
+        ({"type": "image", "data": f"data:image/webp;base64,{PLAIN}"}, "image/webp"),
+        ({"type": "image", "mimeType": "image/png", "data": f"{PLAIN[:8]}\r\n{PLAIN[8:]}\n"}, "image/png"),
+        ({"type": "image", "data": PLAIN.replace("+", "-").replace("/", "_")}, "image/png"),
+        ({"type": "audio", "data": f"data:audio/mpeg;base64,{PLAIN}"}, "audio/mpeg"),
+        ({"type": "resource", "resource": {"uri": "a:b", "blob": f"data:image/png;base64,{PLAIN}"}}, "image/png"),
+    ],
+)
+async def test_data_in_another_form_of_base64_is_the_same_data(block: Json, mime_type: str) -> None:
+    (read,) = (await result_of({"content": [block]})).content
+
+    assert isinstance(read, (ImageContent, AudioContent, EmbeddedResource))
+    assert read.decode() == base64.b64decode(PLAIN)
+    assert read.mime_type == mime_type
+    assert read.raw == block
+
+
+async def test_an_odd_result_is_a_problem_that_is_logged_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    async with connected(answering({"content": "x"}), name="srv") as connection:
+        for _ in range(3):
+            await connection.call_tool("t")
+        problems = connection.problems
+
+    assert problems == (
+        "tool 't': its result has 'content' that is not a list (3 times)",
+        "tool 't': its result has content that is not a block (3 times)",
+    )
+    assert caplog.text.count("'content' that is not a list") == 1
+
+
+async def test_a_result_of_the_specification_is_no_problem() -> None:
+    content = [text("x"), {"type": "image", "data": PLAIN, "mimeType": "image/png"}]
+    async with connected(answering({"content": content, "isError": False}), name="srv") as connection:
+        result = await connection.call_tool("t")
+
+        assert result.raw == {"content": content, "isError": False}
+        assert not connection.problems
 
 
 @pytest.mark.requirement("R55", "R68", "D6")
@@ -174,9 +291,7 @@ async def test_a_protocol_error_is_raised_by_the_connection_and_returned_by_the_
         ({"resultType": "input_required", "inputRequests": {}}, "asks for input without saying which"),
         ({"resultType": "later", "content": []}, "unknown resultType 'later'"),
         ({"resultType": ["complete"]}, "unknown resultType"),
-        ({"content": "text"}, "'content' is no list"),
-        ({"content": None}, "'content' is no list"),
-        ({}, "neither 'content' nor 'structuredContent'"),
+        ({}, "neither 'content' nor 'structuredContent': {}"),
     ],
 )
 async def test_what_is_no_tool_result_is_a_protocol_error(result: Json, words: str) -> None:

@@ -182,7 +182,7 @@ def tasking(*answers: Json, requests: list[Json] | None = None) -> ChannelServer
         ({"taskId": "t", "status": "completed"}, "completed without a result"),
         ({"taskId": "t", "status": "failed"}, "the task failed"),
         ({"taskId": "t", "status": "failed", "statusMessage": "no disk"}, "no disk"),
-        ({"taskId": "t", "status": "completed", "result": {"content": 7}}, "'content' is no list"),
+        ({"taskId": "t", "status": "completed", "result": {}}, "neither 'content' nor 'structuredContent'"),
     ],
 )
 async def test_a_malformed_task_is_an_error(answer: Json, problem: str) -> None:

@@ -78,6 +78,7 @@ BENIGN = [
     "cursor_null",
     "duplicate_answer",
     "duplicate_tool_names",
+    "nan_result",
     "early_answer",
     "exits_with_code",
     "foreign_progress",
@@ -196,11 +197,11 @@ ACCEPTS = {
     "huge_line": "^x+$",
     "invalid_utf8": "caf",
     "invalid_utf8_body": "first",
+    "result_not_object": "text",
     "result_without_content": "^$|ok",
     "roots_and_sampling_requests": "ping",
 }
 ERRORS = [
-    "nan_result",
     "error_is_text",
     "error_without_code",
     "error_of_odd_types",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,14 +27,15 @@ LINK = ResourceLink(uri="u", name="n", title="T", description="d", mime_type="te
 LINKED = {"uri": "u", "name": "n", "title": "T", "description": "d", "mimeType": "text/plain", "size": 3}
 
 texts = st.text(max_size=20)
+encoded = st.binary(max_size=20).map(lambda data: base64.b64encode(data).decode())
 common = {
     "annotations": st.none() | st.dictionaries(texts, texts, max_size=2),
     "meta": st.dictionaries(texts, texts, max_size=2),
 }
 blocks = st.one_of(
     st.builds(TextContent, text=texts, **common),
-    st.builds(ImageContent, data=texts, mime_type=texts, **common),
-    st.builds(AudioContent, data=texts, mime_type=texts, **common),
+    st.builds(ImageContent, data=encoded, mime_type=texts, **common),
+    st.builds(AudioContent, data=encoded, mime_type=texts, **common),
     st.builds(
         ResourceLink,
         uri=texts,
@@ -43,7 +45,7 @@ blocks = st.one_of(
         **common,
     ),
     st.builds(EmbeddedResource, uri=texts, mime_type=st.none() | texts, text=texts, **common),
-    st.builds(EmbeddedResource, uri=texts, mime_type=st.none() | texts, blob=texts, **common),
+    st.builds(EmbeddedResource, uri=texts, mime_type=st.none() | texts, blob=encoded, **common),
 )
 
 

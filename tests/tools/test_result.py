@@ -29,7 +29,7 @@ DATA = base64.b64encode(b"x" * 2048).decode()
             "[resource: file:///a, application/octet-stream, 2.0 MB]",
         ),
         (EmbeddedResource(uri="file:///a", mime_type="x/y"), "[resource: file:///a, x/y, 0 B]"),
-        (UnknownContent(type="hologram", raw={"type": "hologram"}), "[hologram: content this version cannot show]"),
+        (UnknownContent(type="hologram", raw={"type": "hologram"}), '[hologram] {"type": "hologram"}'),
     ],
 )
 def test_every_block_has_a_text_that_never_is_its_binary(block: ContentBlock, text: str) -> None:

@@ -16,6 +16,7 @@ from toolweave._value import Value
 from toolweave.config import ServerConfig
 from toolweave.connect._feed.list_cache import ListChanged, LiveList
 from toolweave.connect._feed.list_reader import ParsedList, SendRequest, ToolRefusal, read_tools
+from toolweave.connect._repairs import Repairs
 from toolweave.errors import ErrorKind, SchemaError, ToolError
 from toolweave.protocol.left_out import LeftOut, left_out_in
 from toolweave.schema._pydantic_models import loader_for_schema
@@ -80,6 +81,7 @@ class Catalog:
     Attributes:
         snapshot: The current tools; version 0 before the first listing.
         live: The list behind it.
+        repairs: What the server sent outside of the specification.
         guard: Checks the listed tools against the pins and the scan.
         left_out: The reasons why the config leaves tools out, by the server's names.
         filter_problems: The names in `include`, `exclude` and `confirm` that are of no tool, each with the nearest.
@@ -96,6 +98,7 @@ class Catalog:
             max_bytes=config.max_list_bytes,
         )
         self.guard = ServerGuard(config)
+        self.repairs = Repairs(config.name)
         self._config = config
         self._tell = tell
         self.left_out: dict[str, str] = {}
@@ -124,7 +127,7 @@ class Catalog:
     @property
     def problems(self) -> tuple[str, ...]:
         """The entries left out of the last listing or withheld, and suspicious ones and results, with the reasons."""
-        return (*self.live.problems, *self.guard.problems)
+        return (*self.live.problems, *self.guard.problems, *self.repairs.problems)
 
     @property
     def left_out_by_server(self) -> tuple[LeftOut, ...]:

@@ -87,6 +87,8 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
         budget = QuestionBudget(config.name, max_questions=config.max_questions, max_bytes=config.max_question_bytes)
         self._peer = ClientHandlers(self._notified, callbacks, config.name, stand_in, budget)
         self._peer.on_gap = self._follower.missed
+        self._peer.on_repair = self._catalog.repairs.add
+        self._catalog.repairs.on_problem = partial(self._events.emit, "problem")
         self._peer.on_server_fault = partial(self._events.emit, "error")
         self._supervisor = Supervisor(
             config,

@@ -50,7 +50,7 @@ from toolweave.tools._call import CallContext, Progress
 from toolweave.tools._call_questions import CallQuestions, is_resumed
 from toolweave.tools._mcp import tool_result
 from toolweave.tools._result import ToolResult, typed
-from toolweave.tools._spec import ToolSpec
+from toolweave.tools._spec import is_repeatable
 from toolweave.tools._toolset import ToolsChanged
 
 _log = logging.getLogger("toolweave.connect")
@@ -226,10 +226,12 @@ class Requester:
                 limiter.release()
         self._supervisor.doubted = False
         content: Any = raw.get("content")
+        note = self._catalog.repairs.of_tool(call_target.name)
         if type(content) is list and len(content) > 1:  # pyright: ignore[reportUnknownArgumentType]
-            result = await make_off_loop(cast("object", content), partial(tool_result, raw, server=self._config.name))
+            read = partial(tool_result, raw, server=self._config.name, note=note)
+            result = await make_off_loop(cast("object", content), read)
         else:
-            result = tool_result(raw, server=self._config.name)
+            result = tool_result(raw, server=self._config.name, note=note)
         spec = call_target.spec
         self._catalog.note_result(spec, name, result)
         if spec is None or spec.output_schema is None:
@@ -361,7 +363,7 @@ class Requester:
                 listed = self._catalog.call_target(spec.name)
                 target = target if listed.spec is None else listed
             else:
-                line = await self._session_for_retry(line, failed, repeatable=_repeatable(spec))
+                line = await self._session_for_retry(line, failed, repeatable=spec is not None and is_repeatable(spec))
         try:
             return await send(replace(attempt, line=line, target=target))
         except (AuthRequiredError, ConnectionLostError) as exc:
@@ -584,7 +586,3 @@ def _wants_visit(failed: BaseException) -> TypeGuard[ProtocolError]:
 
 def _ignore(_progress: Progress) -> None:
     """Ignore a notification that only has to show a sign of life."""
-
-
-def _repeatable(spec: ToolSpec | None) -> bool:
-    return spec is not None and (spec.hint("readOnlyHint") is True or spec.hint("idempotentHint") is True)

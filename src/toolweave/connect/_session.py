@@ -121,6 +121,7 @@ class ClientHandlers:
         asked: Answers the server's requests.
         may_answer: Whether there is any request that is not refused.
         on_gap: Called when notifications of the server may have been lost.
+        on_repair: Called with each part of the server's messages that is outside of the specification and is read.
         on_trouble: Called with a fault of the server that fails no request of ours.
         at_work: The tasks of the connection that are running callbacks of the user.
         start_task: Starts a task that ends with the session, while one is open.
@@ -142,6 +143,7 @@ class ClientHandlers:
         else:
             self.asked = ForwardingHandler(stand_in.answer, server, budget)
         self.on_gap: Callable[[], None] = lambda: None
+        self.on_repair: Callable[[str], None] = lambda problem: None
         self.on_server_fault: Callable[[Exception], None] = lambda error: None
         self.at_work: set[asyncio.Task[Any] | None] = set()
         self.start_task: Callable[..., object] = _no_session

@@ -6,6 +6,7 @@ Parsing is lenient: a malformed block becomes `UnknownContent`, never a lost res
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeAlias
 
@@ -26,9 +27,14 @@ __all__ = [
     "block_json",
     "content_block",
     "is_binary_block",
+    "is_odd_block",
+    "plain_base64",
     "resource_json",
 ]
 
+_MAX_UNKNOWN = 2_000
+"""Characters of a block of an unknown type that are shown."""
+_URL_SAFE = str.maketrans("-_", "+/")
 _ROLES = frozenset({"user", "assistant"})
 
 
@@ -152,8 +158,15 @@ class UnknownContent(Block, frozen=True, kw_only=True):
     type: str = "unknown"
 
     def render(self) -> str:
-        """Return a visible note that names the type."""
-        return f"[{self.type}: content this version cannot show]"
+        """Return the block's text, or its beginning as JSON, behind the name of its type."""
+        if not self.raw:
+            return f"[{self.type}: content this version cannot show]"
+        text = self.raw.get("text")
+        if not isinstance(text, str):
+            text = json.dumps(self.raw, ensure_ascii=False, default=str)
+        if len(text) > _MAX_UNKNOWN:
+            text = f"{text[:_MAX_UNKNOWN]}..."
+        return f"[{self.type}] {text}"
 
 
 ContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource | UnknownContent
@@ -165,6 +178,15 @@ def is_binary_block(block: ContentBlock) -> bool:
     return isinstance(block, (ImageContent, AudioContent)) or (
         isinstance(block, EmbeddedResource) and block.blob is not None
     )
+
+
+def is_odd_block(block: ContentBlock) -> bool:
+    """Return whether a received block is unknown, malformed, or has data that is not plain base64."""
+    if isinstance(block, (ImageContent, AudioContent)):
+        return block.raw.get("data") is not block.data
+    if isinstance(block, EmbeddedResource):
+        return block.blob is not None and block.raw["resource"].get("blob") is not block.blob
+    return isinstance(block, UnknownContent)
 
 
 def content_block(item: Any) -> ContentBlock:
@@ -189,17 +211,43 @@ def _text(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | No
 
 
 def _image(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
-    data, mime = block.get("data"), block.get("mimeType", "image/png")
-    if not isinstance(data, str) or not isinstance(mime, str):
-        return None
-    return ImageContent(data=data, mime_type=mime, raw=block, **common)
+    found = _media(block, "image/png")
+    return None if found is None else ImageContent(data=found[0], mime_type=found[1], raw=block, **common)
 
 
 def _audio(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
-    data, mime = block.get("data"), block.get("mimeType", "audio/wav")
-    if not isinstance(data, str) or not isinstance(mime, str):
+    found = _media(block, "audio/wav")
+    return None if found is None else AudioContent(data=found[0], mime_type=found[1], raw=block, **common)
+
+
+def _media(block: Mapping[str, Any], default: str) -> tuple[str, str] | None:
+    """Return the data of a block as plain base64, and its type."""
+    data, mime = block.get("data"), block.get("mimeType")
+    if not isinstance(data, str) or not (mime is None or isinstance(mime, str)):
         return None
-    return AudioContent(data=data, mime_type=mime, raw=block, **common)
+    plain, found = plain_base64(data)
+    if mime is None:
+        mime = found or default
+    return plain, mime
+
+
+def plain_base64(data: str) -> tuple[str, str | None]:
+    """Return base64 in the plain alphabet, and the type in its prefix; nearly always the text itself and None.
+
+    Servers send data URLs, lines of 76 characters, and the alphabet for URLs. All of the bytes are there.
+    """
+    found: str | None = None
+    if data.startswith("data:"):
+        head, comma, rest = data.partition(",")
+        if not comma or not head.endswith(";base64"):
+            return data, None
+        found = head.removeprefix("data:").partition(";")[0] or None
+        data = rest
+    if "\n" in data or " " in data or "\r" in data or "\t" in data:
+        data = "".join(data.split())
+    if "-" in data or "_" in data:
+        data = data.translate(_URL_SAFE)
+    return data, found
 
 
 def _link(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
@@ -222,12 +270,14 @@ def _resource(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock 
     inner = as_object(block.get("resource"))
     if inner is None or not isinstance(inner.get("uri"), str):
         return None
-    text, blob = as_text(inner.get("text")), as_text(inner.get("blob"))
+    text, blob, mime = as_text(inner.get("text")), as_text(inner.get("blob")), as_text(inner.get("mimeType"))
     if text is None and blob is None:
         return None
-    return EmbeddedResource(
-        uri=inner["uri"], mime_type=as_text(inner.get("mimeType")), text=text, blob=blob, raw=block, **common
-    )
+    if blob is not None:
+        blob, found = plain_base64(blob)
+        if mime is None:
+            mime = found
+    return EmbeddedResource(uri=inner["uri"], mime_type=mime, text=text, blob=blob, raw=block, **common)
 
 
 _MAKERS = {"text": _text, "image": _image, "audio": _audio, "resource_link": _link, "resource": _resource}

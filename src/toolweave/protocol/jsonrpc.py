@@ -20,8 +20,9 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 import msgspec
 
 from toolweave._json import JsonDecoder, is_out_of_range
-from toolweave.protocol.brackets import is_deeper, opened, outside_of_strings
+from toolweave.protocol.brackets import has_more_brackets, is_deeper
 from toolweave.protocol.codes import INVALID_REQUEST, PARSE_ERROR
+from toolweave.protocol.lenient_json import mended
 
 __all__ = [
     "MAX_BATCH",
@@ -33,6 +34,7 @@ __all__ = [
     "ForeignId",
     "LenientMessage",
     "MalformedMessage",
+    "MendedMessage",
     "RawResult",
     "RequestId",
     "StrictMessage",
@@ -88,7 +90,6 @@ MAX_DIGITS = 19
 _SHOWN_DIGITS = 40
 _ENTRY_DEPTH = 4  # of `{"result": {"tools": [{`
 _LARGE = 2 * MAX_CONTAINERS  # bytes; an array or an object has two brackets, so a smaller message holds fewer of them
-_SPARSE = 10_000  # brackets of one kind that are looked for one by one, which is quick where there are few
 _LONG = 1_000  # bytes of an answer; what is known of a shorter one saves nothing
 _MOST_TOKENS = 1_000_000  # brackets and quotes of a list that is searched for deep entries; about half a second
 _HIDING = (b"\\u", b"\\b", b"\\f")
@@ -118,6 +119,10 @@ class LenientMessage(msgspec.Struct, gc=False):
     params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     result: Any = msgspec.UNSET
     error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class MendedMessage(LenientMessage, gc=False):
+    """A message from a text that was nearly JSON; see `lenient_json`."""
 
 
 class _Envelope(msgspec.Struct, gc=False):
@@ -175,6 +180,7 @@ class MalformedMessage(ValueError):
 
 _encode = msgspec.json.Encoder().encode
 _decode_lenient = JsonDecoder(LenientMessage)
+_decode_mended = JsonDecoder(MendedMessage)
 _decode_raw_result = JsonDecoder(RawResult)
 _decode_envelope = JsonDecoder(_Envelope)
 _decode_strict = JsonDecoder(StrictMessage)
@@ -234,12 +240,18 @@ def decode_lenient(text: bytes) -> list[LenientMessage]:
             a batch more than `MAX_BATCH`.
         RecursionError: It is nested more deeply than can be read; see `without_deep_entries`.
     """
-    if len(text) > _LARGE and _holds_too_many_containers(text):
+    if len(text) > _LARGE and has_more_brackets(text, MAX_CONTAINERS):
         raise ValueError(f"it holds more than {MAX_CONTAINERS} arrays and objects")
     if text[:1] != b"[":
         return [_lenient(text)]
     messages: list[LenientMessage] = []
-    items = _decode_members(text)
+    try:
+        items = _decode_members(text)
+    except ValueError:
+        readable = mended(text)
+        if readable is None:
+            raise
+        items = _decode_members(readable)
     if len(items) > MAX_BATCH:
         raise ValueError(f"it is a batch of more than {MAX_BATCH:,} messages")
     for item in items:
@@ -252,38 +264,22 @@ def decode_lenient(text: bytes) -> list[LenientMessage]:
     return messages
 
 
-def _holds_too_many_containers(text: bytes) -> bool:
-    if _count(text, b"[") + _count(text, b"{") <= MAX_CONTAINERS:
-        return False
-    found = 0
-    for part in outside_of_strings(text):
-        found += opened(part)
-        if found > MAX_CONTAINERS:
-            return True
-    return False
-
-
-def _count(text: bytes, bracket: bytes) -> int:
-    """Return how often a bracket is in a text; a tenth of the time of `count` where most of it is one long string."""
-    at = -1
-    for number in range(_SPARSE):
-        at = text.find(bracket, at + 1)
-        if at < 0:
-            return number
-    return _SPARSE + text.count(bracket, at + 1)
-
-
 def _lenient(text: bytes | msgspec.Raw) -> LenientMessage:
     try:
         message = _decode_lenient(text)
-    except (msgspec.DecodeError, RecursionError):  # if only the result is broken, its call can still be answered for
-        envelope = _decode_envelope(text)
-    else:
-        return _checked(message)
-    return _checked(
-        LenientMessage(
-            id=envelope.id, method=envelope.method, params=envelope.params, result=envelope.result, error=envelope.error
-        )
+    except RecursionError:
+        message = _without_result(text)
+    except ValueError:  # text that is not UTF-8 is no `DecodeError`
+        readable = mended(bytes(text))
+        message = _without_result(text) if readable is None else _decode_mended(readable)
+    return _checked(message)
+
+
+def _without_result(text: bytes | msgspec.Raw) -> LenientMessage:
+    """Return a message with its result left raw: if only that is broken, its call can still be answered for."""
+    envelope = _decode_envelope(text)
+    return LenientMessage(
+        id=envelope.id, method=envelope.method, params=envelope.params, result=envelope.result, error=envelope.error
     )
 
 
@@ -303,6 +299,11 @@ def value_of(raw: msgspec.Raw) -> Any:
         return _decode_any(raw)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    except ValueError:
+        readable = mended(bytes(raw))
+        if readable is None:
+            raise
+    return _decode_any(readable)
 
 
 def is_json(text: bytes) -> bool:

@@ -11,14 +11,22 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from toolweave.errors import CODE_OF_KIND, ErrorKind, ProtocolError, ToolError
+from toolweave.errors import CODE_OF_KIND, ErrorKind, ProtocolError, ToolError, shortened
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.content import TextContent, block_json, content_block
+from toolweave.protocol.content import (
+    ContentBlock,
+    TextContent,
+    UnknownContent,
+    block_json,
+    content_block,
+    is_odd_block,
+)
 from toolweave.protocol.json_types import Json, as_object, as_text
 from toolweave.protocol.jsonrpc import writable
+from toolweave.protocol.lenient_results import readable_result
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.protocol.uris import safe_icons
 from toolweave.tools._call import RESUMABLE
@@ -86,10 +94,17 @@ def read_definition(entry: Mapping[str, Any], *, server: str, prefix: str) -> To
 
 _EMPTY_ERROR = "MCP tool execution error"
 _NO_CONTENT: list[Any] = []
+_FLAGS = (False, True, None)
+_MAX_SHOWN = 300
 
 
-def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
-    """Return a result of `tools/call`.
+def tool_result(raw: Mapping[str, Any], *, server: str, note: Callable[[str], None] | None = None) -> ToolResult:
+    """Return a result of `tools/call`; a malformed one is read as it is plainly meant.
+
+    Args:
+        raw: The result as it came.
+        server: The name of the server.
+        note: Called with each part that had to be read so, as a phrase such as `has no 'content'`.
 
     Raises:
         ProtocolError: It is not a complete tool result.
@@ -100,14 +115,38 @@ def tool_result(raw: Mapping[str, Any], *, server: str) -> ToolResult:
             f"it answered with unknown resultType {str(kind)[:80]!r}", server=server, code=INTERNAL_ERROR
         )
     content: Any = raw.get("content", _NO_CONTENT)
-    if not isinstance(content, list):
-        raise ProtocolError("its result's 'content' is no list", server=server, code=INTERNAL_ERROR)
-    if content is _NO_CONTENT and "structuredContent" not in raw and not raw.get("isError"):
-        raise ProtocolError(
-            "its result has neither 'content' nor 'structuredContent'", server=server, code=INTERNAL_ERROR
-        )
+    if (
+        not isinstance(content, list)
+        or (content is _NO_CONTENT and "structuredContent" not in raw and not raw.get("isError"))
+        or raw.get("isError", False) not in _FLAGS
+    ):
+        return _second_reading(raw, server, note)
     # one block is what nearly every tool answers
     blocks = (content_block(content[0]),) if len(content) == 1 else tuple(map(content_block, content))  # pyright: ignore[reportUnknownArgumentType]
+    if any(type(block) is not TextContent and is_odd_block(block) for block in blocks):
+        return _second_reading(raw, server, note)
+    return _result(raw, blocks)
+
+
+def _second_reading(raw: Mapping[str, Any], server: str, note: Callable[[str], None] | None) -> ToolResult:
+    """Return a result that the specification does not allow."""
+    made, changes = readable_result(raw)
+    content: list[Any] = made.get("content", _NO_CONTENT)
+    if content is _NO_CONTENT and "structuredContent" not in made and not made.get("isError"):
+        shown = shortened(json.dumps(made, ensure_ascii=False, default=str), _MAX_SHOWN)
+        raise ProtocolError(
+            f"its result has neither 'content' nor 'structuredContent': {shown}", server=server, code=INTERNAL_ERROR
+        )
+    blocks = tuple(map(content_block, content))
+    if any(type(block) is not UnknownContent and is_odd_block(block) for block in blocks):
+        changes = (*changes, "has data that is not plain base64")
+    for change in changes:
+        if note is not None:
+            note(change)
+    return _result(made, blocks)
+
+
+def _result(raw: Mapping[str, Any], blocks: tuple[ContentBlock, ...]) -> ToolResult:
     meta: Any = raw.get("_meta")
     if type(meta) is not dict:
         meta = as_object(meta) or {}

@@ -116,3 +116,8 @@ class AppliedRule(Value, frozen=True, kw_only=True):
 def is_destructive(spec: ToolSpec) -> bool:
     """Whether a tool may be destructive, which is the default without a hint (MCP specification, `ToolAnnotations`)."""
     return spec.hint("readOnlyHint") is not True and spec.hint("destructiveHint") is not False
+
+
+def is_repeatable(spec: ToolSpec) -> bool:
+    """Whether a call of a tool may be sent twice, as its hints promise."""
+    return spec.hint("readOnlyHint") is True or spec.hint("idempotentHint") is True

@@ -76,6 +76,7 @@ class ChannelWire:
     ) -> None:
         self.late_answers = 0
         self._channel = channel
+        self._note = peer.on_repair
         self._pipe = channel if isinstance(channel, _Pipe) else None
         self._server = server
         self._loss = loss
@@ -281,7 +282,7 @@ class ChannelWire:
             self._doubt(answer, message)
             return
         try:
-            answer.set_result(result_of(message, self._server))
+            answer.set_result(result_of(message, self._server, self._note))
         except ServerError as exc:
             answer.set_exception(exc)
 

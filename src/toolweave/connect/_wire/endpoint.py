@@ -166,6 +166,8 @@ JSON = "application/json"
 _MAX_REDIRECTS = 5
 _ERROR_BYTES = 1024 * 1024
 _ERROR_SECONDS = 2.0
+_MAX_ODD_BYTES = 4_000_000
+"""Bytes of an answer under another content type that are searched for the answer to a request."""
 _FRAMING = ("connection", "content-length", "transfer-encoding")
 _COMMON = {"accept": f"{JSON}, {EVENTS}", "accept-encoding": ACCEPTED, "user-agent": "toolweave"}
 T = TypeVar("T")
@@ -425,17 +427,29 @@ class HttpEndpoint:
         if response.encoding and not Inflater.reads(response.encoding):
             raise http_error(unasked_encoding(response.status, response.encoding), server=self._server)
 
+    async def odd_body(self, response: Response) -> bytes:
+        """Return the body of an answer that is not labelled as JSON, as far as it arrives within a few seconds."""
+        return await self._beginning(response, min(_MAX_ODD_BYTES, self._settings.max_bytes))
+
+    def odd_answer(self, response: Response, body: bytes) -> ServerError:
+        """Return the error for an answer that is neither JSON nor an event stream."""
+        kind = response.headers.get("content-type", "")
+        fault = odd_content(self._settings, response.status, response.reason, kind, body[:_ERROR_BYTES])
+        return http_error(fault, server=self._server)
+
+    async def _beginning(self, response: Response, limit: int) -> bytes:
+        readable = not response.encoding or Inflater.reads(response.encoding)
+        return await response.beginning(limit, _ERROR_SECONDS) if readable else b""
+
     async def refusal(self, response: Response, *, in_session: bool) -> ServerError:
         """Return the error of an answer with an HTTP error status, or of one that is no answer at all.
 
         A `ConnectionLostError` says that the server has forgotten the session.
         """
-        readable = not response.encoding or Inflater.reads(response.encoding)
-        body = await response.beginning(_ERROR_BYTES, _ERROR_SECONDS) if readable else b""
+        body = await self._beginning(response, _ERROR_BYTES)
         status, reason, headers = response.status, response.reason, response.headers
         if status < 300:
-            fault = odd_content(self._settings, status, reason, headers.get("content-type", ""), body)
-            return http_error(fault, server=self._server)
+            return self.odd_answer(response, body)
         fault = answer_fault(self._settings, status, reason, headers, body, in_session=in_session)
         if not fault.session_gone and status not in (401, 403) and is_rpc_error(body):
             return _rpc_error(body, self._server)

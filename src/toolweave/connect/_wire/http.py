@@ -38,6 +38,7 @@ from toolweave.protocol.headers import (
 )
 from toolweave.protocol.json_types import as_object, as_text
 from toolweave.protocol.jsonrpc import (
+    VERSION_MEMBER,
     LenientMessage,
     answer_id,
     decode_lenient,
@@ -115,6 +116,7 @@ class HttpWire:
         self.over = False
         self.late_answers = 0
         self._settings = settings
+        self._note = peer.on_repair
         self._endpoint = endpoint
         self._tasks = tasks
         self._server = server
@@ -299,13 +301,27 @@ class HttpWire:
         if kind.startswith(EVENTS):
             return await self._streams.answer(response, key, method, resumable=self._revision is not None)
         if not kind.startswith(JSON):
-            raise await self._refused(response)
+            return await self._mislabelled(response, kind, key, method)
         self._endpoint.check_encoding(response)
         try:
             body = await response.read(self._settings.max_bytes)
         except NoAnswer as exc:
             raise self._endpoint.error(exc) from None
         return self._parsed(body, status, key, method)
+
+    async def _mislabelled(self, response: Response, kind: str, key: int | str, method: str) -> dict[str, Any]:
+        """Return the result in an answer with another content type, if its body is the answer to this request."""
+        body = await self._endpoint.odd_body(response)
+        text = body.removeprefix(BOM_UTF8).lstrip()
+        if text[:1] in (b"{", b"[") and VERSION_MEMBER in text:
+            try:
+                result = self._take(text, key, method)
+            except ValueError:
+                result = None
+            if result is not None:
+                self._note(f"its answers have the content type {kind[:100]!r} in place of 'application/json'")
+                return result
+        raise self._endpoint.odd_answer(response, body)
 
     def _parsed(self, body: bytes, status: int, key: int | str, method: str) -> dict[str, Any]:
         """Return the result in a whole body of JSON."""
@@ -314,7 +330,7 @@ class HttpWire:
             result: Any = message.result
             if isinstance(result, dict) and message.error is msgspec.UNSET:  # nearly always
                 return result  # pyright: ignore[reportUnknownVariableType]
-            return result_of(message, self._server)
+            return result_of(message, self._server, self._note)
         body = body.removeprefix(BOM_UTF8)
         try:
             result = self._take(body, key, method)
@@ -353,7 +369,7 @@ class HttpWire:
                 answer = message
             else:
                 self.late_answers += 1
-        return result_of(answer, self._server) if answer is not None else None
+        return result_of(answer, self._server, self._note) if answer is not None else None
 
     async def _refused(self, response: Response, *, ends: bool = True) -> ServerError:
         """Return the error of an answer with an HTTP error status, or of one that is no answer at all."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,17 +10,34 @@ import msgspec
 from toolweave.errors import ProtocolError
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.json_types import as_object, as_text
-from toolweave.protocol.jsonrpc import LenientMessage, value_of
+from toolweave.protocol.jsonrpc import LenientMessage, MendedMessage, value_of
+from toolweave.protocol.lenient_results import BareResult
+
+MENDED = "it sent text that is not JSON (half a character, NaN, a number out of range): replaced by U+FFFD or null"
 
 
-def result_of(message: LenientMessage, server: str) -> dict[str, Any]:
-    """Return the result of an answer.
+def _ignore(_problem: str) -> None:
+    """Ignore a note."""
+
+
+def result_of(message: LenientMessage, server: str, note: Callable[[str], None] = _ignore) -> dict[str, Any]:
+    """Return the result of an answer; a result that is no object is a `BareResult`.
+
+    Args:
+        message: The answer.
+        server: The name of the server.
+        note: Called with each part of it that is outside of the specification and is read all the same.
 
     Raises:
         ProtocolError: It is an error, or no proper answer.
     """
+    if isinstance(message, MendedMessage):
+        note(MENDED)
     if message.error is not msgspec.UNSET:
-        raise _peer_error(message.error, server)
+        # serializers of JSON-RPC 1 write both members
+        if message.result is msgspec.UNSET or bytes(message.error).strip() != b"null":
+            raise _peer_error(message.error, server)
+        note("its answers have 'error': null beside the result")
     if message.result is msgspec.UNSET:
         raise invalid(server, "it has neither 'result' nor 'error'")
     result: Any = message.result
@@ -28,8 +46,10 @@ def result_of(message: LenientMessage, server: str) -> dict[str, Any]:
             result = value_of(result)
         except ValueError as exc:
             raise invalid(server, str(exc)) from None
+    if result is None:
+        raise invalid(server, "its 'result' is no object: None")
     if not isinstance(result, dict):
-        raise invalid(server, f"its 'result' is no object: {str(result)[:100]}")
+        return BareResult(result)
     return result  # pyright: ignore[reportUnknownVariableType]
 
 

@@ -1,0 +1,70 @@
+"""The second reading of a JSON text that is nearly JSON: text of a server that no strict reader accepts.
+
+JavaScript cuts texts within an emoji and writes half of a surrogate pair; Python writes `NaN` and `Infinity`; others
+write numbers beyond every range, or control characters within strings. The whole message is
+meant to be read all the same. What JSON cannot say becomes U+FFFD or null; an id is never repaired. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, cast
+
+__all__ = ["mended"]
+
+
+def mended(text: bytes) -> bytes | None:
+    """Return a JSON text with the values of a text that is nearly JSON; None if it is too far from it.
+
+    The time is proportional to the length of the text.
+    """
+    if text[:1] not in (b"{", b"["):
+        return None
+    try:
+        value = _DECODER.decode(text.decode())
+    except (ValueError, RecursionError):
+        return None
+    if not _has_sound_ids(value):
+        return None
+    try:
+        return _without_halves(json.dumps(value, ensure_ascii=False, allow_nan=False)).encode()
+    except (ValueError, RecursionError):
+        return None
+
+
+def _float_or_none(text: str) -> float | None:
+    value = float(text)
+    return value if isfinite(value) else None
+
+
+def _nothing(_name: str) -> None:
+    """Return null for `NaN`, `Infinity` and `-Infinity`."""
+
+
+_DECODER = json.JSONDecoder(strict=False, parse_float=_float_or_none, parse_constant=_nothing)
+
+
+def _has_sound_ids(value: Any) -> bool:
+    """Return whether each message's id is as it was written: a repaired one could be that of another request."""
+    messages = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return all(_has_sound_id(cast("Mapping[str, Any]", one)) for one in messages if isinstance(one, Mapping))
+
+
+def _has_sound_id(message: Mapping[str, Any]) -> bool:
+    if "id" not in message:
+        return True
+    identifier: Any = message["id"]
+    if isinstance(identifier, str):
+        return "\ufffd" not in identifier and _without_halves(identifier) == identifier
+    return type(identifier) is int
+
+
+def _without_halves(text: str) -> str:
+    """Return a text with U+FFFD in place of each half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
