@@ -11,7 +11,6 @@ from tests.docs.pages import CHECKOUT, SNIPPETS, printed_by, tables
 from tests.docs.test_pages import code_spans
 from toolweave.agent._durable import KEEP_SECONDS, WORKER_LEASE_SECONDS
 from toolweave.cli._exit_codes import ExitCode
-from toolweave.cli._worker.signals import GRACE_SECONDS
 from toolweave.jobs._docket_worker import SILENT_SECONDS
 
 TEXT = " ".join((CHECKOUT / "docs" / "scale.md").read_text(encoding="utf-8").split())
@@ -30,9 +29,8 @@ def test_the_times_in_the_text_are_those_of_the_code() -> None:
     assert f"one that has said nothing for {words[int(SILENT_SECONDS)]} is taken for dead" in TEXT
     assert f"Its lease runs out after {words[int(WORKER_LEASE_SECONDS)]} seconds" in TEXT
     assert max(SILENT_SECONDS + 1, WORKER_LEASE_SECONDS) + 0.75 < 6  # a look a second, and what docket puts off
-    assert (
-        f"after {GRACE_SECONDS:g} seconds, or at a second signal, it ends as it is ({ExitCode.INTERRUPTED:d})" in TEXT
-    )
+    assert "Those under way have 20 seconds to end (`--grace`)" in TEXT
+    assert f"at a second signal (exit code {ExitCode.INTERRUPTED:d})" in TEXT
     assert f"kept for {KEEP_SECONDS / 86_400:g} days" in TEXT
 
 

@@ -34,7 +34,7 @@ COMMANDS: Mapping[str, str] = {
     "auth": "Sign in to servers, list the sign-ins, and sign out.",
     "components": "See, update and remove components that `toolweave add` copied.",
     "config": "Show the config files as they are read.",
-    "pin": "Pin the tool definitions of servers, and see the differences.",
+    "pin": "Pin the definitions of servers, and see the differences.",
     "runs": "List, show, begin, resume, stop and answer runs of agents.",
 }
 """Each command with the first line of its help, so that the list is shown without importing any."""

@@ -7,6 +7,7 @@ every tool. Knows the connection; judges nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import anyio
@@ -200,6 +201,7 @@ async def _call(
     what = f"tool {name!r}{' with wrong arguments' if wrong else ''}"
     seen: list[Progress] = []
     seconds = min(_SECONDS, connection.config.timeout.call)
+    known = len(connection.problems)
     try:
         with anyio.fail_after(seconds):
             result = await connection.call_tool(name, arguments, on_progress=seen.append)
@@ -209,4 +211,8 @@ async def _call(
         return ServerAnswer(what=what, code=error.code, message=error.message, data=error.data, tool=tool, wrong=wrong)
     except (ServerError, ToolError, TimeoutError) as error:
         return ServerAnswer(what=what, message=str(error) or f"no answer within {seconds:g} s", tool=tool, wrong=wrong)
+    if len(connection.problems) > known:
+        # It was read leniently: a plain request shows what the server sends.
+        plain = await _ask(connection, methods.TOOLS_CALL, {"name": name, "arguments": arguments}, what=what)
+        return replace(plain, tool=tool, wrong=wrong, progress=tuple(seen))
     return ServerAnswer(what=what, result=result.raw, tool=tool, wrong=wrong, progress=tuple(seen))
