@@ -90,12 +90,22 @@ class Jobs:
         self.jobs.append(job)
         return True
 
+    async def hasten(self, job: Job) -> None:
+        """Keep a job that is not there: none is postponed."""
+        if job not in self.jobs:
+            await self.submit(job)
+
     async def waiting(self, topic: str, keys: Sequence[str]) -> Sequence[str]:
         """Return the keys of jobs that nobody has taken."""
         return [job.key for job in self.jobs if job.topic == topic and job.key in keys]
 
     async def work(
-        self, handlers: Mapping[str, Handler], *, concurrency: int = 10, started: Callable[[], None] | None = None
+        self,
+        handlers: Mapping[str, Handler],
+        *,
+        concurrency: int = 10,
+        grace_seconds: float = 0,
+        started: Callable[[], None] | None = None,
     ) -> None:
         """Do nothing: the test does."""
 
