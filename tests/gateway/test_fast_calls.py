@@ -124,8 +124,9 @@ async def test_the_short_way_answers_as_the_long_one(era: str, version: str) -> 
     assert short["arguments"][0] == 200
     assert short["arguments"][2]["result"]["structuredContent"]["arguments"]["a"][3] == 2**70
     assert [short[f"the tool {name}"][0] for name in ("array_meta", "text_meta")] == [200, 200]
-    for name in ("exponent", "digits"):
-        assert "out of range" in json.dumps(short[f"the tool {name}"][2])
+    # Numbers that are out of range are null, whichever way the call takes.
+    assert short["the tool exponent"][2]["result"]["extra"] is None
+    assert short["the tool digits"][2]["result"]["structuredContent"] == {"n": None}
     assert short["the tool array_meta"][2]["result"]["content"] == [{"type": "text", "text": "m"}]
 
 

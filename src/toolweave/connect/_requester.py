@@ -36,6 +36,7 @@ from toolweave.connect._output_check import checked_result
 from toolweave.connect._progress_feed import ProgressWatch
 from toolweave.connect._supervisor import Supervisor
 from toolweave.connect._transports import OpenSession
+from toolweave.connect._wire.responses import object_result
 from toolweave.errors import (
     AuthRequiredError,
     ConnectionLostError,
@@ -183,7 +184,8 @@ class Requester:
         with self._deadlines.within(seconds) as deadline, peer.waiting(deadline):
 
             async def send(line: OpenSession, more: Mapping[str, Any]) -> dict[str, Any]:
-                return await line.session.request(method, {**params, **more}, meta=meta, deadline=deadline.at)
+                result = await line.session.request(method, {**params, **more}, meta=meta, deadline=deadline.at)
+                return object_result(result, method, self._config.name)
 
             if method not in methods.INPUT_REQUIRED:
                 return await self.with_reconnect(lambda line: send(line, {}))
@@ -457,6 +459,9 @@ class Requester:
             await self._take_turn(limiter, target.name)
         try:
             result = await self._forwarded(request, line, target)
+            result = object_result(
+                result, request.method, self._config.name, self._catalog.repairs.of_tool(target.name)
+            )
         finally:
             if limiter is not None:
                 limiter.release()

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 
 from toolweave.errors import ProtocolError
+from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.json_types import as_object, as_text
 from toolweave.protocol.jsonrpc import LenientMessage, MendedMessage, value_of
-from toolweave.protocol.lenient_results import BareResult
+from toolweave.protocol.lenient_results import BareResult, readable_result
 
 MENDED = "it sent text that is not JSON (half a character, NaN, a number out of range): replaced by U+FFFD or null"
 
@@ -51,6 +52,24 @@ def result_of(message: LenientMessage, server: str, note: Callable[[str], None] 
     if not isinstance(result, dict):
         return BareResult(result)
     return result  # pyright: ignore[reportUnknownVariableType]
+
+
+def object_result(
+    result: dict[str, Any], method: str, server: str, note: Callable[[str], None] = _ignore
+) -> dict[str, Any]:
+    """Return a result for others; one of a call that is no object is read leniently.
+
+    Raises:
+        ProtocolError: It is no object, and the request was no call.
+    """
+    if not isinstance(result, BareResult):
+        return result
+    if method != methods.TOOLS_CALL:
+        raise invalid(server, f"its 'result' is no object: {str(result.value)[:100]}")
+    made, changes = readable_result(result)
+    for change in changes:
+        note(change)
+    return made
 
 
 def _peer_error(raw: msgspec.Raw, server: str) -> ProtocolError:
