@@ -11,24 +11,13 @@ import anyio
 import pytest
 
 from tests.cli.command import Done, toolweave
+from tests.cli.editor_files import EDITOR_FILES
 from toolweave import connect_mcp
 from toolweave.config import load_config
 
 pytestmark = pytest.mark.skipif("os.name != 'posix'", reason="platform: editors of Windows have the PATH of their user")
 
 EDITOR_PATH = "/usr/bin:/bin"
-EDITORS = {
-    "claude": ".config/Claude/claude_desktop_config.json",
-    "claude-code": ".claude.json",
-    "cursor": ".cursor/mcp.json",
-    "vscode": ".config/Code/User/mcp.json",
-    "codex": ".codex/config.toml",
-    "gemini": ".gemini/settings.json",
-    "windsurf": ".codeium/windsurf/mcp_config.json",
-    "cline": ".config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
-    "zed": ".config/zed/settings.json",
-    "opencode": ".config/opencode/opencode.json",
-}
 SERVER = """
 from toolweave import create_mcp_server
 
@@ -71,7 +60,7 @@ def written(tmp_path: Path, *servers: dict[str, Any]) -> Path:
 
 
 def file_of(editor: str) -> Path:
-    return Path.home() / EDITORS[editor]
+    return Path.home() / EDITOR_FILES[editor]
 
 
 def as_editor(editor: str, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -90,7 +79,7 @@ async def names_of(config: Any) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.skipif("sys.platform != 'linux'", reason="platform: the editors keep their files elsewhere")
-@pytest.mark.parametrize("editor", EDITORS)
+@pytest.mark.parametrize("editor", EDITOR_FILES)
 @pytest.mark.parametrize("command", ["gateway", "serve"])
 async def test_an_installed_config_has_all_its_servers_with_the_path_of_the_editor(
     tmp_path: Path, tools: Path, monkeypatch: pytest.MonkeyPatch, editor: str, command: str

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command import Done, on_terminal, toolweave, trust
+from tests.cli.editor_files import EDITOR_FILES
 from tests.install.bundles import made_bundle
 from tests.install.published import entry, named, package
 from tests.install.served import Reply, ServedRegistry, serve_registry
@@ -25,18 +26,6 @@ from toolweave.install import CLIENT_FORMATS
 Cli = Callable[..., Done]
 
 GRAPH = {"command": "npx", "args": ["-y", "@acme/graph-server@2.0.1", "--mode", "local"]}
-FILES = {
-    "claude": ".config/Claude/claude_desktop_config.json",
-    "claude-code": ".claude.json",
-    "cursor": ".cursor/mcp.json",
-    "vscode": ".config/Code/User/mcp.json",
-    "codex": ".codex/config.toml",
-    "gemini": ".gemini/settings.json",
-    "windsurf": ".codeium/windsurf/mcp_config.json",
-    "cline": ".config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
-    "zed": ".config/zed/settings.json",
-    "opencode": ".config/opencode/opencode.json",
-}
 linux = pytest.mark.skipif("sys.platform != 'linux'", reason="platform: the editors keep their files elsewhere")
 
 
@@ -215,14 +204,14 @@ def test_values_of_others_in_the_file_are_masked_in_what_is_shown(
 
 
 @linux
-@pytest.mark.parametrize("client", FILES)
+@pytest.mark.parametrize("client", EDITOR_FILES)
 def test_each_client_gets_its_entry_in_its_own_file(
     cli: Cli, home: Path, registry: ServedRegistry, client: str
 ) -> None:
     done = cli("install", "io.github.acme/graph", "--client", client, "--yes")
 
     assert done.code == 0, done.err
-    path = home / FILES[client]
+    path = home / EDITOR_FILES[client]
     (config,) = load_config(path).servers.values()
     assert (config.name, config.command, list(config.args)) == ("graph", "npx", GRAPH["args"])
     assert f"restart {client}" in done.err
@@ -232,7 +221,7 @@ def test_each_client_gets_its_entry_in_its_own_file(
 def test_a_file_with_comments_is_written_where_a_client_has_only_that(
     cli: Cli, home: Path, registry: ServedRegistry
 ) -> None:
-    path = (home / FILES["opencode"]).with_suffix(".jsonc")
+    path = (home / EDITOR_FILES["opencode"]).with_suffix(".jsonc")
     path.parent.mkdir(parents=True)
     path.write_text('{\n  // mine\n  "theme": "x"\n}\n')
 
@@ -240,7 +229,7 @@ def test_a_file_with_comments_is_written_where_a_client_has_only_that(
 
     assert "// mine" in path.read_text()
     assert list(load_config(path).servers) == ["graph"]
-    assert not (home / FILES["opencode"]).exists()
+    assert not (home / EDITOR_FILES["opencode"]).exists()
 
 
 def test_the_clients_of_the_command_are_those_of_the_library() -> None:
@@ -251,7 +240,7 @@ def test_the_clients_of_the_command_are_those_of_the_library() -> None:
 def test_an_editor_that_asks_for_secrets_itself_gets_their_definition(
     cli: Cli, home: Path, registry: ServedRegistry
 ) -> None:
-    path = home / FILES["vscode"]
+    path = home / EDITOR_FILES["vscode"]
     path.parent.mkdir(parents=True)
     path.write_text('{\n\t"inputs": [\n\t\t{"id": "mine"} // keep\n\t],\n\t"servers": {}\n}\n')
 
@@ -271,7 +260,7 @@ def test_an_editor_that_asks_for_secrets_itself_gets_their_definition(
 
 
 @linux
-@pytest.mark.parametrize("client", FILES)
+@pytest.mark.parametrize("client", EDITOR_FILES)
 def test_a_program_that_only_a_shell_finds_gets_its_full_path(
     cli: Cli, home: Path, registry: ServedRegistry, client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,7 +273,7 @@ def test_a_program_that_only_a_shell_finds_gets_its_full_path(
     done = cli("install", "io.github.acme/graph", "--client", client, "--yes")
 
     assert done.code == 0, done.err
-    (config,) = load_config(home / FILES[client]).servers.values()
+    (config,) = load_config(home / EDITOR_FILES[client]).servers.values()
     assert (config.command, list(config.args)) == (str(npx), GRAPH["args"])
     assert reveal(config.env["PATH"]) == f"{npx.parent}:/usr/bin:/bin"
     assert f"'npx' was found by the PATH of this shell, which {client} may not have" in done.out
@@ -300,7 +289,7 @@ def test_a_program_that_is_nowhere_is_named_and_its_entry_written(
 
     assert done.code == 0, done.err
     assert "the command 'npx' was not found" in done.out
-    assert servers(home / FILES["cursor"])["graph"] == GRAPH
+    assert servers(home / EDITOR_FILES["cursor"])["graph"] == GRAPH
 
 
 def test_a_config_of_ours_keeps_the_names_of_programs(
@@ -329,7 +318,7 @@ command = "b"
 
 @linux
 def test_toml_keeps_its_comments_and_its_order(cli: Cli, home: Path, registry: ServedRegistry) -> None:
-    path = home / FILES["codex"]
+    path = home / EDITOR_FILES["codex"]
     path.parent.mkdir(parents=True)
     path.write_text(CODEX)
 
@@ -466,7 +455,7 @@ async def test_a_client_without_references_starts_the_server_through_toolweave(b
     )  # fmt: skip
 
     assert done.code == 0, done.err
-    path = home / FILES["claude"]
+    path = home / EDITOR_FILES["claude"]
     assert "so it starts the server through Toolweave" in done.out
     assert "hunter2" not in path.read_text()
     (config,) = load_config(path).servers.values()

@@ -10,7 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from toolweave import connect_mcp, tool
+from tests.config.three_tools import add, boom, look
+from toolweave import connect_mcp
 from toolweave.config import LoadedConfig, ServerConfig, default_config, load_config
 from toolweave.errors import ConfigError, ToolError
 from toolweave.serve import create_mcp_server
@@ -18,24 +19,6 @@ from toolweave.serve import create_mcp_server
 pytestmark = pytest.mark.anyio
 
 ALL = ("add", "boom", "look")
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add."""
-    return a + b
-
-
-@tool
-def boom() -> str:
-    """Destroy everything."""
-    return "gone"
-
-
-@tool
-def look() -> str:
-    """Look."""
-    return "seen"
 
 
 def write(path: Path, content: Any) -> Path:

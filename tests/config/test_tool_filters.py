@@ -10,30 +10,13 @@ from typing import Any, NamedTuple
 import anyio
 import pytest
 
-from toolweave import Hub, connect_mcp, tool
+from tests.config.three_tools import add, boom, look
+from toolweave import Hub, connect_mcp
 from toolweave.config import LoadedConfig, ServerConfig, load_config, parse_server
 from toolweave.errors import ToolError
 from toolweave.serve import create_mcp_server
 
 pytestmark = pytest.mark.anyio
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add."""
-    return a + b
-
-
-@tool
-def boom() -> str:
-    """Destroy everything."""
-    return "gone"
-
-
-@tool
-def look() -> str:
-    """Look."""
-    return "seen"
 
 
 class Words(NamedTuple):

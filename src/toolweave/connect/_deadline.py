@@ -113,7 +113,7 @@ class SharedTimer:
     Attributes:
         running: The deadlines that have begun and are not over.
         loop: The event loop of the timer.
-        stands_at: The time at which the timer fires, on that loop's clock.
+        fires_at: The time at which the timer fires, on that loop's clock; infinite while it is not set.
     """
 
     def __init__(self) -> None:

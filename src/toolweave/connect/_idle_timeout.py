@@ -1,9 +1,8 @@
-"""An idle timeout for requests and for connecting, on the deadline of a cancel scope. Knows no wire."""
+"""The idle timeout of connecting, on the deadline of a cancel scope. Knows no wire."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
+import math
 
 import anyio
 
@@ -11,24 +10,15 @@ _STEP_SECONDS = 0.001  # a scope's deadline is too dear to move for less
 
 
 class IdleTimeout:
-    """The idle timeout of one request, or of connecting: `seconds` since the last sign of life, `total` in all.
+    """The idle timeout of connecting: `seconds` since the last sign of life, `total` in all."""
 
-    While it is held, because the server waits for us, only `total` counts.
-    """
-
-    __slots__ = ("_holds", "_limit", "_scope", "_seconds")
+    __slots__ = ("_limit", "_scope", "_seconds")
 
     def __init__(self, scope: anyio.CancelScope, seconds: float, total: float | None = None) -> None:
         self._scope = scope
         self._seconds = seconds
-        self._limit = float("inf") if total is None else anyio.current_time() + total
-        self._holds = 0
+        self._limit = math.inf if total is None else anyio.current_time() + total
         self.touch()
-
-    @property
-    def since(self) -> float:
-        """The time of the last sign of life, on the event loop's clock; now, while it is held."""
-        return anyio.current_time() if self._holds else self._scope.deadline - self._seconds
 
     @property
     def lasted(self) -> bool:
@@ -37,27 +27,6 @@ class IdleTimeout:
 
     def touch(self) -> None:
         """Record a sign of life."""
-        if not self._holds:
-            deadline = min(self._limit, anyio.current_time() + self._seconds)
-            if abs(deadline - self._scope.deadline) > _STEP_SECONDS:
-                self._scope.deadline = deadline
-
-    def hold(self, times: int = 1) -> None:
-        """Stop counting until `release` was called as often."""
-        self._holds += times
-        if self._holds:
-            self._scope.deadline = self._limit
-
-    def release(self) -> None:
-        """Restart the count, once released as often as held."""
-        self._holds -= 1
-        self.touch()
-
-    @contextmanager
-    def held(self) -> Generator[None, None, None]:
-        """Hold it during the block."""
-        self.hold()
-        try:
-            yield
-        finally:
-            self.release()
+        deadline = min(self._limit, anyio.current_time() + self._seconds)
+        if abs(deadline - self._scope.deadline) > _STEP_SECONDS:
+            self._scope.deadline = deadline

@@ -228,7 +228,7 @@ async def load_sdk(config: ServerConfig, report: Report) -> None:
     On a busy machine that takes seconds.
 
     Raises:
-        ConnectError: It is not installed.
+        ConfigError: It is not installed.
     """
     if _is_sdk_server(config):
         with report.step("load the SDK"):

@@ -10,7 +10,7 @@ comparison only: a list shows a URI as its server wrote it. Dot segments stay, a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote, urlsplit
 from toolweave._text import visible
 from toolweave.protocol.json_types import as_array, as_object
 
-__all__ = ["normal_literal", "normal_uri", "safe_icons", "web_address_problem"]
+__all__ = ["has_parts_in_order", "normal_literal", "normal_uri", "safe_icons", "web_address_problem"]
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _TRIPLET = re.compile(r"%([0-9A-Fa-f]{2})")
@@ -128,6 +128,28 @@ def web_address_problem(address: str) -> str | None:
     if "@" in parts.netloc:
         return "it has user info before its host"
     return None
+
+
+def has_parts_in_order(text: str, parts: Sequence[str]) -> bool:
+    """Return whether a text is the fixed parts of a URI template, with anything between them. Linear in both.
+
+    Args:
+        text: The URI.
+        parts: The parts around the variables, one or more; a single one is the whole text.
+    """
+    first, *others = parts
+    if not others:
+        return text == first
+    *middle, last = others
+    if not text.startswith(first) or not text.endswith(last) or len(text) < len(first) + len(last):
+        return False
+    place, end = len(first), len(text) - len(last)
+    for part in middle:
+        found = text.find(part, place, end)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return True
 
 
 def safe_icons(icons: object) -> tuple[Mapping[str, Any], ...]:

@@ -18,7 +18,7 @@ from toolweave._value import Value
 from toolweave.config import ServerConfig
 from toolweave.errors import ConfigError
 from toolweave.protocol.json_types import as_object
-from toolweave.protocol.uris import normal_uri
+from toolweave.protocol.uris import has_parts_in_order, normal_uri
 from toolweave.tools._names import aliases
 from toolweave.tools._spec import ToolSpec
 from toolweave.trust._definition import OfferPart
@@ -393,19 +393,10 @@ class ServerGuard:
 
 def matches_template(template: str, uri: str) -> bool:
     """Whether a URI may be of a template: its literal parts stand in it, in their order. Linear in both."""
-    first, *rest = _EXPRESSION.split(template)
-    if not rest:
+    parts = _EXPRESSION.split(template)
+    if len(parts) == 1:
         return normal_uri(uri) == normal_uri(template)
-    last = rest.pop()
-    if not uri.startswith(first) or not uri.endswith(last) or len(uri) < len(first) + len(last):
-        return False
-    at, end = len(first), len(uri) - len(last)
-    for literal in rest:
-        found = uri.find(literal, at, end)
-        if found < 0:
-            return False
-        at = found + len(literal)
-    return True
+    return has_parts_in_order(uri, parts)
 
 
 def another_server(change: PinChange) -> str:

@@ -18,6 +18,7 @@ from toolweave.cli._serve.listen_options import (
     ServerOfConfigOption,
     StatelessOption,
     TokenEnvOption,
+    TrustedProxyOption,
     event_settings,
 )
 
@@ -96,14 +97,7 @@ class ServeOptions:
         tuple[str, ...],
         Option("--allow-host", metavar="HOST", help="A name the server is reached by; may be repeated."),
     ] = ()
-    trusted_proxy: Annotated[
-        tuple[str, ...],
-        Option(
-            "--trusted-proxy",
-            metavar="ADDRESS",
-            help="A proxy whose X-Forwarded-For is believed; may be repeated.",
-        ),
-    ] = ()
+    trusted_proxy: TrustedProxyOption = ()
     name: Annotated[str | None, Option("--name", metavar="NAME", help="The server's name.")] = None
     reload: Annotated[bool, Option("--reload", help="Restart when the source changes.")] = False
     install: Annotated[

@@ -17,6 +17,7 @@ from toolweave.cli._serve.listen_options import (
     ServerOfConfigOption,
     StatelessOption,
     TokenEnvOption,
+    TrustedProxyOption,
 )
 
 
@@ -67,14 +68,7 @@ class GatewayRunOptions:
         tuple[str, ...],
         Option("--allow-host", metavar="HOST", help="A name the gateway is reached by; may be repeated."),
     ] = ()
-    trusted_proxy: Annotated[
-        tuple[str, ...],
-        Option(
-            "--trusted-proxy",
-            metavar="ADDRESS",
-            help="A proxy whose X-Forwarded-For is believed; may be repeated.",
-        ),
-    ] = ()
+    trusted_proxy: TrustedProxyOption = ()
     name: Annotated[str | None, Option("--name", metavar="NAME", help="Its name; else that in the config.")] = None
     rest: Annotated[bool, Option("--rest", help="Offer each tool at POST /tools/NAME too, with /openapi.json.")] = False
     ui: Annotated[

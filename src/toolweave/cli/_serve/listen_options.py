@@ -28,6 +28,10 @@ TokenEnvOption = Annotated[
     str | None,
     Option("--token-env", metavar="VAR", help="The variable with the bearer token that requests must bring."),
 ]
+TrustedProxyOption = Annotated[
+    tuple[str, ...],
+    Option("--trusted-proxy", metavar="ADDRESS", help="A proxy whose X-Forwarded-For is believed; may be repeated."),
+]
 EventStoreOption = Annotated[
     EventStoreChoice | None,
     Option("--event-store", help="Keep the streams of older clients, which resume them after a broken connection."),

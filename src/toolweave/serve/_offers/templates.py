@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from toolweave.errors import SchemaError
-from toolweave.protocol.uris import normal_literal, normal_uri
+from toolweave.protocol.uris import has_parts_in_order, normal_literal, normal_uri
 
 _EXPRESSION = re.compile(r"\{([^{}]*)\}")
 _VARIABLE = re.compile(r"(\+?)([A-Za-z_][A-Za-z0-9_]{0,99})")
@@ -32,20 +32,8 @@ def may_expand(template: str, uri: str) -> bool:
     Spellings of the same URI count alike. This is for rules about templates of other servers, which match more than
     their templates say.
     """
-    first, *others = (unquote(part).casefold() for part in _EXPRESSION.split(template)[::2])
-    text = unquote(uri).casefold()
-    if not others:
-        return text == first
-    *middle, last = others
-    if not text.startswith(first) or not text.endswith(last) or len(text) < len(first) + len(last):
-        return False
-    place, end = len(first), len(text) - len(last)
-    for part in middle:
-        found = text.find(part, place, end)
-        if found < 0:
-            return False
-        place = found + len(part)
-    return True
+    parts = [unquote(part).casefold() for part in _EXPRESSION.split(template)[::2]]
+    return has_parts_in_order(unquote(uri).casefold(), parts)
 
 
 @dataclass(frozen=True, slots=True)
