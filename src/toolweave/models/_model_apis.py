@@ -183,7 +183,7 @@ MODEL_APIS: tuple[ModelApi, ...] = (
         date="2026-11",
     ),
 )
-"""What each known model API accepts of tool definitions, one row an API."""
+"""The known model APIs and the tool definitions that each accepts, one row for each API."""
 
 _BY_PROVIDER: Mapping[str, ModelApi] = {api.provider: api for api in MODEL_APIS}
 
