@@ -24,12 +24,34 @@ from tests.serve.exchanges import head as headed
 from tests.serve.offered import Doings, doing_server
 from tests.serve.serving import served_by_the_sdk, served_http
 from toolweave import CallContext, ToolError, create_mcp_server, tool
+from toolweave.gateway import create_gateway
+from toolweave.serve import McpServer
 
 pytestmark = pytest.mark.anyio
 
 VERSIONS = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 LIST = call_body("", method="tools/list")
 PREFIX = "io.modelcontextprotocol/"
+TAKES_TASKS: dict[str, Any] = {f"{PREFIX}clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
+NAMED = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
+
+
+def offering_everything() -> McpServer:
+    server = doing_server(tasks={"wait": "optional"})
+    server.prompt(name="a")(_constant)
+    server.resource("notes://a", name="a")(_constant)
+    return server
+
+
+def _constant() -> str:
+    return "text"
 
 
 def listing(**headers: str) -> dict[str, str]:
@@ -48,6 +70,23 @@ async def test_a_version_header_that_contradicts_the_body_or_is_missing_is_a_mis
         answer = await exchange(url, headers=listing(MCP_Protocol_Version=version), body=LIST)
 
     assert refusal(answer) == (400, 7, -32020)
+
+
+@pytest.mark.parametrize("relayed", [False, True], ids=["server", "gateway"])
+async def test_a_name_that_is_not_a_string_is_an_invalid_parameter(relayed: bool) -> None:
+    offered = offering_everything()
+    if relayed:
+        offered = create_gateway({"up": {"server": offered, "tool_prefix": ""}})
+    async with served_http(offered) as url:
+        for method, parameter in NAMED.items():
+            for value in (5, True, ["5"], {"5": 5}, None):
+                for name in ("5", "-"):
+                    params: dict[str, Any] = {"_meta": {**ENVELOPE, **TAKES_TASKS}, parameter: value}
+                    message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
+                    body = json.dumps(message).encode()
+                    answer = await exchange(url, headers=listing(Mcp_Method=method, Mcp_Name=name), body=body)
+
+                    assert refusal(answer) == (400, 7, -32602), (method, value, name)
 
 
 @pytest.mark.parametrize(

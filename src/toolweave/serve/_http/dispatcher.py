@@ -105,7 +105,8 @@ def check(
     named = NAME_PARAMETERS.get(method)
     if named is not None:
         value = params.get(named)
-        if value is not None and decode_value(headers.get(b"mcp-name")) != value:
+        # a name of another type is refused by its method, as invalid parameters: no header could repeat it
+        if isinstance(value, str) and decode_value(headers.get(b"mcp-name")) != value:
             raise _mismatch("mcp-name", f"params.{named}")
     client_of_envelope(params, versions)
 

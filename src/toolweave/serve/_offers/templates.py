@@ -39,7 +39,7 @@ def may_expand(template: str, uri: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Variable:
     name: str
-    whole: bool  # `{+name}`: may contain slashes
+    whole: bool  # `{+name}`: matches slashes
 
 
 class Template:
@@ -82,7 +82,7 @@ class Template:
 
         A value is never empty. Nor does it leave a directory that it is used in: it has no `..` as a segment, no
         leading slash, no drive, no backslash and no control character, also not when it is decoded once more. Only
-        `{+name}` has slashes.
+        `{+name}` matches a slash of the URI. `%2F` is part of a value (RFC 6570, 3.2.2), which then has a slash.
         """
         if len(uri) > _LONGEST:
             return None
@@ -149,7 +149,7 @@ def _value(text: str, *, whole: bool) -> str | None:
     try:
         value = decoded = unquote(text, errors="strict")
         for _ in range(_ENCODINGS):
-            if _is_unsafe(decoded, whole=whole):
+            if _is_unsafe(decoded):
                 return None
             again = unquote(decoded, errors="strict")
             if again == decoded:
@@ -160,7 +160,7 @@ def _value(text: str, *, whole: bool) -> str | None:
     return None
 
 
-def _is_unsafe(value: str, *, whole: bool) -> bool:
+def _is_unsafe(value: str) -> bool:
     if any(char < " " or char == "\x7f" for char in value) or "\\" in value:
         return True
-    return ("/" in value and not whole) or leaves_directory(value)
+    return leaves_directory(value)
