@@ -19,7 +19,7 @@ from toolweave import Agent, ModelError, Run, connect_mcp, create_mcp_server
 from toolweave.agent import BaseAgent, StepStarted, ToolStarted
 from toolweave.agent._lifespan import CLOSE_SECONDS
 from toolweave.errors import DuplicateToolError
-from toolweave.models import ModelRequest, OpenAICompatibleModel, ScriptedModel, tool_call
+from toolweave.models import ModelRequest, OpenAICompatibleModel, ScriptedModel, ToolMessage, tool_call
 from toolweave.tools import Toolset
 
 pytestmark = pytest.mark.anyio
@@ -172,6 +172,81 @@ async def test_a_toolset_that_cannot_be_opened_is_skipped_and_told() -> None:
         assert str(agent.errors["bad"]) == "no route"
         assert good.open == 1
     assert good.open == 0
+
+
+class Late:
+    """Opens a toolset, which cannot be reached before it has come."""
+
+    def __init__(self) -> None:
+        self.there = False
+        self.attempts = 0
+
+    @asynccontextmanager
+    async def __call__(self) -> AsyncGenerator[Toolset, None]:
+        self.attempts += 1
+        if not self.there:
+            raise ConnectionError("no route")
+        async with Scripted([spec("read")]) as toolset:
+            yield toolset
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["before it opens", "after it has opened"])
+async def test_an_agent_that_keeps_trying_finds_a_server_that_was_down_when_it_opened(when: str) -> None:
+    late = Late()
+    model = says("a", "b")
+    agent = Agent(model, mcp_servers={"late": late})
+    if when == "before it opens":
+        await agent.keep_trying()
+    with anyio.fail_after(PATIENCE):
+        async with agent:
+            await agent.keep_trying()
+            await agent.send("go")
+            assert str(agent.errors["late"]) == "no route"
+            late.there = True
+            while "late_read" not in [tool.name for tool in agent.tools.snapshot()]:
+                await anyio.sleep(0.02)
+            await agent.send("go")
+
+            assert agent.errors == {}
+
+    assert [[tool.name for tool in request.tools] for request in model.requests] == [[], ["late_read"]]
+
+
+@pytest.mark.slow
+async def test_an_agent_that_keeps_trying_closes_at_once_between_two_attempts() -> None:
+    late = Late()
+    agent = Agent(says("a"), mcp_servers={"late": late})
+    await agent.keep_trying()
+    with anyio.fail_after(CLOSE_SECONDS - 1):
+        async with agent:
+            while late.attempts < 3:  # the next one is seconds away
+                await anyio.sleep(0.02)
+        attempts = late.attempts
+
+    await anyio.sleep(0)
+    assert late.attempts == attempts
+
+
+async def test_an_agent_that_does_not_keep_trying_opens_a_server_once() -> None:
+    late = Late()
+    async with Agent(says("a", "b"), mcp_servers={"late": late}) as agent:
+        await agent.send("go")
+        await agent.send("go")
+
+    assert late.attempts == 1
+
+
+async def test_a_call_of_an_unknown_tool_names_the_server_that_may_have_it_and_is_down() -> None:
+    model = ScriptedModel([[tool_call("late_read"), tool_call("other_read")], "done"])
+    agent = Agent(model, tools=Scripted([spec("read")]), mcp_servers={"late": Late()})
+    await agent.send("go")
+
+    answered = model.requests[1].messages[-1]
+    assert isinstance(answered, ToolMessage)
+    texts = [outcome.result.text for outcome in answered.outcomes]
+    assert texts[0].endswith("It may be a tool of 'late', which cannot be reached now")
+    assert "cannot be reached" not in texts[1]
 
 
 @pytest.mark.requirement("C3")

@@ -19,7 +19,7 @@ from tests.cli.command import Done, on_terminal, toolweave, write_config
 from tests.cli.served import serving
 from tests.cli.working import Worker, app_in, run_when, worker
 from tests.leftovers import processes
-from tests.redis_server import RedisServer
+from tests.redis_server import RedisServer, free_port
 from tests.servers.fixtures import echo_command
 from toolweave import connect_mcp
 
@@ -152,6 +152,62 @@ def test_a_worker_finds_a_server_that_was_down_when_it_started(folder: Path, red
             results.append(toolweave("runs", "show", run_id, env=env).out)
 
     assert json.loads(results[-1]) == {"sum": 42}
+
+
+_LATE_SERVER = """
+import sys
+from toolweave import create_mcp_server
+
+server = create_mcp_server(name="late")
+
+@server.tool
+def look() -> str:
+    "Look."
+    return "saw"
+
+server.run_http("127.0.0.1", int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    "tools",
+    ["mcp_servers={'late': URL}", "tools=[connect_mcp(URL)]", "tools=[connect_mcp_servers({'late': URL})]"],
+    ids=["a config", "a connection", "a hub"],
+)
+def test_a_worker_finds_a_server_of_a_target_that_was_down_when_it_started(
+    folder: Path, redis_url: str, tools: str
+) -> None:
+    port = free_port()
+    (folder / "late.py").write_text(_LATE_SERVER, "utf-8")
+    (folder / "app.py").write_text(
+        "from toolweave import Agent, Backend, ScriptedModel, connect_mcp, connect_mcp_servers, tool_call\n"
+        f"URL = 'http://127.0.0.1:{port}/mcp'\n"
+        "def answer(request):\n"
+        "    names = [one.name for one in request.tools if one.name.endswith('look')]\n"
+        "    if len(request.messages) > 1:\n"
+        "        return request.messages[-1].outcomes[0].result.text\n"
+        "    return [tool_call(names[0])] if names else 'no tool'\n"
+        f"agent = Agent(ScriptedModel(answer), name='clerk', backend=Backend.from_environment(), {tools})\n",
+        "utf-8",
+    )
+    with worker("app.py", "--backend", redis_url, cwd=folder) as working:
+        working.wait_for("started")
+        first = spawned("look", redis_url)
+        working.wait_for("completed")
+        texts = list[str]()
+        with subprocess.Popen([sys.executable, folder / "late.py", str(port)], stderr=subprocess.DEVNULL) as late:
+            try:
+                deadline = time.monotonic() + 100
+                while "saw" not in texts:
+                    assert time.monotonic() < deadline, texts
+                    run_id = spawned("look", redis_url)
+                    working.wait_for("completed")
+                    texts.append(toolweave("runs", "show", run_id, "--store", redis_url).out.strip())
+            finally:
+                late.kill()
+
+    assert toolweave("runs", "show", first, "--store", redis_url).out == "no tool\n"
+    assert {text for text in texts if "saw" not in text} <= {"no tool"}
 
 
 def test_an_answer_in_the_store_alone_has_a_worker_continue_the_run(folder: Path, redis_url: str) -> None:

@@ -456,11 +456,17 @@ class BaseAgent:
             self._entered = [entered for entered in self._entered if entered is not period]
             await period.close(wait=run is None)
 
+    async def keep_trying(self) -> None:
+        """Give no server up from now on: one that cannot be reached is tried again while the agent is open.
+
+        Workers do so. Elsewhere a server that is down when the agent opens is left out until the agent opens again.
+        """
+        await self._host.owner.keep_trying()
+
     async def __aenter__(self) -> Self:
         period = self._host.owner.join()
         try:
-            failed = await period.open(self.tools.sources)
-            self._host.errors.update(failed)
+            failed = await self._host.opened(period)
             if failed and self._host.strict:
                 raise ExceptionGroup(
                     f"agent {self.name!r}: not all of its tools could be opened", list(failed.values())

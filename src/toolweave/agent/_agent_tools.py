@@ -5,7 +5,7 @@ A toolset itself. Knows no run; the agent's lifespan opens its sources.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -160,6 +160,14 @@ class AgentTools(RoutingToolset):
     def sources(self) -> tuple[ToolsetSource, ...]:
         """The toolsets that have to be open for its tools to be available."""
         return tuple(source for source, _, _ in self._sources)
+
+    def unopened(self, tool: str) -> Sequence[str]:
+        """Return the names of the toolsets that may have a tool of this name, and are not open."""
+        return [
+            source.name
+            for source, _, prefix in self._sources
+            if source.live is None and (prefix is None or tool.startswith(f"{prefix}_"))
+        ]
 
     def snapshot(self) -> ToolSnapshot:
         """Return the present tools; the same object as long as nothing changes."""

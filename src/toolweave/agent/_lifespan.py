@@ -1,14 +1,17 @@
 """The lifespan of an agent: one owner task for its runs and for the toolsets that it opened.
 
 The only module of the package that creates a task outside a task group. Every toolset is entered and exited in one
-task, several concurrently; other tasks only signal. Knows neither the inside of runs nor models.
+task, several concurrently; other tasks only signal. In a service, such as a worker, a toolset that cannot be opened is
+tried again until the service ends. Knows neither the inside of runs nor models.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
+import random
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
@@ -20,6 +23,9 @@ from typing import Any
 import anyio
 import anyio.abc
 
+from toolweave._backoff import backoff
+from toolweave.errors import AuthRequiredError, ConfigError
+from toolweave.tools._keep_trying import keep_trying
 from toolweave.tools._owner_loop import described, running_loop
 from toolweave.tools._toolset import Toolset
 
@@ -28,6 +34,9 @@ CLOSE_SECONDS = 15.0
 """Seconds that toolsets may take to close."""
 OPEN_SECONDS = 300.0
 """Seconds that a toolset may take to open; connections have a shorter timeout of their own."""
+_FIRST_RETRY_SECONDS = 1.0
+_MAX_RETRY_SECONDS = 30.0
+"""Maximum number of seconds between two attempts to open a toolset of a service."""
 
 
 @dataclass(eq=False, slots=True)
@@ -49,11 +58,28 @@ class ToolsetSource:
 
 @dataclass(eq=False, slots=True)
 class _OpenSource:
+    """A source that is open, is being opened, or could not be opened.
+
+    Attributes:
+        opened: Set after the first attempt, whether it succeeded or not.
+        release: Set when it shall be closed.
+        over: Set when nothing of it is left, and no further attempt follows.
+        scope: The present attempt.
+        live: Whether it is open.
+        error: The error of the last attempt.
+    """
+
     opened: anyio.Event = field(default_factory=anyio.Event)
     release: anyio.Event = field(default_factory=anyio.Event)
     over: anyio.Event = field(default_factory=anyio.Event)
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    live: bool = False
     error: Exception | None = None
+
+    @property
+    def retryable(self) -> bool:
+        """Whether another attempt may succeed without a change by a person."""
+        return self.error is not None and not isinstance(self.error, AuthRequiredError | ConfigError)
 
 
 class AgentLifespan:
@@ -62,6 +88,7 @@ class AgentLifespan:
     def __init__(self, name: str, *, finish: Callable[[], Awaitable[None]] | None = None) -> None:
         self._name = name
         self._finish = finish
+        self._endless = False
         self._joining = threading.Lock()
         self.period: LifespanPeriod | None = None
 
@@ -85,16 +112,24 @@ class AgentLifespan:
             if period is None or period.ending.is_set() or period.loop is not loop:
                 after = period if period is not None and period.loop is loop else None
                 period = self.period = LifespanPeriod(self._name, loop, after, self._finish)
+                period.endless = self._endless
             period.users += 1
             if cancel is not None:
                 period.cancels.append(cancel)
             return period
+
+    async def keep_trying(self) -> None:
+        """Give no toolset up that cannot be opened, in this period and all further ones."""
+        self._endless = True
+        if self.period is not None and self.period.lives:
+            await self.period.keep_trying()
 
 
 class LifespanPeriod:
     """One period of use, from the first user to the last.
 
     Attributes:
+        endless: Whether a toolset that cannot be opened is tried again until the period ends.
         ending: Set once the last user has left; it accepts no new users then.
         over: Set when everything is closed.
     """
@@ -107,6 +142,7 @@ class LifespanPeriod:
         finish: Callable[[], Awaitable[None]] | None,
     ) -> None:
         self.loop = loop
+        self.endless = False
         self.users = 0
         self.cancels: list[Callable[[], None]] = []
         self.ending = anyio.Event()
@@ -171,7 +207,7 @@ class LifespanPeriod:
     async def open(self, sources: Iterable[ToolsetSource]) -> dict[str, Exception]:
         """Open the sources that are not open yet, concurrently; return the errors by name.
 
-        A source that failed is not tried again in this period.
+        A source that failed is tried again in this period only if that is endless.
         """
         failed: dict[str, Exception] = {}
         wanted = [(source, self._hold(source)) for source in sources]
@@ -191,7 +227,7 @@ class LifespanPeriod:
         held = [self._held.pop(source) for source in sources if source in self._held]
         for one in held:
             one.release.set()
-            if not one.opened.is_set():
+            if not one.live:
                 one.scope.cancel()
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CLOSE_SECONDS):
             for one in held:
@@ -199,32 +235,70 @@ class LifespanPeriod:
         for one in held:
             one.scope.cancel()
 
+    async def keep_trying(self) -> None:
+        """Give no toolset up from now on, and try those again that were."""
+        self.endless = True
+        for source in tuple(self._held):
+            self._hold(source)
+            if source.live is not None:
+                await keep_trying(source.live)
+
     def _hold(self, source: ToolsetSource) -> _OpenSource:
         held = self._held.get(source)
-        if held is None:
+        if held is None or (self.endless and held.over.is_set()):
             held = self._held[source] = _OpenSource()
             self.start_soon(partial(self._keep, source, held))
         return held
 
     async def _keep(self, source: ToolsetSource, held: _OpenSource) -> None:
+        """Hold a source open until it is released; in an endless period try again while that is of use."""
+        failures = 0
+        try:
+            await self._attempt(source, held)
+            while self.endless and held.retryable and not held.release.is_set():
+                failures += 1
+                wait = backoff(
+                    failures,
+                    first=_FIRST_RETRY_SECONDS,
+                    longest=_MAX_RETRY_SECONDS,
+                    spread=(0.5, 1.0),
+                    chance=random.random(),  # noqa: S311 - spreads attempts, no secret
+                )
+                with anyio.move_on_after(wait):
+                    await held.release.wait()
+                if not held.release.is_set():
+                    held.scope = anyio.CancelScope(deadline=anyio.current_time() + OPEN_SECONDS)
+                    await self._attempt(source, held)
+        finally:
+            held.opened.set()
+            held.over.set()
+
+    async def _attempt(self, source: ToolsetSource, held: _OpenSource) -> None:
+        """Open a source and hold it until it is released, or note why it cannot be opened."""
         toolset: Toolset | None = None
         try:
             with held.scope:
                 async with source.make() as toolset:
+                    if self.endless:
+                        await keep_trying(toolset)
                     source.live = toolset
+                    held.live = True
+                    held.error = None
+                    held.scope.deadline = math.inf
                     source.changed()
                     held.opened.set()
                     await held.release.wait()
                     source.live = None
         except Exception as exc:  # boundary: one bad server never takes the others down
+            if held.error is None or str(held.error) != str(exc):
+                _log.warning("%s: %s", source.name, exc)
             held.error = exc
-            _log.warning("%s: %s", source.name, exc)
         finally:
+            held.live = False
+            held.opened.set()
             if source.live in (None, toolset):  # else it is that of a later period: this one's loop was torn down
                 source.live = None
                 source.changed()
-            held.opened.set()
-            held.over.set()
 
     async def _run(self) -> None:
         try:

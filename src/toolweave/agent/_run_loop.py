@@ -97,6 +97,15 @@ class AgentRuntime:
     defer_tokens: int | None
     history: History | None = None
 
+    async def opened(self, period: LifespanPeriod, extra: Sequence[ToolsetSource] = ()) -> Mapping[str, Exception]:
+        """Open the agent's toolsets and those of a run; return the errors by name, which `errors` has too."""
+        sources = (*self.tools.sources, *extra)
+        failed = await period.open(sources) if sources else {}
+        for source in sources:
+            self.errors.pop(source.name, None)
+        self.errors.update(failed)
+        return failed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
@@ -253,9 +262,7 @@ class RunLoop:
         return result
 
     async def _open(self, period: LifespanPeriod, extra: Sequence[ToolsetSource] = ()) -> None:
-        sources = (*self._host.tools.sources, *extra)
-        failed = await period.open(sources) if sources else {}
-        self._host.errors.update(failed)
+        failed = await self._host.opened(period, extra)
         if failed and self._host.strict:
             name = self._host.name
             raise ExceptionGroup(f"agent {name!r}: not all of its tools could be opened", list(failed.values()))
@@ -326,6 +333,7 @@ class RunLoop:
             slots=host.slots,
             ctx=self._ctx,
             below=state.below,
+            unopened=host.tools.unopened,
             raises=host.raises,
             keyed=self.durable,
             priced=self.priced,

@@ -118,6 +118,7 @@ class TurnRunner:
         keyed: Whether calls may be repeated after a crash, so that each gets a stable idempotency key.
         priced: Whether the cost of a turn is needed.
         history: Function that returns the messages to send of the conversation; None sends all of them.
+        unopened: Function that returns the toolsets that may have a tool of this name, and are not open.
         telemetry: Makes the spans of turns and calls; None without tracing.
         share: Share of the conversation that the model accepts, as far as known: less than 1 after it was too long.
         waiting: Calls of the last turn that wait for a person while no process executes the run.
@@ -136,6 +137,7 @@ class TurnRunner:
     slots: PerServerLimiter
     ctx: CallContext
     below: ChildUsage
+    unopened: Callable[[str], Sequence[str]]
     raises: bool = False
     keyed: bool = False
     priced: bool = False
@@ -288,6 +290,9 @@ class TurnRunner:
             result = await self._told(step, call, cut_off_result(call))
         elif tool is None:
             text = unknown_tool(call.name, [one.name for one in offer.tools])
+            unopened = self.unopened(call.name)
+            if unopened:
+                text += f". It may be a tool of {' or '.join(map(repr, unopened))}, which cannot be reached now"
             result = await self._told(step, call, ToolResult.failure(text, kind=ErrorKind.NOT_FOUND))
         elif call.malformed is not None:
             result = await self._told(step, call, _malformed(call))

@@ -84,7 +84,8 @@ async def work_runs(
 ) -> None:
     """Execute the runs submitted to these agents until cancelled; unfinished runs are then handed over.
 
-    Enter the agents before to keep their tools open from run to run.
+    Enter the agents before to keep their tools open from run to run. A server of an agent that cannot be reached is
+    tried again for as long as the agent is open.
 
     Args:
         agents: The agents, with unique names, also those of other frameworks (`toolweave.durability.durable`); one
@@ -104,7 +105,11 @@ async def work_runs(
         StoreError: The backend cannot be reached at the start.
         ValueError: Two agents have one name, or one keeps its runs in a store without a queue.
     """
+    agents = tuple(agents)
     runs = run_handlers(agents, backend, on_unknown=on_unknown, most_deaths=most_deaths)
+    for agent in agents:
+        if isinstance(agent, BaseAgent):
+            await agent.keep_trying()
     handlers: dict[str, Handler] = {**runs, **(also or {})}
     await work_jobs(handlers, backend, concurrency=concurrency, grace_seconds=grace_seconds, started=started)
 

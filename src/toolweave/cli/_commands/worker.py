@@ -122,8 +122,6 @@ async def _work(options: WorkerOptions, url: str, found: WorkerTargets | None) -
             if found is None:
                 chat = opened(chat_options(options), backend=told)
                 opened_agent = await stack.enter_async_context(chat)
-                if opened_agent.fleet is not None:  # a server that is down now is found when it comes
-                    await opened_agent.fleet.hub.keep_trying()
                 agents, tasks = [opened_agent.agent], None
             else:
                 agents, tasks = found.agents, await open_all(found, told, stack)
