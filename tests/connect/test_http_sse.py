@@ -314,3 +314,71 @@ async def test_a_compressed_stream_through_a_proxy_is_read(monkeypatch: pytest.M
         async with connected(at(url)) as connection:
             assert (await connection.call_tool("t")).text == "done"
     assert {line.split(" ")[0] for line in proxy.lines} == {"GET", "POST"}
+
+
+class Behind:
+    """A server of the older transport behind a proxy that adds `prefix` to its paths.
+
+    Attributes:
+        posts: The paths of the POSTs that came.
+    """
+
+    def __init__(self, prefix: str, *, names: str, at: str | None = None) -> None:
+        self.posts: list[str] = []
+        self._path = f"{prefix}{names.partition('?')[0]}" if at is None else at
+        self._server = Old(names=names)
+
+    async def handle(self, exchange: Exchange) -> None:
+        """Pass on what the server has, and answer 404 to the rest."""
+        if exchange.method == "POST":
+            self.posts.append(exchange.path)
+            if exchange.path != self._path:
+                await exchange.respond(404, b"404 page not found")
+                return
+        await self._server.handle(exchange)
+
+
+@pytest.mark.parametrize(
+    ("stream", "prefix", "names"),
+    [
+        ("/gw/sse", "/gw", "/messages?session_id=1"),
+        ("/gw/sse", "/gw", "/messages/?session_id=1"),
+        ("/a/b/sse", "/a/b", "/messages?session_id=1"),
+        ("/gw/mcp/sse", "/gw", "/mcp/messages?session_id=1"),
+        ("/gw/sse/", "/gw/sse", "/messages?session_id=1"),
+        ("/gw/sse", "/gw", "/messages/one/two?session_id=1"),
+    ],
+)
+async def test_messages_go_below_the_prefix_of_the_stream_if_the_named_url_is_not_there(
+    stream: str, prefix: str, names: str
+) -> None:
+    server = Behind(prefix, names=names)
+    async with listening(server.handle) as (url, _):
+        target = {"transport": "sse", "url": url.replace("/mcp", stream)}
+        async with connected(target) as connection:
+            assert (await connection.call_tool("t")).text == "done"
+            (problem,) = connection.problems
+    named = names.partition("?")[0]
+    assert f"{named} for messages" in problem
+    assert f"{prefix}{named}" in problem
+    assert server.posts[:2] == [named, f"{prefix}{named}"]
+    assert named not in server.posts[1:]  # found once, used for all
+
+
+async def test_an_error_names_the_url_for_messages_that_is_not_there() -> None:
+    server = Behind("", names="/messages?session_id=1", at="/elsewhere")
+    async with listening(server.handle) as (url, _):
+        with pytest.raises(
+            ConnectError, match="/gw/messages, which its event stream names for messages: HTTP 404"
+        ) as no:
+            await connect_mcp({"transport": "sse", "url": url.replace("/mcp", "/gw/sse")})
+    assert "session has ended" not in str(no.value)
+    assert server.posts == ["/messages", "/gw/messages"]
+
+
+async def test_a_url_for_messages_that_is_there_is_used_as_it_is() -> None:
+    server = Behind("", names="/messages?session_id=1")
+    async with listening(server.handle) as (url, _), connected(at(url.replace("/mcp", "/gw/mcp"))) as connection:
+        assert (await connection.call_tool("t")).text == "done"
+        assert connection.problems == ()
+    assert set(server.posts) == {"/messages"}

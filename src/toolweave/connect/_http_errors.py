@@ -17,7 +17,7 @@ from toolweave._value import Value
 from toolweave.connect._channel import MAX_MESSAGE_BYTES
 from toolweave.connect._wire.credentials import AuthFlow, AuthHook
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ErrorKind, ProtocolError, ServerError
-from toolweave.http import origin_of
+from toolweave.http import no_proxy_hint, origin_of
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.json_types import as_object
 
@@ -75,7 +75,7 @@ class HttpFault(Value, frozen=True, kw_only=True):
         status: The HTTP status, or None when there was no answer.
         text: One sentence with the cause.
         sent: False when the request provably never reached the server.
-        session_gone: The server has forgotten the session (404 on a request with a session id).
+        session_gone: Whether the server has forgotten the session: 404, or words to that effect with another status.
         retry_after: The `Retry-After` header.
         challenge: The `WWW-Authenticate` header.
         nonce: The `DPoP-Nonce` header.
@@ -103,7 +103,7 @@ def http_error(fault: HttpFault, *, server: str) -> ServerError:
     """Return the error for an HTTP fault."""
     if fault.error is not None:
         return fault.error
-    if fault.status in (401, 403):
+    if fault.status in (401, 403) and not fault.session_gone:
         return AuthRequiredError(
             f"{fault.text}; set 'auth' or 'headers' for it, or correct them",
             server=server,
@@ -111,7 +111,7 @@ def http_error(fault: HttpFault, *, server: str) -> ServerError:
             challenge=fault.challenge,
         )
     if fault.session_gone:
-        return ConnectionLostError(f"its session has ended: {fault.text}", server=server, sent=False)
+        return ConnectionLostError(f"its session has ended: {fault.text}", server=server, sent=fault.sent)
     if fault.too_large:
         error = ProtocolError(fault.text, server=server, code=INTERNAL_ERROR, data=fault.data())
         error.kind = ErrorKind.TOO_LARGE
@@ -142,19 +142,49 @@ def refused_credentials(exc: Exception) -> HttpFault:
 
 
 def answer_fault(
-    settings: HttpSettings, status: int, reason: str, headers: Mapping[str, str], body: bytes, *, in_session: bool
+    settings: HttpSettings,
+    status: int,
+    reason: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    in_session: bool,
+    through: str = "",
 ) -> HttpFault:
-    """Return the fault of an answer with an HTTP error status; `headers` have lower-case names."""
+    """Return the fault of an answer with an HTTP error status.
+
+    Args:
+        settings: The settings of the server.
+        status: The HTTP status.
+        reason: The reason phrase.
+        headers: Those of the answer, with lower-case names.
+        body: The beginning of the body.
+        in_session: Whether the request belonged to a session.
+        through: The way of an answer that a proxy may have given; see `came_through`.
+    """
     said = excerpt(body, settings)
+    session_gone = in_session and (status == 404 or is_lost_session(status, headers, body))
     return HttpFault(
         status=status,
-        text=f"HTTP {_phrase(status, reason)}{f': {said}' if said else ''}",
-        # some servers say 400 for a session they do not know, the official TypeScript SDK's among them
-        session_gone=in_session and (status == 404 or (status == 400 and re.search(_LOST_SESSION, said) is not None)),
+        text=f"HTTP {_phrase(status, reason)}{f': {said}' if said else ''}{through}",
+        # With a 5xx status the server may have begun the request: sending it again is not ours to decide.
+        sent=status >= 500 or not session_gone,
+        session_gone=session_gone,
         retry_after=headers.get("retry-after"),
         challenge=headers.get("www-authenticate"),
         nonce=headers.get("dpop-nonce"),
     )
+
+
+def is_lost_session(status: int, headers: Mapping[str, str], body: bytes) -> bool:
+    """Return whether an answer to a request of a session says that the server does not know the session.
+
+    Servers use many statuses for that. One with a challenge is about credentials, whatever its words are.
+    """
+    if status < 400 or (status in (401, 403) and "www-authenticate" in headers):
+        return False
+    text = " ".join(body[: _EXCERPT * 4].decode("utf-8", "replace").split())
+    return re.search(_LOST_SESSION, text[:_EXCERPT]) is not None
 
 
 def no_answer(url: str, why: str, *, sent: bool, proxy: str | None = None) -> HttpFault:
@@ -162,6 +192,8 @@ def no_answer(url: str, why: str, *, sent: bool, proxy: str | None = None) -> Ht
     through = f" through the proxy {proxy}" if proxy is not None else ""
     if "CERTIFICATE_VERIFY_FAILED" in why:
         why += "; to trust a certificate authority of your own, name its file in SSL_CERT_FILE"
+    if proxy is not None:
+        why += no_proxy_hint(url)
     return HttpFault(status=None, text=f"no answer from {public_url(url)}{through}: {why}", sent=sent)
 
 
@@ -170,11 +202,13 @@ def not_json(settings: HttpSettings, status: int, body: bytes) -> HttpFault:
     return HttpFault(status=status, text=f"its answer is not valid JSON: {excerpt(body, settings) or 'it is empty'}")
 
 
-def odd_content(settings: HttpSettings, status: int, reason: str, kind: str, body: bytes) -> HttpFault:
+def odd_content(
+    settings: HttpSettings, status: int, reason: str, kind: str, body: bytes, *, through: str = ""
+) -> HttpFault:
     """Return the fault of an answer that is neither JSON nor an event stream, such as a web page."""
     said = excerpt(body, settings)
     text = f"HTTP {_phrase(status, reason)} with content type {kind[:100]!r} where JSON or an event stream was expected"
-    return HttpFault(status=status, text=f"{text}{f': {said}' if said else ''}")
+    return HttpFault(status=status, text=f"{text}{f': {said}' if said else ''}{through}")
 
 
 def unasked_encoding(status: int, encoding: str) -> HttpFault:

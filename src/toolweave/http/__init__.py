@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from toolweave.http._proxy import (
         PROXY_AUTHENTICATION_REQUIRED,
         HttpProxy,
+        came_through,
         http_proxy_for,
+        no_proxy_hint,
         proxy_for,
         refused_by_proxy,
     )
@@ -39,7 +41,9 @@ __all__ = [
     "SharedHeaders",
     "Socket",
     "Unreadable",
+    "came_through",
     "http_proxy_for",
+    "no_proxy_hint",
     "origin_of",
     "proxy_for",
     "refused_by_proxy",
@@ -72,7 +76,9 @@ __getattr__, __dir__ = lazy_exports(
         "_proxy": (
             "PROXY_AUTHENTICATION_REQUIRED",
             "HttpProxy",
+            "came_through",
             "http_proxy_for",
+            "no_proxy_hint",
             "proxy_for",
             "refused_by_proxy",
         ),

@@ -74,6 +74,23 @@ def refused_by_proxy(status: int, reason: str, place: str) -> str:
     return f"{text}; give it its user and password in the variable that names it: http://user:password@host:port"
 
 
+def came_through(url: str, proxy: HttpProxy) -> str:
+    """Return the end of an error about an answer that a proxy, which reads plain HTTP, may have given itself."""
+    return f" (the answer came through the proxy {proxy} of the environment{no_proxy_hint(url)})"
+
+
+def no_proxy_hint(url: str) -> str:
+    """Return how to reach a URL of this machine without a proxy; empty for another URL."""
+    host = urlsplit(url).hostname or ""
+    if host != "localhost" and not host.endswith(".localhost"):
+        try:
+            if not ipaddress.ip_address(host).is_loopback:
+                return ""
+        except ValueError:
+            return ""
+    return f"; to reach {host} without it, add {host} to NO_PROXY"
+
+
 def _unknown(scheme: str, named: str) -> str:
     text = f"the proxy {named} of the environment cannot be used: only http:// and https:// proxies are"
     if not scheme.startswith("socks"):

@@ -24,7 +24,9 @@ from toolweave.http import (
     NoAnswer,
     Response,
     Unreadable,
+    came_through,
     http_proxy_for,
+    no_proxy_hint,
     refused_by_proxy,
     target_of,
 )
@@ -240,7 +242,11 @@ class ProviderApi:
             body = raw.decode("utf-8", "replace")
         final = response.headers.get("x-should-retry", "").strip().lower() == "false"
         wait = math.inf if final else retry_after(response.headers)
-        return self.refusal(body, status=response.status, wait=wait)
+        client = self._client
+        through = ""
+        if isinstance(body, str) and client is not None and client.proxy is not None and client.forwarded:
+            through = came_through(self.url, client.proxy)
+        return refusal(self.model, body, status=response.status, retry_after=wait, redact=self.redact, through=through)
 
     def _silent(self, timeout: float) -> ModelError:
         text = f"{self.url} gave no sign of life for {timeout:g} s; `ModelSettings.timeout` sets how long to wait"
@@ -251,6 +257,11 @@ class ProviderApi:
             return self.protocol(f"{self.url} sent an answer that cannot be read: {exc.detail}")
         if exc.sent:
             return self._unreachable(f"the connection to {self.url} broke: {exc}")
+        proxy = None if self._client is None else self._client.proxy
+        if proxy is not None:
+            return self._unreachable(
+                f"cannot reach {self.url} through the proxy {proxy}: {exc}{no_proxy_hint(self.url)}"
+            )
         return self._unreachable(f"cannot reach {self.url}: {exc}; is the server running, and is the URL right?")
 
     def _unreachable(self, text: str) -> ModelError:

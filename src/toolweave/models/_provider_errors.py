@@ -88,8 +88,11 @@ def refusal(
     status: int | None = None,
     retry_after: float | None = None,
     redact: Callable[[str], str] = str,
+    through: str = "",
 ) -> ModelError:
     """Return the error for a failed request: `body` is the decoded JSON, or text; `redact` masks secrets in a text.
+
+    `through` is the way of an answer that a proxy may have given.
 
     Without a `status` it is an error that came within a stream; a number in its `code` counts as one.
     """
@@ -106,7 +109,7 @@ def refusal(
     where = f"HTTP {status}: " if status is not None else ""
     hint = f" ({_HINTS[kind]})" if kind in _HINTS else ""
     return ModelError(
-        f"{where}{text}{hint}",
+        f"{where}{text}{through}{hint}",
         model=model,
         kind=kind,
         status=status,

@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 from urllib.parse import urljoin, urlsplit
 
@@ -20,10 +19,12 @@ from toolweave.connect._http_errors import (
     answer_fault,
     bad_encoding,
     http_error,
+    is_lost_session,
     is_rpc_error,
     no_answer,
     odd_content,
     own_headers,
+    public_url,
     refused_credentials,
     refused_redirect,
     too_large,
@@ -41,6 +42,7 @@ from toolweave.http import (
     Response,
     SharedHeaders,
     Unreadable,
+    came_through,
     http_proxy_for,
     origin_of,
     refused_by_proxy,
@@ -179,6 +181,7 @@ class HttpEndpoint:
     Attributes:
         clients: The connections, by origin: to that of the URL, and to those that an authorization flow asks.
         cookies: Those of the URL's origin, once it has set any.
+        in_session: Whether every request to it belongs to a session, whatever its headers are.
 
     Raises:
         ConnectError: The environment names a proxy for it that cannot be used.
@@ -189,6 +192,7 @@ class HttpEndpoint:
         self._server = server
         self.clients: dict[object, HttpClient] = {} if shared is None else shared.clients
         self.cookies: Cookies | None = None if shared is None else shared.cookies
+        self.in_session = False
         self._client = self._client_of(settings.url)
         self._target = target_of(settings.url)
         self._steady: Callable[[], Mapping[str, str] | None] | None = getattr(settings.hook, "steady", None)
@@ -282,8 +286,18 @@ class HttpEndpoint:
             from toolweave.connect._wire.httpx_auth import HttpxAuth  # only if it is used
 
             auth = HttpxAuth(flow, self._settings, server=self._server)
+
+            async def transmit(method: str, url: str, headers: Mapping[str, str], body: bytes) -> Response:
+                response = await self._sent(method, url, headers, body, **how)
+                response, is_lost = await self._session_checked(response, headers)
+                if is_lost:
+                    raise _LostSession(response)
+                return response
+
             try:
-                return await auth.send(method, url, merged, body, partial(self._sent, **how))
+                return await auth.send(method, url, merged, body, transmit)
+            except _LostSession as exc:
+                return exc.response
             except NoAnswer as exc:  # when the flow read a body
                 raise self.error(exc) from None
         if hook is None:
@@ -308,7 +322,8 @@ class HttpEndpoint:
         hook = self._settings.hook
         assert hook is not None
         for attempt in range(resends_of(hook)):
-            if response.status not in (401, 403):
+            response, is_lost = await self._session_checked(response, headers)
+            if is_lost or response.status not in (401, 403):
                 break
             challenge = AuthChallenge(
                 method=method,
@@ -332,6 +347,19 @@ class HttpEndpoint:
         if self._answered is not None:
             self._answered(url, response.headers)
         return response
+
+    async def _session_checked(self, response: Response, headers: Mapping[str, str]) -> tuple[Response, bool]:
+        """Return an answer, and whether it refuses a session in place of the credentials.
+
+        After a restart, some servers answer 401 to a session that they do not know. Signing in would be in vain there:
+        if credentials are missing, `initialize` of the next session is refused as well.
+        """
+        in_session = self.in_session or "mcp-session-id" in headers
+        if response.status not in (401, 403) or not in_session or "www-authenticate" in response.headers:
+            return response, False
+        body = await self._beginning(response, _ERROR_BYTES)
+        response.close()
+        return response.with_body(body), is_lost_session(response.status, response.headers, body)
 
     async def _made(self, making: Awaitable[Mapping[str, str] | None]) -> Mapping[str, str]:
         try:
@@ -434,7 +462,9 @@ class HttpEndpoint:
     def odd_answer(self, response: Response, body: bytes) -> ServerError:
         """Return the error for an answer that is neither JSON nor an event stream."""
         kind = response.headers.get("content-type", "")
-        fault = odd_content(self._settings, response.status, response.reason, kind, body[:_ERROR_BYTES])
+        fault = odd_content(
+            self._settings, response.status, response.reason, kind, body[:_ERROR_BYTES], through=self._way()
+        )
         return http_error(fault, server=self._server)
 
     async def _beginning(self, response: Response, limit: int) -> bytes:
@@ -450,15 +480,27 @@ class HttpEndpoint:
         status, reason, headers = response.status, response.reason, response.headers
         if status < 300:
             return self.odd_answer(response, body)
-        fault = answer_fault(self._settings, status, reason, headers, body, in_session=in_session)
-        if not fault.session_gone and status not in (401, 403) and is_rpc_error(body):
+        fault = answer_fault(self._settings, status, reason, headers, body, in_session=in_session, through=self._way())
+        # With a 5xx status an error of JSON-RPC is the answer of a handler, which may well speak of another session.
+        is_answer = status not in (401, 403) and (not fault.session_gone or status >= 500)
+        if is_answer and is_rpc_error(body):
             return _rpc_error(body, self._server)
         return http_error(fault, server=self._server)
+
+    def _way(self) -> str:
+        """Return the end of an error about an answer that a proxy may have given; empty without such a proxy."""
+        client = self._client
+        return came_through(self._settings.url, client.proxy) if client.proxy is not None and client.forwarded else ""
 
     def at(self, url: str) -> HttpEndpoint:
         """Return an endpoint at another URL of the origin, which shares connections and cookies with this one."""
         self.cookies = self.cookies or Cookies()
         return HttpEndpoint(self._settings.replace(url=url), server=self._server, shared=self)
+
+    @property
+    def url(self) -> str:
+        """The URL without the parts that may hold secrets."""
+        return public_url(self._settings.url)
 
     def heard(self) -> object:
         """Return a value that changes whenever bytes of the server arrive, and always while a person signs in."""
@@ -475,6 +517,14 @@ class HttpEndpoint:
         if reason is not None:
             raise http_error(HttpFault(status=response.status, text=reason), server=self._server)
         return urljoin(url, location)
+
+
+class _LostSession(Exception):
+    """Takes an answer past an authorization flow, to which its status would read like a refusal of credentials."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__()
+        self.response = response
 
 
 def _sendable(headers: Mapping[str, str]) -> dict[str, str]:

@@ -6,10 +6,10 @@ The stream's first event names the URL of the POSTs; the answer to a message com
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
-from urllib.parse import urljoin
+from typing import Any, TypeGuard
+from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import anyio
 import anyio.abc
@@ -21,9 +21,31 @@ from toolweave.connect._wire.endpoint import EVENTS, HttpEndpoint
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
 from toolweave.http import NoAnswer, Response, origin_of
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.json_types import as_object
 from toolweave.protocol.sse import EventParser, ServerSentEvent
 
 _POST_SECONDS = 30.0
+
+
+def under_prefix(url: str, stream_url: str) -> str:
+    """Return a URL for messages below the prefix that a proxy adds to paths; empty if there cannot be one.
+
+    The prefix is the folder of the event stream's URL, without an end that the folder of the other URL has as well:
+    `/a/messages` beside the stream `/gw/a/sse` is `/gw/a/messages`.
+    """
+    parts = urlsplit(url)
+    folder = urlsplit(stream_url).path.rpartition("/")[0]
+    own_folder = parts.path.rpartition("/")[0]
+    prefix = folder.removesuffix(own_folder)
+    if not prefix or parts.path.startswith(f"{prefix}/"):
+        return ""
+    return urlunsplit(parts._replace(path=prefix + parts.path))
+
+
+def _is_not_found(error: ServerError | None) -> TypeGuard[ProtocolError]:
+    """Return whether an error is that of HTTP 404, outside of a session."""
+    data = as_object(error.data) if isinstance(error, ProtocolError) else None
+    return data is not None and data.get("http_status") == 404
 
 
 class EventChannel:
@@ -34,13 +56,24 @@ class EventChannel:
         forgotten: Whether the server has reported that it does not know the session.
     """
 
-    def __init__(self, settings: HttpSettings, endpoint: HttpEndpoint, stream: Response, *, server: str) -> None:
+    def __init__(
+        self,
+        settings: HttpSettings,
+        endpoint: HttpEndpoint,
+        stream: Response,
+        *,
+        server: str,
+        note: Callable[[str], None],
+    ) -> None:
         self.failure = ""
         self.forgotten = False
         self._settings = settings
         self._endpoint = endpoint
         self._stream = stream
         self._server = server
+        self._note = note
+        self._is_accepted = False
+        self._prefixed = ""
         self._parser = EventParser(settings.max_bytes)
         self._events: deque[ServerSentEvent] = deque()
 
@@ -64,7 +97,8 @@ class EventChannel:
                 raise self._refused(f"a URL of another origin for messages, {public_url(url)}; nothing is sent there")
         except ValueError:
             raise self._refused("what is no URL for messages") from None
-        self._endpoint = self._endpoint.at(url)
+        self._post_to(url)
+        self._prefixed = under_prefix(url, self._settings.url)
 
     async def receive(self) -> bytes:
         """Return the next message; see `Channel.receive`."""
@@ -86,12 +120,36 @@ class EventChannel:
         Raises:
             ServerError: It was not taken.
         """
+        named = self._endpoint.url
+        error = await self._sent(message, repeatable=repeatable)
+        if self._prefixed and _is_not_found(error):
+            # A proxy in front of the server may have added a prefix to its paths, of which the server knows nothing.
+            self._post_to(self._prefixed)
+            self._prefixed = ""
+            error = await self._sent(message, repeatable=repeatable)
+            if error is None:
+                self._note(f"its event stream names {named} for messages, which it takes at {self._endpoint.url}")
+        if error is not None:
+            raise error
+
+    async def _sent(self, message: bytes, *, repeatable: bool) -> ServerError | None:
+        """Send one message; return the error with which it was refused, or None.
+
+        What the first message meets cannot be a lost session.
+        """
         with await self._endpoint.send("POST", {}, message, repeatable=repeatable) as response:
             if response.status < 300:
-                return
-            error = await self._endpoint.refusal(response, in_session=True)
+                self._is_accepted = self._endpoint.in_session = True
+                return None
+            error = await self._endpoint.refusal(response, in_session=self._is_accepted)
             self.forgotten = isinstance(error, ConnectionLostError)
-            raise error
+            if self._is_accepted or not _is_not_found(error):
+                return error
+            text = f"{self._endpoint.url}, which its event stream names for messages: {error.message}"
+            return ProtocolError(text, server=self._server, code=INTERNAL_ERROR, data={"http_status": 404})
+
+    def _post_to(self, url: str) -> None:
+        self._endpoint = self._endpoint.at(url)
 
     def heard(self) -> object:
         """Return a value that changes whenever bytes of the server arrive."""
@@ -190,7 +248,7 @@ async def sse_wire(
             if stream.status != 200 or not stream.headers.get("content-type", "").lower().startswith(EVENTS):
                 raise await endpoint.refusal(stream, in_session=False)
             endpoint.check_encoding(stream)
-            channel = EventChannel(settings, endpoint, stream, server=server)
+            channel = EventChannel(settings, endpoint, stream, server=server, note=peer.on_repair)
             await channel.begin()
 
             def lost(sent: bool) -> ServerError:

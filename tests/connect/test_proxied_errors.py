@@ -1,0 +1,69 @@
+"""Errors of requests that went through the proxy of the environment: they name it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.connect.proxying import proxying
+from tests.models.fake_openai import KEY
+from toolweave import ConnectError, connect_mcp
+from toolweave.errors import ModelError
+from toolweave.models._base import ModelRequest, complete
+from toolweave.models._messages import UserMessage
+from toolweave.models._openai import OpenAICompatibleModel
+
+pytestmark = pytest.mark.anyio
+
+PAGE = b"<html><title>502 Bad Gateway</title></html>"
+
+
+def answer(status: str, body: bytes = PAGE) -> bytes:
+    return b"HTTP/1.1 %s\r\ncontent-type: text/html\r\ncontent-length: %d\r\n\r\n%s" % (
+        status.encode(),
+        len(body),
+        body,
+    )
+
+
+@pytest.mark.parametrize("status", ["502 Bad Gateway", "503 Service Unavailable", "403 Forbidden", "200 OK"])
+@pytest.mark.parametrize("transport", ["http", "sse"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+async def test_an_answer_through_a_proxy_names_the_proxy_and_how_to_do_without_it(
+    monkeypatch: pytest.MonkeyPatch, status: str, transport: str, host: str
+) -> None:
+    async with proxying(answer=answer(status)) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        with pytest.raises(ConnectError) as refused:
+            await connect_mcp({"transport": transport, "url": f"http://{host}:9/mcp"}, timeout={"connect": 10})
+    assert f"came through the proxy {proxy.url} of the environment" in str(refused.value)
+    assert f"add {host.strip('[]')} to NO_PROXY" in str(refused.value)
+
+
+async def test_the_error_of_a_server_elsewhere_names_the_proxy_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with proxying(answer=answer("502 Bad Gateway")) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        with pytest.raises(ConnectError) as refused:
+            await connect_mcp({"url": "http://mcp.example/mcp"}, timeout={"connect": 10})
+    assert proxy.url in str(refused.value)
+    assert "NO_PROXY" not in str(refused.value)
+
+
+async def test_a_model_behind_a_proxy_names_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with proxying(answer=answer("502 Bad Gateway")) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        async with OpenAICompatibleModel("http://localhost:9/v1", model="m", api_key=KEY) as model:
+            with pytest.raises(ModelError) as refused:
+                await complete(model, ModelRequest(messages=[UserMessage.of("hello")]))
+    assert f"came through the proxy {proxy.url}" in str(refused.value)
+    assert "add localhost to NO_PROXY" in str(refused.value)
+
+
+async def test_a_proxy_that_is_away_is_named_for_a_model_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with proxying() as proxy:
+        pass
+    monkeypatch.setenv("HTTP_PROXY", proxy.url)
+    async with OpenAICompatibleModel("http://127.0.0.1:9/v1", model="m", api_key=KEY) as model:
+        with pytest.raises(ModelError) as refused:
+            await complete(model, ModelRequest(messages=[UserMessage.of("hello")]))
+    assert f"through the proxy {proxy.url}" in str(refused.value)
+    assert "add 127.0.0.1 to NO_PROXY" in str(refused.value)
