@@ -8,9 +8,7 @@ from tests.connect.proxying import proxying
 from tests.models.fake_openai import KEY
 from toolweave import ConnectError, connect_mcp
 from toolweave.errors import ModelError
-from toolweave.models._base import ModelRequest, complete
-from toolweave.models._messages import UserMessage
-from toolweave.models._openai import OpenAICompatibleModel
+from toolweave.models import ModelRequest, OpenAICompatibleModel, UserMessage, complete
 
 pytestmark = pytest.mark.anyio
 
