@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+_FIRST_PROBES = (0.25, 0.1, 0.3)
+"""Seconds before each of the first probes. The second finds a client that left if its reset arrived meanwhile."""
 _PROBE_SECONDS = 1.0
+"""Seconds between later probes."""
 _PROBE = b"HTTP/1.1 102 Processing\r\n\r\n"
 
 
@@ -25,6 +28,7 @@ class HalfClose:
 
     def __init__(self, connection: HttpToolsProtocol) -> None:
         self._connection = connection
+        self._delays = iter(_FIRST_PROBES)
         self._is_probed = False
 
     def is_open_for_responses(self) -> bool:
@@ -44,8 +48,11 @@ class HalfClose:
             cycle.disconnected = True
         if not self._is_probed:  # the end is received once more when reading is resumed
             self._is_probed = True
-            connection.loop.call_later(_PROBE_SECONDS, self._probe)
+            self._schedule_probe()
         return True
+
+    def _schedule_probe(self) -> None:
+        self._connection.loop.call_later(next(self._delays, _PROBE_SECONDS), self._probe)
 
     def _probe(self) -> None:
         connection = self._connection
@@ -58,4 +65,4 @@ class HalfClose:
                 return
             if not cycle.response_started and cycle.scope["http_version"] == "1.1":
                 connection.transport.write(_PROBE)
-        connection.loop.call_later(_PROBE_SECONDS, self._probe)
+        self._schedule_probe()
