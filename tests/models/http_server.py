@@ -36,6 +36,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     pieces: Sequence[bytes | asyncio.Event] = ()
     then: Literal["end", "drop", "hang", "ping"] = "end"
+    ping: bytes = b": on\n\n"
 
 
 Handler = Callable[[Received], Awaitable[Answer]]
@@ -135,7 +136,7 @@ async def _write(
         writer.close()
         return False
     while answer.then == "ping":  # until the client goes away
-        writer.write(b"6\r\n: on\n\n\r\n")
+        writer.write(b"%x\r\n%b\r\n" % (len(answer.ping), answer.ping))
         await writer.drain()
         await asyncio.sleep(0.02)
     if answer.then == "hang":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import anyio
@@ -10,6 +11,7 @@ import pytest
 from tests.models import fake_anthropic, fake_openai
 from tests.models.fake_openai import chat_chunk
 from tests.models.http_server import Answer, Received, Server, serve, stream_answer
+from toolweave import ModelError
 from toolweave.models import AnthropicModel, OpenAICompatibleModel
 from toolweave.models._base import Finished, ModelEvent, ModelRequest, ModelSettings, StreamedToolCall
 from toolweave.models._messages import AssistantMessage, Message, ToolMessage, ToolOutcome, UserMessage
@@ -82,6 +84,44 @@ async def test_a_turn_that_is_whole_counts_whatever_follows_it(api: str, then: A
     last = await turn(api, answers[api], timeout=0.5)
 
     assert (last.message.text, last.stop_reason) == ("hi", "end")
+
+
+RESPONSE: list[dict[str, Any]] = [{"type": "response.created", "response": {"id": "r", "output": []}}]
+BEGUN: dict[str, list[dict[str, Any]]] = {
+    "chat": [chat_chunk({"content": "hi"})],
+    "anthropic": [START, *SAID[:2]],
+    "responses": RESPONSE,
+}
+PINGS = {
+    "comments": b": on\n\n",
+    "ping events": b'event: ping\ndata: {"type": "ping"}\n\n',
+    "events without a name": b'data: {"type": "keepalive"}\n\n',
+    "pieces of one event": b"data: ",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("begun", [False, True], ids=["before the turn", "in the turn"])
+@pytest.mark.parametrize("pings", PINGS)
+@pytest.mark.parametrize("api", BEGUN)
+async def test_pings_without_end_do_not_keep_a_turn_open(api: str, pings: str, begun: bool) -> None:
+    answer = stream_answer(BEGUN[api] if begun else [], "ping")
+
+    with pytest.raises(ModelError) as failed:
+        await turn(api, replace(answer, ping=PINGS[pings]), timeout=0.1)
+
+    assert failed.value.kind == "timeout"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("api", BEGUN)
+async def test_line_ends_without_end_before_a_body_are_no_answer(api: str) -> None:
+    answer = Answer(200, {"content-type": "application/json"}, [], "ping", ping=b"\n")
+
+    with pytest.raises(ModelError) as failed:
+        await turn(api, answer, timeout=0.1)
+
+    assert failed.value.kind == "timeout"
 
 
 @pytest.mark.parametrize("stop", ["tool_use", "end_turn"])

@@ -39,7 +39,7 @@ class ModelSettings:
     Attributes:
         strict_tools: Whether the provider holds the model to the schemas of the tools, of those whose schemas it can
             express; what a model had to fill in for that is removed from its arguments.
-        timeout: Idle timeout of the request in seconds.
+        timeout: Idle timeout of the request in seconds. Pings of the provider extend it, up to five times in all.
         extra: Members for the provider's request body, sent unchanged.
     """
 

@@ -52,6 +52,11 @@ _MAX_CONNECTIONS = 1_000
 """Connections of one model at a time. Each running turn holds one for as long as the model writes."""
 _DRAIN_SECONDS = 0.5
 _AFTER_END_SECONDS = 5.0
+_PING = re.compile("ping|keepalive")
+"""The types of events that only keep a connection open. Comments of a stream do so without being events."""
+_PING_DATA = re.compile(rb'\{\s*"type"\s*:\s*"(?:ping|keepalive)"')
+_PINGED_TIMEOUTS = 5
+"""Multiple of the idle timeout for which a provider may send pings alone."""
 _MAX_ERROR_BYTES = 64 * 1024
 _EXCERPT = 200
 _MASK = "***"
@@ -100,8 +105,9 @@ class ProviderApi:
     async def events(self, path: str, body: bytes, *, timeout: float) -> AsyncGenerator[ServerSentEvent, None]:
         """POST a JSON body and yield the events of the answer; closing the generator ends the request.
 
-        `timeout` bounds each wait, in seconds: for the head, and for each piece of the answer. An answer in JSON is one
-        event of the type `BODY`.
+        `timeout` bounds each wait, in seconds: for the head, and for each piece of the answer. Pieces that only keep
+        the connection open extend the wait for the next event to five times that. An answer in JSON is one event of
+        the type `BODY`.
 
         Raises:
             ModelError: The provider refused, could not be reached, timed out, or sent something else.
@@ -204,6 +210,7 @@ class ProviderApi:
             text = self._beginning(await response.beginning(_MAX_ERROR_BYTES, timeout))
             raise self.protocol(f"expected an event stream from {self.url}, not {kind}: {text}")
         parser, size = EventParser(MAX_EVENT_BYTES), 0
+        last_event = anyio.current_time()
         while piece := await self._piece(response, timeout):
             size += len(piece)
             if size > MAX_STREAM_BYTES:
@@ -214,6 +221,17 @@ class ProviderApi:
                 raise self.protocol(str(exc)) from exc
             for event in events:
                 yield event
+            if any(not _is_ping(event) for event in events):
+                last_event = anyio.current_time()  # after the reader is done with them: its time is not the provider's
+            self._check_progress(last_event, timeout)
+
+    def _check_progress(self, last_event: float, timeout: float) -> None:
+        """Raise `ModelError` if the provider has only kept the connection open for too long."""
+        seconds = _PINGED_TIMEOUTS * timeout
+        if anyio.current_time() - last_event <= seconds:
+            return
+        text = f"{self.url} sent only pings for {seconds:g} s, {_PINGED_TIMEOUTS} times `ModelSettings.timeout`"
+        raise ModelError(text, model=self.model, kind="timeout")
 
     async def _piece(self, response: Response, timeout: float) -> bytes:
         try:
@@ -226,10 +244,14 @@ class ProviderApi:
 
     async def _body(self, response: Response, most: int, timeout: float) -> bytes:
         body = bytearray()
+        last_event = anyio.current_time()
         while piece := await self._piece(response, timeout):
             body += piece
             if len(body) > most:
                 raise self.protocol(f"the answer is larger than {most} bytes")
+            if not piece.isspace():  # some providers send line ends until the model begins
+                last_event = anyio.current_time()
+            self._check_progress(last_event, timeout)
         return bytes(body)
 
     async def _refused(self, response: Response, timeout: float) -> ModelError:
@@ -269,6 +291,10 @@ class ProviderApi:
 
     def __repr__(self) -> str:
         return f"Api({self.url!r})"
+
+
+def _is_ping(event: ServerSentEvent) -> bool:
+    return _PING.fullmatch(event.type) is not None or _PING_DATA.match(event.data) is not None
 
 
 async def until_end(
