@@ -289,6 +289,23 @@ async def test_who_looks_for_lost_runs_reads_none_of_those_that_wait(redis_url: 
         assert second.id not in store.records
 
 
+async def test_a_note_that_is_left_of_an_ended_run_is_deleted_and_does_not_start_it_again() -> None:
+    model = Counted()
+    async with Backend() as backend:
+        agent = agent_at(backend, model)
+        (worker,) = run_handlers([agent], backend).values()
+        run = await agent.submit("1")
+        async with working(backend, agent):
+            await run
+        # as a worker leaves it that dies between the end of a run and the deletion of its notes
+        note = worker.topic.note(run.id)
+        await backend.store.write([note])
+
+        assert await worker.submit_lost() == 0
+        assert await backend.store.get(note.collection, note.key) is None
+    assert model.asked == ["1"]
+
+
 async def test_a_run_is_not_begun_before_those_that_were_submitted_to_its_session_before() -> None:
     model = Counted()
     async with Backend() as backend:

@@ -121,6 +121,36 @@ async def test_a_change_is_told_once_however_many_asked_for_it() -> None:
     assert len(told) == 1
 
 
+@pytest.mark.requirement("C8", "C9")
+async def test_who_asks_after_a_change_does_not_get_the_error_of_the_reading_before_it() -> None:
+    offer, held, announced = Offer("a"), list[Json](), anyio.Event()
+    async with connected(offer.server) as connection:
+
+        def hold(message: Json) -> None:
+            held.append(message)
+            del offer.special["tools/list"]
+
+        async def fails() -> None:
+            with pytest.raises(ProtocolError, match="no luck"):
+                await connection.refresh()
+
+        async def is_new() -> None:
+            await connection.refresh()
+            assert "b" in connection.snapshot().by_name
+
+        offer.special["tools/list"] = hold
+        connection.on("notification", lambda _note: announced.set())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(fails)
+            await eventually(lambda: held)
+            offer.tools("a", "b")
+            offer.server.send(TOOLS_CHANGED)
+            await announced.wait()
+            tasks.start_soon(is_new)
+            await anyio.wait_all_tasks_blocked()
+            offer.server.send({"id": held[0]["id"], **error(-32603, "no luck")})
+
+
 @pytest.mark.slow
 @pytest.mark.requirement("D28")
 async def test_a_storm_of_changes_costs_few_listings_and_ends_with_the_last_state() -> None:

@@ -11,6 +11,7 @@ from tests.gateway.upstreams import strange
 from toolweave import create_mcp_server
 from toolweave.config import server_config
 from toolweave.gateway import compare_through, create_gateway
+from toolweave.testing import MemoryServer
 
 pytestmark = pytest.mark.anyio
 
@@ -24,6 +25,22 @@ async def test_nothing_of_a_strange_server_is_lost_for_a_client_of_its_era(era: 
 
     assert (found.client, found.server, found.lost) == (client, client, ())
     assert bool(found.limits) is True
+
+
+async def test_tasks_that_a_client_of_the_other_era_has_as_an_extension_are_not_lost() -> None:
+    server = MemoryServer(protocol="legacy")
+    tasks = {"requests": {"tools": {"call": {}}}}
+    information = {"name": "m", "version": "1"}
+    capabilities = {"tools": {}, "tasks": tasks}
+    declared = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": information}
+    server.answer("initialize", declared, times=100)
+    with anyio.fail_after(60):
+        (found,) = await compare_through(
+            server_config({"server": server, "protocol": "legacy"}, name="m"), clients=["2026-07-28"]
+        )
+
+    assert found.lost == ()
+    assert "tasks of the server cannot ask, and cannot be listed" in found.limits
 
 
 @pytest.mark.slow

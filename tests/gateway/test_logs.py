@@ -10,8 +10,10 @@ import pytest
 
 from tests.gateway.upstreams import LEGACY, MODERN, Json, caller
 from tests.serve.raw import Raw
+from tests.serve.serving import served_http
 from toolweave import CallContext, Hub, McpServer, create_mcp_server
 from toolweave.gateway import create_gateway
+from toolweave.serve import HttpLimits
 from toolweave.testing import MemoryServer
 
 pytestmark = pytest.mark.anyio
@@ -34,11 +36,10 @@ def talkative() -> McpServer:
     return server
 
 
-async def logged(raw: Raw, level: str | None) -> list[Json]:
+async def logged(raw: Raw, level: str | None, **meta: Any) -> list[Json]:
     """Call the tool at a level and return the messages that came before its answer."""
-    meta: Json = {}
     if level is not None and raw.version == MODERN:
-        meta = {"io.modelcontextprotocol/logLevel": level}
+        meta["io.modelcontextprotocol/logLevel"] = level
     elif level is not None:
         await raw.ask(raw.request("logging/setLevel", {"level": level}))
     await raw.ask(raw.request("tools/call", {"name": "up_talk", "arguments": {}, "_meta": meta}))
@@ -54,6 +55,17 @@ async def test_a_caller_gets_the_messages_of_its_call_at_its_level(version: str,
     assert [one["level"] for one in found["debug"]] == ["debug", "info", "error"]
     assert found["error"] == [{"level": "error", "data": {"level": "error"}, "logger": "inside"}]
     assert found["emergency"] == []
+
+
+@pytest.mark.parametrize("version", [MODERN, LEGACY])
+async def test_calls_to_an_upstream_over_http_need_no_session_more_for_their_messages(version: str) -> None:
+    limits = HttpLimits(sessions=1, shutdown_seconds=2)
+    async with served_http(talkative(), limits=limits) as url:
+        gateway = create_gateway({"up": {"url": url, "protocol": "legacy"}})
+        async with caller(gateway, version) as raw:
+            found = await logged(raw, "info", **{"io.modelcontextprotocol/clientCapabilities": {}})
+
+    assert [one["level"] for one in found] == ["info", "error"]
 
 
 @pytest.mark.parametrize("protocol", [MODERN, "legacy"])

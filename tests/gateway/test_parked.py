@@ -88,7 +88,8 @@ async def test_a_call_whose_caller_does_not_come_back_ends_as_if_the_user_had_di
     with anyio.fail_after(60), upstream("stdio-legacy") as config:
         async with talking(gateway_to(config, patience=0.3)) as talk:
             asked = await talk.ask("tools/call", CALL)
-            await anyio.sleep(1)  # longer than the gateway waits
+            while not (await upstream_state(talk))["answers"]:
+                await anyio.sleep(0.05)
             error = await refused(talk, answered(asked))
             after = await upstream_state(talk)
 
@@ -99,11 +100,12 @@ async def test_a_call_whose_caller_does_not_come_back_ends_as_if_the_user_had_di
 
 async def test_a_retry_that_its_caller_breaks_off_ends_the_call_upstream() -> None:
     server = create_mcp_server(name="up", version="1")
-    ended = anyio.Event()
+    waits, ended = anyio.Event(), anyio.Event()
 
     @server.tool
     async def book(ctx: CallContext) -> str:
         await ctx.elicit("Where to?", {"type": "object", "properties": {}})
+        waits.set()
         try:
             await anyio.sleep_forever()
         finally:
@@ -115,7 +117,7 @@ async def test_a_retry_that_its_caller_breaks_off_ends_the_call_upstream() -> No
             asked = await talk.ask("tools/call", {"name": "book", "arguments": {}})
             again = {**answered(asked), "name": "book"}
             number = await talk.send("tools/call", again)
-            await anyio.sleep(0.2)
+            await waits.wait()
             assert not ended.is_set()
             await talk.tell("notifications/cancelled", {"requestId": number})
             await ended.wait()

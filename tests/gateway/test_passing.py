@@ -199,12 +199,15 @@ async def test_progress_comes_under_the_callers_own_token_and_before_the_answer(
 @EACH_CALLER
 @pytest.mark.parametrize("kind", ["stdio-legacy", "stdio-modern", "http-legacy", "http-modern"])
 async def test_a_call_that_its_caller_cancels_is_cancelled_upstream(version: str, kind: str) -> None:
+    call: Json = {"name": "slow", "arguments": {"seconds": 100, "steps": 1000}}
+    if version != MODERN:
+        call["_meta"] = {"progressToken": "mine"}
     with anyio.fail_after(60), upstream(kind) as config:
         gateway = gateway_to(config)
         async with talking(gateway, version) as talk:
-            hanging = await talk.send("tools/call", {"name": "hang", "arguments": {}})
-            await anyio.sleep(0.5)
-            await talk.tell("notifications/cancelled", {"requestId": hanging})
+            slow = await talk.send("tools/call", call, progressToken="mine")
+            await talk.heard("notifications/progress")
+            await talk.tell("notifications/cancelled", {"requestId": slow})
             seen: Json = {}
             while not seen.get("cancelled"):
                 await anyio.sleep(0.05)

@@ -8,6 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from tests.connect.targets import eventually
 from tests.gateway.relayed import MODERN, Json
 from tests.gateway.upstreams import strange
 from tests.serve.talking import talking
@@ -105,7 +106,7 @@ async def test_a_connection_without_calls_is_closed_after_a_while() -> None:
             for _ in range(2):
                 await caller.call_tool("f")
             assert upstream.conversations == 2  # that of the hub, and the caller's
-            await anyio.sleep(1)
+            await eventually(lambda: "1 clients" in repr(upstream), 30)
             await caller.call_tool("f")
 
     assert upstream.conversations == 3

@@ -38,11 +38,13 @@ class Held:
         go: Lets them go.
         runs: The number of calls that began.
         cancelled: Set once a call was cancelled.
+        gave_up: Set once a call that waits for an answer was cancelled.
     """
 
     def __init__(self) -> None:
         self.server: McpServer = create_mcp_server(name="held", version="1")
         self.go, self.cancelled, self.runs = anyio.Event(), anyio.Event(), 0
+        self.gave_up = anyio.Event()
         for tool in (self.slow, self.wrong, self.asks, self.quick, self.reports):
             self.server.tool(tool)
 
@@ -61,7 +63,11 @@ class Held:
 
     async def asks(self, ctx: CallContext) -> str:
         await self.go.wait()
-        answer = await ctx.elicit("Where to?", Wish)
+        try:
+            answer = await ctx.elicit("Where to?", Wish)
+        except anyio.get_cancelled_exc_class():
+            self.gave_up.set()
+            raise
         return answer.value.city if answer.value else "nowhere"
 
     async def reports(self, ctx: CallContext) -> str:
@@ -166,6 +172,21 @@ async def test_a_task_that_is_cancelled_is_cancelled_at_its_upstream(protocol: s
         found = await result(raw, "tasks/get", taskId=created["taskId"])
         with anyio.fail_after(30):
             await held.cancelled.wait()
+
+    assert found["status"] == "cancelled"
+
+
+async def test_a_task_that_is_cancelled_while_it_asks_ends_the_call_that_waits_at_its_upstream() -> None:
+    held = Held()
+    async with calling(held, "2025-11-25") as raw:  # in the other era no call waits while its caller is asked
+        created = await result(raw, "tools/call", name="asks", arguments={})
+        held.go.set()
+        while (await result(raw, "tasks/get", taskId=created["taskId"]))["status"] != "input_required":
+            await anyio.sleep(0.02)
+        await result(raw, "tasks/cancel", taskId=created["taskId"])
+        with anyio.fail_after(30):
+            await held.gave_up.wait()
+        found = await result(raw, "tasks/get", taskId=created["taskId"])
 
     assert found["status"] == "cancelled"
 

@@ -58,12 +58,12 @@ async def test_each_virtual_server_offers_its_own_view(tmp_path: Path, era: str)
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_view_that_names_tools_in_vain_is_warned_of(tmp_path: Path) -> None:
     section = {
         "virtual": {
             "few": {"servers": ["a"], "include": ["a_add", "nope", "ad*"], "rename": {"nosuch": "y"}},
             "same": {"servers": ["a"], "include": ["add", "who"], "rename": {"a_add": "x", "a_who": "x"}},
+            "every-server": {"include": ["a_add", "who"], "rename": {"b_who": "someone"}},
         }
     }
     config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a"), "b": upstream(tmp_path, "b")}, section)

@@ -162,6 +162,29 @@ async def test_headers_are_bounded(headers: dict[str, str]) -> None:
     assert answer.status == 431
 
 
+@pytest.mark.parametrize(
+    ("large", "status"),
+    [({"Content-Length": "200000"}, 413), ({"X-Large": "x" * 40_000}, 431)],
+    ids=["body", "headers"],
+)
+async def test_what_follows_a_request_that_is_refused_for_its_size_is_not_read_as_another(
+    large: dict[str, str], status: int
+) -> None:
+    doings, body = Doings(), call_body("add", {"a": 1, "b": 2})
+    limits = HttpLimits(body_bytes=100_000, keep_alive_seconds=300, **HOUSEHOLD)
+    async with served_http(doing_server(doings), limits=limits) as url:
+        sent = {**modern_headers("add"), "Connection": "keep-alive", "Content-Length": "0"}
+        first = head(url, headers={**sent, **large})
+        second = head(url, headers={**sent, "Content-Length": str(len(body))}) + body
+        with anyio.fail_after(30):
+            async with connected(url) as stream:
+                await stream.send(first + second)
+                answer = await read_answer(stream)  # to the end of the connection
+
+    assert (answer.status, answer.headers["connection"]) == (status, "close")
+    assert doings.calls == 0
+
+
 async def test_large_headers_get_through_where_they_are_allowed() -> None:
     limits = HttpLimits(header_bytes=200_000, header_count=300, **HOUSEHOLD)
     async with served_http(doing_server(), limits=limits) as url:

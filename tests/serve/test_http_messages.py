@@ -16,6 +16,7 @@ from tests.serve.exchanges import (
     call_body,
     events,
     exchange,
+    handshake,
     initialize_body,
     modern_headers,
 )
@@ -105,6 +106,22 @@ async def test_headers_that_do_not_repeat_the_body_are_a_mismatch(headers: dict[
         answer = await exchange(url, headers={**listing(), **headers}, body=body)
 
     assert refusal(answer) == (400, 7, -32020)
+
+
+@pytest.mark.parametrize("member", [{"result": {}}, {"error": {"code": 1, "message": "x"}}])
+async def test_a_message_with_a_method_is_a_request_though_it_has_a_result(member: dict[str, Any]) -> None:
+    request = {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "method": "tools/call",
+        "params": {"name": "add", "arguments": {"a": 1, "b": 2}},
+    }
+    async with served_http(doing_server()) as url:
+        _, session = await handshake(url)
+        answer = await exchange(url, headers=session, body=json.dumps({**request, **member}).encode())
+
+    assert answer.status == 200
+    assert answer.json()["result"]["content"][0]["text"] == "3"
 
 
 @pytest.mark.requirement("R83")

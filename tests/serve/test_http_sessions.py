@@ -48,6 +48,25 @@ async def read_until(stream: SocketStream, mark: bytes) -> bytes:
     return data
 
 
+async def test_a_session_of_one_process_has_its_level_and_its_subscriptions() -> None:
+    server = create_mcp_server(name="s", logging=True)
+
+    @server.resource("notes://a")
+    def note() -> str:  # pyright: ignore[reportUnusedFunction]
+        return ""
+
+    async with served_http(server) as url:
+        _, session = await handshake(url)
+        requests = [
+            message("logging/setLevel", level="error"),
+            message("resources/subscribe", uri="notes://a"),
+            message("resources/unsubscribe", uri="notes://a"),
+        ]
+        answers = [await exchange(url, headers=session, body=request) for request in requests]
+
+    assert [answer.json().get("result") for answer in answers] == [{}, {}, {}]
+
+
 @pytest.mark.requirement("C21")
 async def test_an_answer_in_a_session_is_json_until_something_is_said_before_it() -> None:
     async with served_http(doing_server()) as url:

@@ -107,6 +107,7 @@ def test_ordinary_documentation_is_not_flagged(text: str) -> None:
     [
         ("See https://paypal.com@evil.example/pay.", "behind a user's name"),
         ("See https://xn--pypal-4ve.com/.", "plain letters"),
+        ("See https://login.xn--pypal-4ve.com/.", "plain letters"),
         ("See https://раypal.com/.", "plain letters"),
         ("See http://93.184.216.34/a.", "bare public address"),
         ("Opens javascript:alert(1)", "a program"),

@@ -32,6 +32,7 @@ class Upstream:
         self.begun: list[str] = []
         self.cancelled = anyio.Event()
         self.release = anyio.Event()
+        self.answered = anyio.Event()
         for name, hints in (("write", {}), ("look", {"readOnlyHint": True})):
             self.server.tool(name=name, annotations=hints)(self._asking(name))
         self.server.tool(name="fail")(self._failing)
@@ -52,6 +53,7 @@ class Upstream:
 
     async def _slow(self, ctx: CallContext) -> str:
         await ctx.elicit("Who?", FORM)
+        self.answered.set()
         try:
             await self.release.wait()
         except BaseException:
@@ -138,7 +140,7 @@ async def test_a_caller_that_leaves_another_replica_ends_the_call() -> None:
     async with pair(upstream, store, store) as (here, there):
         asked = await here.ask("tools/call", call("slow"))
         number = await there.send("tools/call", call("slow", asked, "Ada"))
-        await anyio.sleep(0.5)
+        await upstream.answered.wait()
         await there.tell("notifications/cancelled", {"requestId": number})
         await upstream.cancelled.wait()
 

@@ -22,7 +22,7 @@ from tests.serve.serving import served_http
 from toolweave import CallContext, create_mcp_server
 from toolweave.gateway import Replicas, create_gateway
 from toolweave.serve import HttpLimits
-from toolweave.state import MemoryStore, Store
+from toolweave.state import MemoryStore, Store, iter_documents
 
 pytestmark = pytest.mark.anyio
 
@@ -227,6 +227,34 @@ async def test_a_call_whose_replica_is_gone_has_an_unknown_outcome() -> None:
     assert progress["method"] == "notifications/progress"
     assert last["id"] == 7
     assert "error" in last
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", ["nonsense", "a copy of another", "a gap"])
+async def test_events_that_were_changed_in_the_store_are_not_sent_and_the_answer_is_lost(change: str) -> None:
+    client, doings, store = OldClient(), Doings(), MemoryStore()
+    doings.release.set()
+
+    def replica() -> Any:
+        return create_gateway(upstream(doings), state_keys=KEYS, replicas=Replicas(store, KEYS))
+
+    async with served_http(replica()) as there:
+        async with served_http(replica(), limits=HttpLimits(shutdown_seconds=1)) as here:
+            await client.begin(here)
+            async with client.opened(here, "POST", tool_call("report")) as stream:
+                first = ids(await until_closed(stream))[0]
+        kept = [one async for one in iter_documents(store, "gateway-events")]
+        *_, progress, last = sorted(kept, key=lambda one: one.key)
+        if change == "a gap":
+            await store.delete("gateway-events", progress.key)
+        else:
+            await store.put("gateway-events", last.key, change if change == "nonsense" else progress.value)
+        async with back(client, there, first) as stream:
+            said = messages(await until_closed(stream))
+
+    assert [one.get("method") for one in said[:-1]] == ([] if change == "a gap" else ["notifications/progress"])
+    assert said[-1]["id"] == 7
+    assert "the outcome is unknown" in said[-1]["error"]["message"]
 
 
 # three processes and a Redis
