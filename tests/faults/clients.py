@@ -1,8 +1,9 @@
 """The clients that the battery can be played against, each reduced to what the judge needs; imported when made.
 
 `toolweave` is ours, `defaults` the same without any setting, `gateway` the same through a gateway that has none either;
-`sdk` and `fastmcp` are the peers as they are installed; `naive` is the bare minimum that a program needs to talk to a
-server, with no defence at all; `brittle` has defences that can be taken out one by one.
+`sdk` and `fastmcp` are the peers with the bound of the row and no other setting, but for the end of FastMCP's
+processes; `naive` is the bare minimum that a program needs to talk to a server, with no defence at all; `brittle` has
+defences that can be taken out one by one.
 """
 
 from __future__ import annotations
