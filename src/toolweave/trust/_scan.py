@@ -80,17 +80,24 @@ class _TooLongError(Exception):
 
 
 class ScanBudget:
-    """The characters that are still read of the suspicious definitions of one list."""
+    """The characters that are still read of the suspicious definitions of one list.
 
-    __slots__ = ("_here", "_left", "is_reported")
+    Attributes:
+        is_reported: Whether a finding says that the rest of the list is not scanned.
+        was_too_deep: Whether the present definition is nested more deeply than it is read.
+    """
+
+    __slots__ = ("_here", "_left", "is_reported", "was_too_deep")
 
     def __init__(self, characters: int = _LONGEST_LIST) -> None:
         self._left = characters
         self._here = 0
         self.is_reported = False
+        self.was_too_deep = False
 
     def begin(self) -> bool:
         """Begin with a definition; return whether anything may be read of it."""
+        self.was_too_deep = False
         self._here = min(_LONGEST_DEFINITION, self._left)
         self._left -= _COST_OF_A_DEFINITION
         return self._here > 0
@@ -167,6 +174,9 @@ def _read(
         whole = False
     if not whole:
         yield "unscanned", "definition", f"is too long to be scanned: of its {size:,} bytes only a part was"
+    if budget.was_too_deep:
+        detail = f"is nested too deeply to be scanned: values more than {_DEEPEST} levels down were not"
+        yield "unscanned", "definition", detail
 
 
 def _finding(spec: ToolSpec, kind: FindingKind, where: str, detail: str) -> Finding:
@@ -285,6 +295,7 @@ def _texts(
         return
     budget.spend(_COST_OF_A_VALUE)
     if len(path) > _DEEPEST:
+        budget.was_too_deep = True
         return
     if isinstance(value, Mapping):
         for key, item in cast("Mapping[str, Any]", value).items():
