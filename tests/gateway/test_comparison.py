@@ -29,10 +29,13 @@ async def test_nothing_of_a_strange_server_is_lost_for_a_client_of_its_era(era: 
 
 async def test_tasks_that_a_client_of_the_other_era_has_as_an_extension_are_not_lost() -> None:
     server = MemoryServer(protocol="legacy")
-    tasks = {"requests": {"tools": {"call": {}}}}
-    information = {"name": "m", "version": "1"}
-    capabilities = {"tools": {}, "tasks": tasks}
-    declared = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": information}
+    named = {"name": "m", "version": "1"}
+    capabilities: dict[str, Any] = {"tools": {}, "tasks": {"requests": {"tools": {"call": {}}}}}
+    declared: dict[str, Any] = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": capabilities,
+        "serverInfo": named,
+    }
     server.answer("initialize", declared, times=100)
     with anyio.fail_after(60):
         (found,) = await compare_through(

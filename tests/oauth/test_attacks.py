@@ -16,7 +16,7 @@ from tests.connect.scripted import Exchange, listening
 from tests.connect.targets import connected
 from tests.oauth.world import World, another_host, world
 from toolweave import AuthRequiredError, ConnectError, connect_mcp
-from toolweave.oauth import sign_in
+from toolweave.oauth import sign_in, token_source
 from toolweave.oauth._addresses import kind_of_address
 from toolweave.oauth._challenges import parse_challenges
 from toolweave.oauth._fetch import GuardedFetch, NotFetched
@@ -401,6 +401,44 @@ def test_a_header_of_challenges_is_read_by_its_grammar(header: str, found: list[
 def test_a_header_that_is_made_to_be_slow_is_read_all_the_same() -> None:
     for text in ('a b="' * 50_000, "a=" * 50_000, "," * 100_000, 'x y="\\' * 50_000, "a " * 50_000):
         parse_challenges(text)
+
+
+def test_of_a_header_of_challenges_the_beginning_is_read() -> None:
+    assert len(parse_challenges("Negotiate, " * 1_000)) == 32
+    assert parse_challenges(" " * 20_000 + 'Bearer scope="read"') == []
+
+
+async def test_a_token_goes_to_the_origin_of_its_server_alone() -> None:
+    async with world() as here:
+        await sign_in(here.settings(), here.server.url, server="s", **here.ports())
+        source = token_source(here.settings(), here.server.url, server="s")
+        own = await source.headers("POST", here.server.url)
+        elsewhere = [f"{here.host.url}/mcp", here.server.url.replace("http:", "https:"), "http://127.0.0.1/mcp"]
+        foreign = [await source.headers("POST", url) for url in elsewhere]
+
+    assert own["Authorization"].startswith("Bearer access-")
+    assert foreign == [{}, {}, {}]
+
+
+async def test_a_server_that_wants_other_rights_each_time_is_given_up_after_a_few() -> None:
+    wanted = (str(number) for number in range(1_000))
+
+    async def more(exchange: Exchange) -> None:
+        scope = next(wanted)
+        await exchange.respond(403, www_authenticate=f'Bearer error="insufficient_scope", scope="more{scope}"')
+
+    async with world() as here, connected(here.target(scopes=["basic"])) as connection:
+        here.server.answer["/mcp"] = more
+        for _ in range(10):
+            with pytest.raises(AuthRequiredError):
+                await connection.call_tool("t")
+        assert len(here.host.authorizations()) == 1 + 3
+
+
+async def test_an_address_that_nothing_is_fetched_from_is_refused_though_the_server_itself_has_one() -> None:
+    fetch = GuardedFetch(("https://240.0.0.1/mcp",))
+    with pytest.raises(NotFetched, match="special address"):
+        await fetch.judged("https://240.0.0.2/metadata", "it")
 
 
 async def test_a_scope_in_a_description_is_not_asked_for() -> None:

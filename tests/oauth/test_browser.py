@@ -6,7 +6,7 @@ import os
 import socket
 import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -142,6 +142,20 @@ async def test_strangers_that_say_nothing_keep_nobody_out() -> None:
         await knock(waiting.uri, "?code=mine&state=right")
         for stream in silent:
             await stream.aclose()
+
+    assert waiting.response is not None
+
+
+async def test_the_listener_hangs_up_on_more_strangers_at_once_than_it_bears() -> None:
+    async with signing_in() as waiting:
+        parts = urlsplit(waiting.uri)
+        async with AsyncExitStack() as strangers:
+            for _ in range(16):
+                stranger = await anyio.connect_tcp(parts.hostname or "", parts.port or 0)
+                await strangers.enter_async_context(stranger)
+            assert await knock(waiting.uri, "?code=c&state=wrong") == ""
+        while not (await knock(waiting.uri, "?code=c&state=right")).startswith("HTTP/1.1 200 "):
+            await anyio.sleep(0.01)  # the strangers' leaving has to be noticed
 
     assert waiting.response is not None
 

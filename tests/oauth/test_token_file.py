@@ -48,6 +48,18 @@ async def test_without_a_path_it_is_in_the_users_data(home: Path) -> None:
     assert mode(store.path.parent) == 0o700
 
 
+async def test_a_file_that_is_too_large_for_tokens_is_not_read(path: Path) -> None:
+    store = FileTokenStore(path)
+    await store.save(a_record())
+    os.truncate(path, 50_000_001)
+
+    with pytest.raises(StoreError, match="is larger than 50,000,000 bytes"):
+        await store.load(a_key())
+    with pytest.raises(StoreError, match="is larger than 50,000,000 bytes"):
+        await store.save(a_record())
+    assert path.stat().st_size == 50_000_001
+
+
 @pytest.mark.parametrize("wider", [0o644, 0o640, 0o620, 0o604])
 async def test_a_file_that_others_can_use_is_refused_and_not_mended(path: Path, wider: int) -> None:
     store = FileTokenStore(path)
