@@ -109,6 +109,38 @@ def test_a_request_on_a_connection_that_was_accepted_last_is_answered_after_the_
     assert [(result["structuredContent"], stays) for result, stays in answers] == [({"sum": 3}, False)] * 20
 
 
+def test_every_connection_that_is_accepted_while_the_port_is_closed_is_answered(tmp_path: Path) -> None:
+    config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
+    answered, failed = [0] * 32, list[BaseException]()
+
+    def load(number: int, running: RunningGateway) -> None:
+        try:
+            while True:
+                one = client_of(running)
+                try:
+                    one.connect()
+                except ConnectionRefusedError:  # a balancer sends the request to another replica
+                    return
+                result, _ = call(one, "a_add", {"a": 1, "b": number})
+                assert result["structuredContent"] == {"sum": 1 + number}
+                answered[number] += 1
+                one.close()
+        except BaseException as error:
+            failed.append(error)
+
+    with gateway(tmp_path, config, drain=1) as running:
+        threads = [threading.Thread(target=load, args=(number, running)) for number in range(len(answered))]
+        for thread in threads:
+            thread.start()
+        until(lambda: min(answered) > 3, "the load")
+        running.terminate()
+        for thread in threads:
+            thread.join(SECONDS)
+        assert running.process.wait(SECONDS) == 0
+
+    assert failed == []
+
+
 def is_refused(running: RunningGateway) -> bool:
     """Whether a gateway accepts no connection."""
     one = client_of(running)

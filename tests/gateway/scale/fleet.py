@@ -22,7 +22,6 @@ import anyio
 
 from tests.gateway.running import RunningGateway, gateway, write_gateway_config
 from tests.gateway.scale.replicas import Json, OldClient, message
-from tests.redis_server import RedisServer
 from tests.serve.exchanges import Answer, call_body, events, exchange, modern_headers
 
 __all__ = ["API_KEYS", "ERAS", "Client", "Fleet", "Load", "Outcome", "as_principal", "fleet_of"]
@@ -78,23 +77,36 @@ class Fleet:
     """The whole of it.
 
     Attributes:
-        redis: The Redis that the replicas share.
+        redis_url: The address of the Redis that the replicas share.
         upstreams: The servers behind them.
         replicas: The replicas; None for one that does not run.
+        drain_seconds: How long a replica that ends accepts requests.
+        options: More options of every replica.
         draining: The replicas that a balancer does not send to, since they say that they are not ready.
         urls: The URLs of all replicas, whether they run or not.
     """
 
-    def __init__(self, folder: Path, redis: RedisServer, upstreams: Sequence[Upstream]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        redis_url: str,
+        upstreams: Sequence[Upstream],
+        *,
+        replicas: int = REPLICAS,
+        drain: float = 1,
+        options: Sequence[str] = (),
+    ) -> None:
         self.folder = folder
-        self.redis = redis
+        self.redis_url = redis_url
         self.upstreams = upstreams
+        self.drain_seconds = drain
+        self.options = options
         self.config = folder / "gateway.json"
-        self.ports = [_free_port() for _ in range(REPLICAS)]
+        self.ports = [_free_port() for _ in range(replicas)]
         self.urls = [f"http://127.0.0.1:{port}/mcp" for port in self.ports]
-        self.replicas: list[RunningGateway | None] = [None] * REPLICAS
+        self.replicas: list[RunningGateway | None] = [None] * replicas
         self.draining: set[int] = set()
-        self._lives = [ExitStack() for _ in range(REPLICAS)]
+        self._lives = [ExitStack() for _ in range(replicas)]
 
     def configure(self, more: Json | None = None, *, callers: Collection[str] = tuple(API_KEYS)) -> None:
         """Write the config that all replicas follow: the upstreams and more, and who may call them."""
@@ -104,12 +116,12 @@ class Fleet:
 
     def start(self, number: int) -> None:
         """Start a replica."""
-        args = ("--redis-env", "FLEET_REDIS", "--state-keys-env", "FLEET_KEYS", "--wait", "20")
+        args = ("--redis-env", "FLEET_REDIS", "--state-keys-env", "FLEET_KEYS", "--wait", "20", *self.options)
         folder = self.folder / f"replica-{number}"
         folder.mkdir(exist_ok=True)
-        env = {"FLEET_REDIS": self.redis.url, "FLEET_KEYS": KEY}
+        env = {"FLEET_REDIS": self.redis_url, "FLEET_KEYS": KEY}
         address = f"127.0.0.1:{self.ports[number]}"
-        life = gateway(folder, self.config, *args, env=env, address=address, drain=1)
+        life = gateway(folder, self.config, *args, env=env, address=address, drain=self.drain_seconds)
         self.replicas[number] = self._lives[number].enter_context(life)
         self.draining.discard(number)
 
@@ -141,20 +153,25 @@ class Fleet:
 
 
 @contextmanager
-def fleet_of(folder: Path) -> Generator[Fleet]:
-    """Run all of it for the block."""
+def fleet_of(
+    folder: Path,
+    redis_url: str,
+    *,
+    replicas: int = REPLICAS,
+    drain: float = 1,
+    options: Sequence[str] = (),
+) -> Generator[Fleet]:
+    """Run replicas and their upstreams for the block, each with more options."""
     upstreams = [Upstream(folder, era) for era in ("legacy", "modern")]
-    (folder / "redis").mkdir()
     with ExitStack() as stack:
-        redis = stack.enter_context(RedisServer(folder / "redis", durable=True))
         for one in upstreams:
             one.start()
             stack.callback(one.kill)
-        fleet = Fleet(folder, redis, upstreams)
+        fleet = Fleet(folder, redis_url, upstreams, replicas=replicas, drain=drain, options=options)
         fleet.configure()
         stack.callback(fleet.close)
         with ThreadPoolExecutor() as together:
-            list(together.map(fleet.start, range(REPLICAS)))
+            list(together.map(fleet.start, range(replicas)))
         yield fleet
 
 
@@ -212,7 +229,7 @@ class Client:
         self.fleet = fleet
         self._more = as_principal(principal)
         self._old = OldClient(self._more)
-        self._turn = itertools.cycle(range(REPLICAS))
+        self._turn = itertools.cycle(range(len(fleet.urls)))
 
     async def begin(self) -> None:
         """Shake hands with the first replica that answers, where the era wants that."""

@@ -17,6 +17,7 @@ import pytest
 
 from tests.gateway.scale.fleet import ERAS, Client, Fleet, Load, as_principal, fleet_of
 from tests.gateway.scale.replicas import OldClient, message
+from tests.redis_server import RedisServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -99,18 +100,18 @@ async def upstreams_are_started_again(fleet: Fleet) -> None:
     assert eras_of(load) == set(ERAS)
 
 
-async def the_redis_is_away(fleet: Fleet) -> None:
+async def the_redis_is_away(fleet: Fleet, redis: RedisServer) -> None:
     client = OldClient(as_principal("steady"))
     async with loaded(fleet) as load:
         await client.begin(fleet.urls[0])
-        fleet.redis.pause()
+        redis.pause()
         try:
             await anyio.sleep(PAUSE_SECONDS / 2)
             told = await client.post(fleet.urls[0], message("notifications/cancelled", None, requestId=99))
             others = [(await client.post(url, message("ping"))).status for url in fleet.urls]
             await anyio.sleep(PAUSE_SECONDS / 2)
         finally:
-            fleet.redis.go_on()
+            redis.go_on()
         cancelled = message("notifications/cancelled", None, requestId=99)
         with anyio.fail_after(60):
             for url in fleet.urls[:2]:  # each sees for itself that the Redis is back
@@ -182,10 +183,11 @@ async def replicas_are_replaced_by_drain(fleet: Fleet) -> None:
 
 
 async def test_no_answer_is_lost_or_doubled_whatever_happens_to_a_part_of_a_fleet(tmp_path: Path) -> None:
-    with fleet_of(tmp_path) as fleet:
+    (tmp_path / "redis").mkdir()
+    with RedisServer(tmp_path / "redis", durable=True) as redis, fleet_of(tmp_path, redis.url) as fleet:
         await the_config_changes(fleet)
         await a_key_is_revoked(fleet)
-        await the_redis_is_away(fleet)
+        await the_redis_is_away(fleet, redis)
         await upstreams_are_started_again(fleet)
         await a_replica_is_killed(fleet)
         await replicas_are_replaced_by_drain(fleet)

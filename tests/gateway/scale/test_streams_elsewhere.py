@@ -261,8 +261,10 @@ async def test_events_that_were_changed_in_the_store_are_not_sent_and_the_answer
 
 
 @pytest.mark.slow
-async def test_replicas_that_are_processes_go_on_with_a_cut_response_and_tell_of_one_that_died(tmp_path: Path) -> None:
-    with fleet_of(tmp_path) as fleet, anyio.fail_after(120):
+async def test_replicas_that_are_processes_go_on_with_a_cut_response_and_tell_of_one_that_died(
+    tmp_path: Path, redis_url: str
+) -> None:
+    with fleet_of(tmp_path, redis_url) as fleet, anyio.fail_after(120):
         await a_cut_response_is_read_elsewhere(fleet, as_principal("steady"))
         await a_replica_dies_while_it_answers(fleet, as_principal("steady"))
 

@@ -34,6 +34,7 @@ from toolweave.serve._http.asgi import TOGETHER, Message, Receive, Scope, Send, 
 from toolweave.serve._http.callers import UNKNOWN
 from toolweave.serve._http.half_close import HalfClose
 from toolweave.serve._http.limits import HttpLimits
+from toolweave.serve._http.listener import empty_queues
 from toolweave.serve._http.shares import RETRY_SECONDS, HttpShares, Shares
 from toolweave.serve._signals import stop_signals
 
@@ -259,7 +260,7 @@ class _UvicornServer(uvicorn.Server):
                 cycle.keep_alive = False
         with anyio.move_on_after(seconds):
             await self.hurried.wait()
-        await asyncio.sleep(0)  # the event loop accepts what waits in the listener's queue
+        await empty_queues(sockets, hurried=self.hurried)
         for one in (*self.servers, *sockets):
             one.close()
         with anyio.move_on_after(_GRACE):  # a connection that is closed before its request was read is reset
