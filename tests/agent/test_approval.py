@@ -370,3 +370,20 @@ async def test_a_tool_whose_input_schema_changed_since_it_was_allowed_is_asked_a
 
 def _once(request: ModelRequest, name: str) -> Any:
     return "done" if isinstance(request.messages[-1], ToolMessage) else tool_call(name)
+
+
+async def test_a_policy_reads_arguments_as_they_are_sent() -> None:
+    def pay(amount: int) -> str:
+        return f"paid {amount}"
+
+    seen: list[Any] = []
+
+    def small(call: ToolCallPart, _tool: ToolSpec) -> bool:
+        seen.append(call.arguments["amount"])
+        return isinstance(call.arguments["amount"], str) or call.arguments["amount"] < 100
+
+    model = ScriptedModel([tool_call("pay", {"amount": "5000"}), tool_call("pay", {"amount": "5"}), "done"])
+    result = await Agent(model, tools=[pay], confirm=small).send("go")
+
+    assert seen == [5000, 5]  # no text passes for the value that it holds
+    assert texts(result) == ["paid 5"]

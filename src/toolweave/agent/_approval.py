@@ -9,7 +9,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import anyio
@@ -18,6 +18,7 @@ from toolweave.errors import ErrorKind, ToolError
 from toolweave.models._messages import ToolCallPart
 from toolweave.models._serialization import plain
 from toolweave.protocol.client_requests import ElicitationRequest
+from toolweave.schema._fitting import as_fitted
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec, is_destructive
 
@@ -294,7 +295,8 @@ class Approvals:
     async def _answer(self, call: ToolCallPart, tool: ToolSpec) -> Answer:
         confirm = self._confirm
         if not isinstance(confirm, str):
-            answer = confirm(call, tool)
+            # The policy reads the arguments as they are sent, so that no text passes for the value that it holds.
+            answer = confirm(replace(call, arguments=as_fitted(tool.input_schema, call.arguments)), tool)
             return await answer if inspect.isawaitable(answer) else answer
         if confirm == "always" or tool.needs_approval:
             return None

@@ -80,6 +80,7 @@ SSE_DEPRECATED = "transport 'sse' is deprecated by the protocol; 'http' falls ba
 _FIELDS = (
     *("name", "transport", "command", "args", "env", "cwd", "url", "headers", "auth", "disabled", "timeout"),
     *("include", "exclude", "tool_prefix", "restart", "legacy_sse", "protocol", "validate_input", "validate_output"),
+    "repair_arguments",
     *(
         "max_concurrency",
         "max_connections",
@@ -589,6 +590,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "exclude": _names,
     "protocol": _text,
     "validate_input": _flag,
+    "repair_arguments": _flag,
     "max_concurrency": _number,
     "max_connections": _number,
     "max_message_bytes": _number,

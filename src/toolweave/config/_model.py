@@ -123,6 +123,8 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         legacy_sse: Fall back to the old HTTP+SSE transport when Streamable HTTP is not there.
         protocol: `auto`, `legacy` (the newest handshake revision), or one revision such as `2025-06-18`.
         validate_input: Check arguments against the tool's schema before sending.
+        repair_arguments: Make arguments fit that nearly do: texts that hold JSON where the schema takes no text, and
+            null for what is optional. They are errors otherwise.
         validate_output: The handling of structured content that is missing or breaks the tool's output schema:
             `error` makes the result an error that keeps the content, `warn` only logs it.
         max_concurrency: Calls in flight at once; None is no limit.
@@ -165,6 +167,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     legacy_sse: Literal["auto", "never", "only"] = "auto"
     protocol: str = "auto"
     validate_input: bool = True
+    repair_arguments: bool = True
     validate_output: Literal["warn", "error", "off"] = "error"
     max_concurrency: int | None = None
     max_connections: int | None = None
@@ -562,6 +565,7 @@ _RULES: dict[str, Callable[[Any, str], Any]] = {
     "legacy_sse": _choice("auto", "never", "only"),
     "protocol": _protocol,
     "validate_input": check_flag,
+    "repair_arguments": check_flag,
     "validate_output": _choice("warn", "error", "off"),
     "max_concurrency": _limit,
     "max_connections": _limit,

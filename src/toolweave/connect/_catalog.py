@@ -19,6 +19,7 @@ from toolweave.connect._feed.list_reader import ParsedList, SendRequest, ToolRef
 from toolweave.connect._repairs import Repairs
 from toolweave.errors import ErrorKind, SchemaError, ToolError
 from toolweave.protocol.left_out import LeftOut, left_out_in
+from toolweave.schema._fitting import fitted
 from toolweave.schema._pydantic_models import loader_for_schema
 from toolweave.schema._type_loader import TypeLoader
 from toolweave.schema._validate import Validator
@@ -50,6 +51,7 @@ class CallTarget(Value, frozen=True):
         schema: Its input schema, as the server has it.
         check: The validator of the arguments, or None.
         has_execution: Whether its definition has an `execution` member.
+        repairs: Whether arguments that nearly fit are made to fit.
         shaped: Makes the arguments that the server takes, and checks them, instead of `check`; None without rules.
     """
 
@@ -58,19 +60,31 @@ class CallTarget(Value, frozen=True):
     schema: Mapping[str, Any] | None = None
     check: Validator | None = None
     has_execution: bool = False
+    repairs: bool = True
     shaped: ShapedCalls | None = None
 
     def sent(self, arguments: Mapping[str, Any], ctx: CallContext) -> Mapping[str, Any] | ToolResult:
         """Return the arguments that the server takes, or the error result for wrong ones."""
         spec, check, shaped = self.spec, self.check, self.shaped
-        if check is not None and not check.is_valid(arguments) and (problems := check.problems(arguments)):
-            return invalid_input(self.name if spec is None else spec.name, problems)
+        if check is not None and not check.is_valid(arguments):
+            return self._fitted(check, arguments)
         if spec is None or shaped is None:
             return arguments
         try:
             return shaped.arguments(spec, arguments, ctx)
         except ToolError as error:
             return ToolResult.failure(error)
+
+    def _fitted(self, check: Validator, arguments: Mapping[str, Any]) -> Mapping[str, Any] | ToolResult:
+        """Return arguments that the schema refuses as the server takes them, or the error result."""
+        name = self.name if self.spec is None else self.spec.name
+        found = fitted(check, arguments) if self.repairs else None
+        if found is not None:
+            if found[1]:
+                _log.debug("tool %r: arguments were repaired: %s", name, "; ".join(found[1]))
+            return found[0]
+        problems = check.problems(arguments)
+        return invalid_input(name, problems) if problems else arguments
 
 
 class Catalog:
@@ -111,7 +125,7 @@ class Catalog:
             from toolweave.shaping._rules import Shaper
 
             self._shaper = Shaper(config.shape, prefix=config.tool_prefix or "")
-            self._shaped_calls = ShapedCalls(validate=config.validate_input)
+            self._shaped_calls = ShapedCalls(validate=config.validate_input, repair=config.repair_arguments)
         self._by_original: dict[str, ToolSpec] = {}
         self._loads: dict[str, tuple[object, TypeLoader | None]] = {}
         self._validators: dict[tuple[str, str], tuple[object, Validator | None]] = {}
@@ -165,7 +179,15 @@ class Catalog:
             return CallTarget(name)
         own, shaped = spec.unshaped, None if spec.shape is None else self._shaped_calls
         check = self.validator(own, "input") if self._config.validate_input and shaped is None else None
-        made = CallTarget(spec.original_name, spec, own.input_schema, check, "execution" in spec.raw, shaped)
+        made = CallTarget(
+            spec.original_name,
+            spec,
+            own.input_schema,
+            check,
+            "execution" in spec.raw,
+            self._config.repair_arguments,
+            shaped,
+        )
         self._call_targets[name] = made
         return made
 

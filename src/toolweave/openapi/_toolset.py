@@ -31,6 +31,7 @@ from toolweave.openapi._results import AnswerReader
 from toolweave.openapi._sender import ApiRequest, ApiSender, HttpSender, unanswered
 from toolweave.protocol.json_types import as_array, as_object
 from toolweave.schema import Problem
+from toolweave.schema._fitting import fitted
 from toolweave.tools import BaseToolset, CallContext, ToolCall, ToolResult, ToolsChanged, ToolSnapshot, Unsubscribe
 from toolweave.tools._names import unknown_tool
 from toolweave.tools._owner_loop import OwnerLoop
@@ -351,7 +352,10 @@ class OpenApiToolset(BaseToolset):
             return ToolResult.failure(unknown_tool(call.name, self._snapshot.by_name), kind=ErrorKind.NOT_FOUND)
         arguments = dict(call.arguments)
         if not operation.arguments.is_valid(arguments):
-            return invalid_input(call.name, operation.arguments.problems(arguments))
+            found = fitted(operation.arguments, arguments)
+            if found is None:
+                return invalid_input(call.name, operation.arguments.problems(arguments))
+            arguments = dict(found[0])
         secrets = tuple(value for name, value in self._settings.headers.items() if looks_secret(name))
         try:
             placed = await api.credentials.placed(operation.security)

@@ -169,6 +169,16 @@ class Validator:
         except ValueError as exc:
             return (Problem(path="", message=f"is not a JSON value: {exc}"),)
 
+    def errors(self, instance: Any) -> list[jsonschema_rs.ValidationError]:
+        """Return all errors of a value as the library has them; none where collecting them could take long."""
+        size = measure(instance)
+        if not 0 <= size <= _ALL_ERRORS_UP_TO or self._is_too_much(instance, size):
+            return []
+        try:
+            return self._errors(instance, all_of_them=True) if is_explainable(self._checked, instance) else []
+        except ValueError:  # no JSON value
+            return []
+
     def _is_too_much(self, instance: Any, size: int) -> bool:
         if size <= self._unchecked:
             return False

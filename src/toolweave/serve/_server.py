@@ -52,7 +52,7 @@ from toolweave.serve._sampling import AnswersSampling
 from toolweave.serve._sessions import SessionRules, Sessions, session_key
 from toolweave.serve._subscriptions import Listen
 from toolweave.serve._tasks import LocalTasks, TaskBackend, TaskRule, TasksFeature, TaskSupport
-from toolweave.serve._tools import ExposeErrors, Tools
+from toolweave.serve._tools import ExposeErrors, FitArguments, Tools
 from toolweave.serve._visibility import Visibility
 from toolweave.state import Store
 from toolweave.tools import (
@@ -90,6 +90,7 @@ class Options:
     state: Any = field(default_factory=dict[str, Any])  # a mapping, or an object of the author's
     page_size: int | None = DEFAULT_PAGE_SIZE
     expose_errors: ExposeErrors | None = None
+    repair_arguments: bool = True
     ttl_ms: int = 0
     cache_scope: str = "private"
     tasks: Mapping[str, TaskSupport | TaskRule] = field(default_factory=dict[str, Any])
@@ -129,6 +130,8 @@ class ServerAbout(TypedDict, total=False):
         sessions: The bounds of the values that handlers keep of a caller in `ctx.session`; a day and 64 KiB by default.
         sampling: Answers `ctx.sample` for clients that have no model: a `SamplingModel` of `toolweave.models`.
         folder: A folder whose files are parts of it, too: its path, or the result of `folder`.
+        repair_arguments: Make arguments fit that nearly do: texts that hold JSON where the schema takes no text, and
+            null for what is optional. By default they are; with False they are errors.
     """
 
     title: str | None
@@ -140,6 +143,7 @@ class ServerAbout(TypedDict, total=False):
     sessions: SessionRules
     sampling: AnswersSampling | None
     folder: FolderLike | None
+    repair_arguments: bool
 
 
 @runtime_checkable
@@ -227,7 +231,8 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         **about: `title`, its name for people; `website_url`, where people read about it; `icons`, icon objects of the
             specification; `include_tags`, `exclude_tags` and `versions`, which tools, prompts and resources are
             offered; `sessions`, the bounds of the values that handlers keep of a caller; `sampling`, a model for
-            clients that have none; `folder`, a folder whose files are parts of it (`folder`). See `ServerAbout`.
+            clients that have none; `folder`, a folder whose files are parts of it (`folder`); `repair_arguments`,
+            which makes arguments fit that nearly do. See `ServerAbout`.
 
     Raises:
         SchemaError: Naming the tool, the schema and the JSON pointer at fault.
@@ -266,6 +271,7 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
         chosen=chosen,
         sessions=about.get("sessions") or SessionRules(),
         sampling=about.get("sampling"),
+        repair_arguments=about.get("repair_arguments", True),
     )
     return McpServer(
         info,
@@ -371,6 +377,7 @@ class McpServer(ServerContent, ServerRunners):
             tasks=self._tasks,
             page_size=options.page_size,
             expose_errors=options.expose_errors,
+            repair_arguments=options.repair_arguments,
         )
         self._plain_calls = PlainCalls(takes=self._calls.is_plain)
         features: list[Feature] = [
@@ -399,7 +406,8 @@ class McpServer(ServerContent, ServerRunners):
         self._operations = Operations(self._calls, self.resources, self.prompts)
         self._mounts = Mounts(self, self._use_tools)
         self._visibility = Visibility(self._operations.facts, self._sessions, self.changes)
-        self.endpoint.use(options.middleware, self)
+        fitting = (FitArguments(self._calls),) if options.middleware else ()
+        self.endpoint.use((*fitting, *options.middleware), self)
         self._calls.admit_all()
         self.changes.watch(toolset)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 # so that the first call of a plain function imports nothing
 import toolweave.tools._worker_threads  # noqa: F401  # pyright: ignore[reportUnusedImport]
@@ -17,6 +17,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asked_version
 from toolweave.protocol.headers import mirrored_arguments, mirroring_problem
 from toolweave.schema import Validator
+from toolweave.schema._fitting import fitted
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, checked_definition, only_for_caller
 from toolweave.serve._offers.tool_pages import ToolPages
 from toolweave.serve._request import Json, Method, Request
@@ -66,8 +67,11 @@ class Tools:
         tasks: TaskStarter | None = None,
         page_size: int | None = DEFAULT_PAGE_SIZE,
         expose_errors: ExposeErrors | None = None,
+        repair_arguments: bool = True,
     ) -> None:
         self._toolset = toolset
+        self._repair = repair_arguments
+        self._fitting: dict[str, tuple[ToolSpec, Validator | None]] = {}
         self._rounds = rounds
         self._tasks = tasks
         self._expose = expose_errors
@@ -144,7 +148,7 @@ class Tools:
         function = None if spec.server is not None else function_called(self._toolset, spec.name)
         found = self._found[name, version] = (
             shown,
-            checks if function is None else checks.beside(function, shown),
+            checks if function is None or not self._repair else checks.beside(function, shown),
             called,
             not shown.scopes and not mirrored_arguments(shown.input_schema),
         )
@@ -189,11 +193,45 @@ class Tools:
         starts_task = self._tasks is not None and self._tasks.takes(spec, request)
         validator = checks.task_arguments if starts_task else checks.arguments
         if validator is not None and not validator.is_valid(arguments):
-            return call_result(invalid_input(spec.name, validator.problems(arguments)), modern=request.modern)
+            found_arguments = fitted(validator, arguments) if self._repair else None
+            if found_arguments is None:
+                return call_result(invalid_input(spec.name, validator.problems(arguments)), modern=request.modern)
+            arguments = found_arguments[0]
         work = partial(self._run, request, spec, checks, ToolCall(name=called, arguments=arguments))
         if self._tasks is not None and starts_task:
             return await self._tasks.start(request, spec, work)
         return await self._rounds.run(request, work)
+
+    def with_fitted_arguments(self, request: Request) -> Request:
+        """Return a call whose arguments fit the schema of its tool, or the request itself."""
+        given: Any = request.params.get("arguments")
+        if request.method != methods.TOOLS_CALL or not self._repair or not isinstance(given, dict):
+            return request
+        arguments = cast("Json", given)
+        validator = self._fitting_of(request.params)
+        if validator is None or validator.is_valid(arguments):
+            return request
+        found = fitted(validator, arguments)
+        return request if found is None else request.replace(params={**request.params, "arguments": found[0]})
+
+    def _fitting_of(self, params: Mapping[str, Any]) -> Validator | None:
+        """Return the validator of the arguments of a call, or None for no tool."""
+        name = params.get("name")
+        found = self._find(name, asked_version(params)) if isinstance(name, str) else None
+        if found is None:
+            return None
+        spec = found[0]
+        known = self._fitting.get(spec.name)
+        if known is not None and known[0] is spec:
+            return known[1]
+        try:
+            made = Validator(spec.input_schema)
+        except SchemaError:  # a foreign tool's, which its own server can use
+            made = None
+        if len(self._fitting) > 2 * len(self._listed) + _SPARE:
+            self._fitting.clear()
+        self._fitting[spec.name] = (spec, made)
+        return made
 
     def prepare(self, request: Request) -> tuple[ToolSpec, Work]:
         """Return the tool of a call that was accepted earlier, and the work that runs it.
@@ -254,6 +292,22 @@ class Tools:
         self._pages.forget(change.removed)
         for name in change.removed:
             self._checked.pop(name, None)
+
+
+class FitArguments:
+    """Middleware that makes the arguments of calls fit before other middleware reads them.
+
+    A rule about `count > 3` would not see the number in the text "5", which the tool gets as a number.
+    """
+
+    reads_results = False
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    async def __call__(self, request: Request, call_next: Method) -> Json:
+        """Answer a request, a call with the arguments that its tool will get."""
+        return await call_next(self._tools.with_fitted_arguments(request))
 
 
 class _Checks:

@@ -13,6 +13,7 @@ from toolweave.config._secret import reveal
 from toolweave.config._shaping import ArgumentRule
 from toolweave.errors import ErrorKind, SchemaError, ToolError
 from toolweave.schema import Problem, Validator
+from toolweave.schema._fitting import fitted
 from toolweave.tools._call import CallContext
 from toolweave.tools._result import invalid_input
 from toolweave.tools._selection import member_of
@@ -46,10 +47,12 @@ class ShapedCalls:
 
     Args:
         validate: Whether arguments are checked against the schemas; whatever it is, what is bound cannot be given.
+        repair: Whether arguments that nearly fit are made to fit, before a rule reads them.
     """
 
-    def __init__(self, *, validate: bool = True) -> None:
+    def __init__(self, *, validate: bool = True, repair: bool = True) -> None:
         self._validate = validate
+        self._repair = repair
         self._validators: dict[int, tuple[object, Validator | None]] = {}
 
     def arguments(
@@ -74,6 +77,8 @@ class ShapedCalls:
         """
         rules = _rules(spec, until)
         refused = [problem for rule in rules[:1] for problem in _refused(rule, given)]
+        if not refused:
+            given = self._fitted(spec.input_schema, given)
         problems = refused or self._problems(spec.input_schema, given)
         if problems:
             raise invalid_input(spec.name, problems).require_error()
@@ -87,6 +92,13 @@ class ShapedCalls:
         if wrong:
             raise invalid_input(spec.name, _as_given(rules, wrong)).require_error()
         return arguments
+
+    def _fitted(self, schema: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
+        check = self._validator(schema) if self._validate and self._repair else None
+        if check is None or check.is_valid(given):
+            return given
+        found = fitted(check, given)
+        return given if found is None else found[0]
 
     def _problems(self, schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[Problem, ...]:
         if not self._validate:

@@ -15,6 +15,7 @@ from toolweave.errors import ErrorKind, SchemaError, ToolError, as_tool_error
 from toolweave.protocol.component_meta import component_meta
 from toolweave.protocol.content import ContentBlock
 from toolweave.schema._annotations import implementation
+from toolweave.schema._fitting import fitted
 from toolweave.schema._problems import describe
 from toolweave.schema._signature import MappingSignature, Signature, derive
 from toolweave.schema._validate import Validator
@@ -293,9 +294,13 @@ class FunctionToolset(BaseToolset):
             return ToolResult.failure(unknown_tool(call.name, (name,)), kind=ErrorKind.NOT_FOUND)
         try:
             arguments, output = self.validators()
-            if not arguments.is_valid(call.arguments):
-                return invalid_input(name, arguments.problems(call.arguments))
-            kwargs, problems = self._signature.convert(call.arguments)
+            given = call.arguments
+            if not arguments.is_valid(given):
+                found = fitted(arguments, given)
+                if found is None:
+                    return invalid_input(name, arguments.problems(given))
+                given = found[0]
+            kwargs, problems = self._signature.convert(given)
             if problems:
                 return invalid_input(name, problems)
             value = await (self._run(kwargs, ctx) if ctx.timeout is None else self._run_bounded(kwargs, ctx))

@@ -11,6 +11,7 @@ from toolweave.connect._session import Envelope
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.protocol import methods
 from toolweave.protocol.jsonrpc import REQUEST_HEAD, encode_request, encode_value
+from toolweave.schema._fitting import json_values
 
 _CALL = methods.TOOLS_CALL
 _ARGUMENTS = b'"arguments":'
@@ -43,7 +44,7 @@ class RequestEncoder:
             known = self._known.get(name)
             if known is None or known.meta is not params.get("_meta") or known.members != len(params):
                 known = self._learned(name, params)
-            arguments = encode_value(params["arguments"]) if known is not None else b""
+            arguments = _encoded(params["arguments"]) if known is not None else b""
         except (ValueError, TypeError) as exc:
             raise _no_json(method, exc) from None
         if known is None:
@@ -64,6 +65,17 @@ class RequestEncoder:
         return known
 
 
+def _encoded(arguments: Any) -> bytes:
+    """Return arguments as JSON; models of pydantic and paths, which the encoder does not know, become JSON as well."""
+    try:
+        return encode_value(arguments)
+    except TypeError:
+        plain = json_values(arguments)
+        if plain is None:
+            raise
+        return encode_value(plain)
+
+
 def request_text(request_id: int | str, method: str, params: Mapping[str, Any]) -> bytes:
     """Return a request as one JSON text.
 
@@ -71,7 +83,13 @@ def request_text(request_id: int | str, method: str, params: Mapping[str, Any]) 
         ToolError: Its parameters have no form in JSON.
     """
     try:
-        return encode_request(request_id, method, params)
+        try:
+            return encode_request(request_id, method, params)
+        except TypeError:
+            plain = json_values(params)
+            if plain is None:
+                raise
+            return encode_request(request_id, method, plain)
     except (ValueError, TypeError) as exc:
         raise _no_json(method, exc) from None
 
