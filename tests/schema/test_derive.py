@@ -303,6 +303,61 @@ async def _async_generator() -> AsyncIterator[int]:
     yield 1
 
 
+def wrapping(function: Any) -> Any:
+    """Return a function that passes everything on, as decorators make."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+class Store:
+    def find(self, query: str, limit: int) -> str:
+        """Find."""
+        return f"{query}{limit}"
+
+
+def add_all(x: int, y: int, z: int) -> int:
+    """Add."""
+    return x + y + z
+
+
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [
+        (functools.update_wrapper(functools.partial(add_all, z=10), add_all), ["x", "y"]),
+        (functools.update_wrapper(functools.partial(add_all, 10), add_all), ["y", "z"]),
+        (functools.update_wrapper(functools.partial(functools.partial(add_all, z=1), y=2), add_all), ["x"]),
+        (
+            functools.update_wrapper(
+                functools.partial(functools.update_wrapper(functools.partial(add_all, 1), add_all), 2), add_all
+            ),
+            ["z"],
+        ),
+        (wrapping(functools.update_wrapper(functools.partial(add_all, 1), add_all)), ["y", "z"]),
+        (functools.update_wrapper(functools.partial(wrapping(add_all), 1), add_all), ["y", "z"]),
+        (functools.partial(wrapping(add_all), 1), ["y", "z"]),
+        (functools.update_wrapper(functools.partial(Store().find, limit=3), Store.find), ["query"]),
+    ],
+)
+def test_a_partial_does_not_ask_again_for_what_it_binds(function: Any, wanted: list[str]) -> None:
+    derived = derive(function)
+
+    assert derived.input_schema["required"] == wanted
+    assert (derived.name, derived.description) in [("add_all", "Add."), ("find", "Find.")]
+    assert all("type" in one for one in derived.input_schema["properties"].values())
+
+
+def test_a_partial_has_the_name_and_the_docstring_that_it_was_given() -> None:
+    partial = functools.partial(add_all, z=1)
+    partial.__name__ = "add_one"  # pyright: ignore[reportAttributeAccessIssue]  # as update_wrapper does
+    partial.__doc__ = "Add one."
+
+    assert (derive(partial).name, derive(partial).description) == ("add_one", "Add one.")
+
+
 def test_methods_partials_and_callable_objects_have_signatures() -> None:
     class Adder:
         """Adds."""

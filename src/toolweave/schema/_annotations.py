@@ -56,6 +56,9 @@ def function_name(function: Callable[..., Any]) -> str:
     """Return the name of a function, of a partial's function, or of the class of an object with `__call__`."""
     target: Any = function
     while isinstance(target, functools.partial):
+        own: Any = getattr(cast("object", target), "__name__", None)  # as `update_wrapper` sets it
+        if isinstance(own, str):
+            return own
         target = cast("functools.partial[Any]", target).func
     return getattr(target, "__name__", None) or type(target).__name__
 
@@ -71,8 +74,12 @@ def implementation(function: Callable[..., Any]) -> Any:  # whatever carries the
 
 
 def documentation(function: Callable[..., Any]) -> str | None:
-    """Return the docstring of a function, of a partial's function, or of an object with `__call__`."""
+    """Return the docstring of a function, of a partial or its function, or of an object with `__call__`."""
     target = implementation(function)
+    if isinstance(function, functools.partial):
+        own_text: Any = vars(cast("object", function)).get("__doc__")  # as `update_wrapper` sets it
+        if isinstance(own_text, str):
+            return inspect.cleandoc(own_text)
     if isinstance(function, functools.partial) or inspect.isroutine(function):  # from Python 3.14 on a partial is both
         return _own_text(target)
     own, other = (function, target) if isinstance(function, type) else (target, type(function))
@@ -109,7 +116,7 @@ def read_signature(function: Callable[..., Any], *, injected: type | None = None
     """
     name = function_name(function)
     try:
-        signature = inspect.signature(function)
+        signature = inspect.signature(_without_wrapped(function))
     except (TypeError, ValueError):
         raise SchemaError(f"{name!r} has no signature to derive a schema from; wrap it in a function") from None
     hints = _hints(implementation(function))
@@ -128,6 +135,23 @@ def read_signature(function: Callable[..., Any], *, injected: type | None = None
     if isinstance(returns, str):
         returns = EMPTY
     return SignatureParts(parameters=tuple(found), injected=tuple(given), returns=modern(returns), unbound=unbound)
+
+
+def _without_wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose signature is that of the call.
+
+    `update_wrapper` makes a partial refer to the function whose arguments it binds. `inspect` would follow the reference
+    to a signature that still has them.
+    """
+
+    def is_partial(one: Callable[..., Any]) -> bool:
+        return isinstance(one, functools.partial)
+
+    last = inspect.unwrap(function, stop=is_partial)
+    if not isinstance(last, functools.partial):
+        return function
+    bound = cast("functools.partial[Any]", last)
+    return functools.partial(_without_wrapped(bound.func), *bound.args, **bound.keywords)
 
 
 def _check(name: str, parameter: inspect.Parameter, annotation: Any) -> None:
