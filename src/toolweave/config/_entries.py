@@ -80,20 +80,8 @@ SSE_DEPRECATED = "transport 'sse' is deprecated by the protocol; 'http' falls ba
 _FIELDS = (
     *("name", "transport", "command", "args", "env", "cwd", "url", "headers", "auth", "disabled", "timeout"),
     *("include", "exclude", "tool_prefix", "restart", "legacy_sse", "protocol", "validate_input", "validate_output"),
-    "repair_arguments",
-    *(
-        "max_concurrency",
-        "max_connections",
-        "max_message_bytes",
-        "max_list_bytes",
-        "max_questions",
-        "max_question_bytes",
-        "on_conflict",
-        "shape",
-        "scan",
-        "pins",
-        "lockfile",
-    ),
+    *("max_concurrency", "max_connections", "max_message_bytes", "max_list_bytes", "max_questions"),
+    *("max_question_bytes", "repair_arguments", "on_conflict", "shape", "scan", "pins", "lockfile"),
     *("limits", "sandbox", "options", "server", "confirm"),
 )
 _SYNONYMS = {

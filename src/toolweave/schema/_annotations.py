@@ -140,8 +140,8 @@ def read_signature(function: Callable[..., Any], *, injected: type | None = None
 def _without_wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function whose signature is that of the call.
 
-    `update_wrapper` makes a partial refer to the function whose arguments it binds. `inspect` would follow the reference
-    to a signature that still has them.
+    `update_wrapper` makes a partial refer to the function whose arguments it binds. `inspect` would follow that to a
+    signature that still has them.
     """
 
     def is_partial(one: Callable[..., Any]) -> bool:

@@ -166,6 +166,14 @@ class _MountedCaller:
     def principal(self) -> str | None:
         return self._outer.principal
 
+    @property
+    def claims(self) -> Mapping[str, Any]:
+        return self._outer.claims
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.request.headers
+
     async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
         return await self._outer.ask(questions)
 

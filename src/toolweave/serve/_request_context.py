@@ -204,6 +204,10 @@ class _ClientOfRequest:
     def claims(self) -> Mapping[str, Any]:
         return self._request.client.claims
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._request.headers
+
 
 class _LegacyCaller(_ClientOfRequest):
     """The `Caller` of a legacy request: a question is a request on its reply channel."""

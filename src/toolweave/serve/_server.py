@@ -52,7 +52,7 @@ from toolweave.serve._sampling import AnswersSampling
 from toolweave.serve._sessions import SessionRules, Sessions, session_key
 from toolweave.serve._subscriptions import Listen
 from toolweave.serve._tasks import LocalTasks, TaskBackend, TaskRule, TasksFeature, TaskSupport
-from toolweave.serve._tools import ExposeErrors, FitArguments, Tools
+from toolweave.serve._tools import ExposeErrors, Tools
 from toolweave.serve._visibility import Visibility
 from toolweave.state import Store
 from toolweave.tools import (
@@ -406,8 +406,7 @@ class McpServer(ServerContent, ServerRunners):
         self._operations = Operations(self._calls, self.resources, self.prompts)
         self._mounts = Mounts(self, self._use_tools)
         self._visibility = Visibility(self._operations.facts, self._sessions, self.changes)
-        fitting = (FitArguments(self._calls),) if options.middleware else ()
-        self.endpoint.use((*fitting, *options.middleware), self)
+        self.endpoint.use(self._calls.with_fitting(options.middleware), self)
         self._calls.admit_all()
         self.changes.watch(toolset)
 

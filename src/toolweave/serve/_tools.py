@@ -6,7 +6,7 @@ Independent of the transport; a running tool's questions and progress, and calls
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
@@ -20,7 +20,7 @@ from toolweave.schema import Validator
 from toolweave.schema._fitting import fitted
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, checked_definition, only_for_caller
 from toolweave.serve._offers.tool_pages import ToolPages
-from toolweave.serve._request import Json, Method, Request
+from toolweave.serve._request import Json, Method, Middleware, Request
 from toolweave.serve._request_context import HandlerRunner, Work
 from toolweave.serve._unknown import not_offered
 from toolweave.tools import CallContext, ToolCall, ToolsChanged, Toolset, ToolSnapshot, ToolSpec
@@ -202,10 +202,14 @@ class Tools:
             return await self._tasks.start(request, spec, work)
         return await self._rounds.run(request, work)
 
+    def with_fitting(self, middleware: Sequence[Middleware]) -> Sequence[Middleware]:
+        """Return middleware before which the arguments of calls are made to fit."""
+        return (FitArguments(self), *middleware) if middleware and self._repair else middleware
+
     def with_fitted_arguments(self, request: Request) -> Request:
         """Return a call whose arguments fit the schema of its tool, or the request itself."""
         given: Any = request.params.get("arguments")
-        if request.method != methods.TOOLS_CALL or not self._repair or not isinstance(given, dict):
+        if request.method != methods.TOOLS_CALL or not isinstance(given, dict):
             return request
         arguments = cast("Json", given)
         validator = self._fitting_of(request.params)

@@ -159,6 +159,17 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
         """The verified claims of the caller's token; empty without one."""
         return {} if self.caller is None else self.caller.claims
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the HTTP request that made the call, such as `x-tenant-id`; empty on other transports.
+
+        Names are in lower case. Credentials, such as `authorization` and `cookie`, are left out. A client can send any
+        header: trust one only if a proxy of yours sets it.
+        """
+        from toolweave.tools._client_requests import HasHeaders  # late, as below: only a served tool has one
+
+        return self.caller.headers if isinstance(self.caller, HasHeaders) else {}
+
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress to the caller; does nothing when the caller did not ask for it."""
         if self.on_progress is None:

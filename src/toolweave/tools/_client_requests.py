@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from toolweave.errors import ErrorKind, SchemaError, ToolError
 from toolweave.protocol import methods
@@ -302,6 +302,16 @@ class Caller(Protocol):
 
     async def release(self) -> None:
         """Close the stream of the response, where the client can resume it."""
+        ...
+
+
+@runtime_checkable
+class HasHeaders(Protocol):
+    """A `Caller` whose request arrived over a transport that may have headers."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the request, names in lower case, without credentials."""
         ...
 
 

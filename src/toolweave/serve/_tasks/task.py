@@ -213,6 +213,11 @@ class TaskCaller:
         """The claims of its token; empty where there is none."""
         return self._client.claims
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the request that became the task; empty at a worker."""
+        return self.request.headers
+
     async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
         """Ask the questions and wait until the client has answered all of them.
 
