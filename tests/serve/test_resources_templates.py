@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolweave import ProtocolError, connect_mcp, create_mcp_server
 from toolweave.errors import SchemaError
+from toolweave.serve import resource
 from toolweave.serve._offers.templates import Template, leaves_directory
 
 pytestmark = [pytest.mark.requirement("R101")]
@@ -49,6 +51,29 @@ pytestmark = [pytest.mark.requirement("R101")]
         ("a://{+x}.txt", "a://.txt", None),
         ("aba{x}aba", "ababa", None),
         ("a://{+url}", "a://https://example.org/x", {"url": "https://example.org/x"}),
+        ("a://{x*}", "a://1/2/3", {"x": "1/2/3"}),
+        ("a://{x*}/{y}", "a://1/2/3", {"x": "1/2", "y": "3"}),
+        ("a://n{?q,limit}", "a://n", {}),
+        ("a://n{?q,limit}", "a://n?", {}),
+        ("a://n{?q,limit}", "a://n?q=a%20b&limit=3", {"q": "a b", "limit": "3"}),
+        ("a://n{?q,limit}", "a://n?limit=3&q=a+b", {"q": "a b", "limit": "3"}),
+        ("a://n{?q}", "a://n?q=a%2Bb", {"q": "a+b"}),
+        ("a://n{?q}", "a://n?q=", {"q": ""}),
+        ("a://n{?q}", "a://n?q", {"q": ""}),
+        ("a://n{?q}", "a://n?q=a=b", {"q": "a=b"}),
+        ("a://n{?q}", "a://n?q=a/b%26c", {"q": "a/b&c"}),
+        ("a://n{?q}", "a://n?q=1&q=2", None),
+        ("a://n{?q}", "a://n?other=1", None),
+        ("a://n{?q}", "a://m?q=1", None),
+        ("a://n{?q}", "a://n/x?q=1", None),
+        ("a://n{?q}", "a://n?q=..%2Fx", None),
+        ("a://{id}{?format}", "a://7?format=json", {"id": "7", "format": "json"}),
+        ("a://{id}{?format}", "a://7", {"id": "7"}),
+        ("a://{id}{?format}", "a://?format=json", None),
+        ("a://{+p}{?v}", "a://b/c?v=1", {"p": "b/c", "v": "1"}),
+        ("http://docs.example{?q}", "http://docs.example/?q=1", {"q": "1"}),
+        ("http://docs.example{?q}", "http://docs.example?q=1", {"q": "1"}),
+        ("Notes://all{?q}", "notes://all?q=caf%C3%A9", {"q": "café"}),
     ],
 )
 def test_a_template_matches_what_it_stands_for(template: str, uri: str, values: dict[str, str] | None) -> None:
@@ -63,9 +88,15 @@ def test_a_template_matches_what_it_stands_for(template: str, uri: str, values: 
         ("a://{{x}}", "brace"),
         ("a://x", "no variable"),
         ("a://{}", "not supported"),
-        ("a://{?x}", "not supported"),
+        ("a://{?x}/b", "not supported"),
+        ("a://{?}", "is not a name"),
+        ("a://{?x,}", "is not a name"),
+        ("a://{?x*}", "is not a name"),
+        ("a://{x}{?x}", "twice"),
+        ("a://b?y=1{?x}", "two queries"),
         ("a://{x,y}", "not supported"),
-        ("a://{x*}", "not supported"),
+        ("a://{/x*}", "not supported"),
+        ("a://{x*}/{+y}", "one is possible"),
         ("a://{#x}", "not supported"),
         ("a://{1}", "not supported"),
         ("a://{x}/{x}", "twice"),
@@ -107,15 +138,15 @@ def encoded(text: str, times: int) -> str:
     return text
 
 
-@pytest.mark.parametrize("form", ["{x}", "{+x}"])
+@pytest.mark.parametrize("form", ["{x}", "{+x}", "{x*}", "{?x}"])
 @pytest.mark.parametrize("times", [0, 1, 2, 3])
 @pytest.mark.parametrize("path", OUT, ids=ascii)
 def test_no_encoding_of_a_way_out_of_a_directory_matches(path: str, times: int, form: str) -> None:
-    template = Template(f"files://{form}")
+    before, template = "files://?x=" if "?" in form else "files://", Template(f"files://{form}")
 
-    assert template.match("files://" + encoded(path, times)) is None
-    assert template.match("files://" + quote(path, safe="/")) is None
-    assert template.match("files://" + quote(quote(path, safe=""), safe="")) is None
+    assert template.match(before + encoded(path, times)) is None
+    assert template.match(before + quote(path, safe="/")) is None
+    assert template.match(before + quote(quote(path, safe=""), safe="")) is None
 
 
 @pytest.mark.parametrize(
@@ -215,3 +246,36 @@ def test_no_uri_at_all_gives_a_value_that_leaves_a_directory(uri: str) -> None:
             assert value
             assert "\0" not in value
             assert not leaves_directory(value)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])
+async def test_a_resource_with_a_query_is_read_with_what_the_uri_has_of_it(revision: str) -> None:
+    server = create_mcp_server("s")
+
+    @server.resource("notes://{id}{?format,limit}")
+    def note(id: str, format: str = "text", limit: int = 10) -> str:
+        return f"{id}|{format}|{limit}"
+
+    async with connect_mcp({"server": server, "protocol": revision}) as client:
+        (listed,) = await client.list_resource_templates()
+        assert listed.uri_template == "notes://{id}{?format,limit}"
+        for uri, text in [
+            ("notes://7", "7|text|10"),
+            ("notes://7?limit=3", "7|text|3"),
+            ("notes://7?limit=3&format=a%20b", "7|a b|3"),
+        ]:
+            assert (await client.read_resource(uri))[0].text == text
+        for uri in ("notes://7?limit=many", "notes://7?page=2", "notes://7?limit=1&limit=2"):
+            with pytest.raises(ProtocolError):
+                await client.read_resource(uri)
+
+
+def test_a_parameter_that_a_uri_may_lack_has_a_default() -> None:
+    with pytest.raises(SchemaError, match="give the parameter of 'search' a default"):
+
+        @resource("notes://all{?q}")
+        def search(q: str) -> str:
+            return q
+
+        assert search

@@ -139,11 +139,12 @@ def resource(
 
     The function takes the template's variables by name, converted to its annotations, and a `CallContext` where it
     declares one. It returns a text, bytes, a `File` or the `Path` of one, content blocks, a list of these, or any
-    JSON value; None means that there is no such resource. A variable is never empty and never leaves a directory
-    that it is used in; only `{+name}` has slashes.
+    JSON value; None means that there is no such resource. A variable of the path is never empty. None leaves a
+    directory that it is used in. Only `{+name}`, `{name*}` and those of a query have slashes.
 
     Args:
-        uri: A URI, or an RFC 6570 template with `{name}` and at most one `{+name}`.
+        uri: A URI, or an RFC 6570 template with `{name}`, at most one `{+name}` or `{name*}`, and `{?a,b}` at the end,
+            whose variables may be missing, so that their parameters have defaults.
         mime_type: The MIME type of its content; by default it is derived from each value, and is not listed.
         size: In bytes, of a resource without variables.
         annotations: Hints of the specification, such as `{"audience": ["user"], "priority": 0.8}`.
@@ -185,7 +186,12 @@ def _check(uri: str, template: Template | None, handler: StringHandler) -> None:
     for variable in variables:
         if variable not in taken:
             raise SchemaError(f"resource {uri!r}: function {handler.name!r} has no parameter {variable!r}")
+    optional = () if template is None else template.optional
     for argument in handler.arguments:
+        if argument.required and argument.name in optional:
+            raise SchemaError(
+                f"resource {uri!r}: a URI may lack {argument.name!r}; give the parameter of {handler.name!r} a default"
+            )
         if argument.required and argument.name not in variables:
             raise SchemaError(f"resource {uri!r} has no variable for parameter {argument.name!r} of {handler.name!r}")
 

@@ -1,4 +1,4 @@
-"""URI templates (RFC 6570, `{name}` and `{+name}`): matching of URIs, and the values of the variables.
+"""URI templates (RFC 6570: `{name}`, `{+name}`, `{name*}`, and `{?a,b}` at the end): matching of URIs, and values.
 
 Matching takes linear time for any URI, and a value that could leave a directory matches nothing. Knows no
 resource and no file.
@@ -14,7 +14,9 @@ from toolweave.errors import SchemaError
 from toolweave.protocol.uris import has_parts_in_order, normal_literal, normal_uri
 
 _EXPRESSION = re.compile(r"\{([^{}]*)\}")
-_VARIABLE = re.compile(r"(\+?)([A-Za-z_][A-Za-z0-9_]{0,99})")
+_VARIABLE = re.compile(r"(\+?)([A-Za-z_][A-Za-z0-9_]{0,99})(\*?)")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_QUERY = re.compile(r"\{\?([^{}]*)\}\Z")
 _LONGEST = 8192
 """Maximum characters of a URI; a longer one matches no resource, and no HTTP server would accept it as a header."""
 _ENCODINGS = 4
@@ -39,7 +41,7 @@ def may_expand(template: str, uri: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Variable:
     name: str
-    whole: bool  # `{+name}`: matches slashes
+    whole: bool  # `{+name}` or `{name*}`: matches slashes
 
 
 class Template:
@@ -48,9 +50,10 @@ class Template:
     Attributes:
         text: The template as it was given.
         variables: The names of its variables, in order.
+        optional: The names of those that a URI may lack: the ones of a query.
     """
 
-    __slots__ = ("_literals", "_variables", "text", "variables")
+    __slots__ = ("_literals", "_path", "_variables", "optional", "text", "variables")
 
     def __init__(self, text: str) -> None:
         """Read a template.
@@ -59,14 +62,20 @@ class Template:
             SchemaError: It is no template that can be matched; names it and says why.
         """
         self.text = text
-        parts = _EXPRESSION.split(text)
+        query = _QUERY.search(text)
+        self._path = text if query is None else text[: query.start()]
+        self.optional = () if query is None else _query_names(text, query[1])
+        parts = _EXPRESSION.split(self._path)
         self._literals = tuple(normal_literal(part, first=at == 0) for at, part in enumerate(parts[::2]))
         self._variables = tuple(_variable(text, part) for part in parts[1::2])
-        self.variables = tuple(variable.name for variable in self._variables)
+        self.variables = (*(variable.name for variable in self._variables), *self.optional)
         self._check()
 
     def _check(self) -> None:
-        if any("{" in literal or "}" in literal for literal in _EXPRESSION.split(self.text)[::2]):
+        fixed = _EXPRESSION.split(self._path)[::2]
+        if self.optional and any("?" in literal for literal in fixed):
+            raise SchemaError(f"URI template {self.text!r} has two queries; name all members in {{?a,b}}")
+        if any("{" in literal or "}" in literal for literal in fixed):
             raise SchemaError(f"URI template {self.text!r} has a brace without its partner")
         if not self.variables:
             raise SchemaError(f"URI template {self.text!r} has no variable")
@@ -75,21 +84,26 @@ class Template:
         if not all(self._literals[1:-1]):
             raise SchemaError(f"URI template {self.text!r} has two variables with nothing between them")
         if sum(variable.whole for variable in self._variables) > 1:
-            raise SchemaError(f"URI template {self.text!r} has two variables of the form {{+name}}; one is possible")
+            raise SchemaError(f"URI template {self.text!r} has two variables with slashes; one is possible")
 
     def match(self, uri: str) -> dict[str, str] | None:
         """Return the decoded values of the variables, or None for a URI that the template does not match.
 
-        A value is never empty. Nor does it leave a directory that it is used in: it has no `..` as a segment, no
-        leading slash, no drive, no backslash and no control character, also not when it is decoded once more. Only
-        `{+name}` matches a slash of the URI. `%2F` is part of a value (RFC 6570, 3.2.2), which then has a slash.
+        A value is never empty, except in a query. Nor does it leave a directory that it is used in: it has no `..` as a
+        segment, no leading slash, no drive, no backslash and no control character, also not when it is decoded once
+        more. Only `{+name}`, `{name*}` and members of a query match a slash of the URI. `%2F` is part of a value (RFC
+        6570, 3.2.2), which then has a slash.
+
+        The members of `{?a,b}` may be missing and come in any order. A URI with another member, or with one of them
+        twice, is that of another resource.
         """
         if len(uri) > _LONGEST:
             return None
-        raw = self._split(normal_uri(uri))
-        if raw is None:
+        path, _, query = normal_uri(uri).partition("?") if self.optional else (normal_uri(uri), "", "")
+        values = self._query_values(query)
+        raw = self._split(path)
+        if raw is None or values is None:
             return None
-        values: dict[str, str] = {}
         for variable, text in zip(self._variables, raw, strict=True):
             value = _value(text, whole=variable.whole)
             if value is None:
@@ -97,13 +111,28 @@ class Template:
             values[variable.name] = value
         return values
 
+    def _query_values(self, query: str) -> dict[str, str] | None:
+        """Return the decoded values of a query, or None if there is another member or an unsafe value."""
+        values: dict[str, str] = {}
+        for member in filter(None, query.split("&")):
+            name, _, text = member.partition("=")
+            # `+` stands for a space in forms; a client that follows RFC 6570 writes the character as %2B.
+            value = _value(text.replace("+", " "), whole=True)
+            name = unquote(name)
+            if value is None or name not in self.optional or name in values:
+                return None
+            values[name] = value
+        return values
+
     def _split(self, uri: str) -> list[str] | None:
-        """Return the text of each variable.
+        """Return the text of each variable of the path.
 
         Before a `{+name}` each literal is searched from the left, behind it from the right, and the rest is its value;
         as no other variable has slashes, this finds a match if there is one, in one pass.
         """
         literals = self._literals
+        if not self._variables:
+            return [] if uri == normal_uri(self._path) else None
         if not uri.startswith(literals[0]) or not uri.endswith(literals[-1]):
             return None
         start, end = len(literals[0]), len(uri) - len(literals[-1])
@@ -138,8 +167,19 @@ def leaves_directory(path: str) -> bool:
 def _variable(text: str, expression: str) -> _Variable:
     found = _VARIABLE.fullmatch(expression)
     if found is None:
-        raise SchemaError(f"URI template {text!r}: {{{expression}}} is not supported; write {{name}} or {{+name}}")
-    return _Variable(found[2], bool(found[1]))
+        raise SchemaError(
+            f"URI template {text!r}: {{{expression}}} is not supported; write {{name}}, {{+name}}, {{name*}}, or "
+            "{?a,b} at the end"
+        )
+    return _Variable(found[2], bool(found[1] or found[3]))
+
+
+def _query_names(text: str, names: str) -> tuple[str, ...]:
+    found = tuple(names.split(","))
+    for name in found:
+        if _NAME.fullmatch(name) is None:
+            raise SchemaError(f"URI template {text!r}: {name!r} is not a name of a variable; write {{?a,b}}")
+    return found
 
 
 def _value(text: str, *, whole: bool) -> str | None:
