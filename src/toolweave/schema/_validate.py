@@ -169,7 +169,7 @@ class Validator:
         except ValueError as exc:
             return (Problem(path="", message=f"is not a JSON value: {exc}"),)
 
-    def errors(self, instance: Any) -> list[jsonschema_rs.ValidationError]:
+    def errors(self, instance: Any) -> list[Any]:  # of the library
         """Return all errors of a value as the library has them; none where collecting them could take long."""
         size = measure(instance)
         if not 0 <= size <= _ALL_ERRORS_UP_TO or self._is_too_much(instance, size):
