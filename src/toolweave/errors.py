@@ -34,6 +34,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, cast
 
+from toolweave._masking import mask_json
 from toolweave._text import printable, shortened
 
 __all__ = [
@@ -481,7 +482,7 @@ class ProtocolError(ServerError):
         """Mask in place the secrets that the server echoed."""
         self.message = redact(self.message)
         self.args = (f"server {self.server!r}: {self.message}",)
-        self.data = _masked(self.data, redact)
+        self.data = mask_json(self.data, redact)
 
 
 class SkillError(ServerError):
@@ -496,15 +497,6 @@ class SkillError(ServerError):
     def __init__(self, message: str, *, server: str, uri: str) -> None:
         super().__init__(f"{uri!r}: {message}", server=server)
         self.uri = uri
-
-
-def _masked(value: Any, redact: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        members = cast("dict[str, Any]", value)
-        return {name: _masked(member, redact) for name, member in members.items()}
-    return [_masked(item, redact) for item in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def as_tool_error(exc: BaseException) -> ToolError:

@@ -20,6 +20,7 @@ ARROWS: dict[str, set[str]] = {
     "_backoff": set(),
     "_json": set(),
     "_files": set(),
+    "_masking": set(),
     "errors": set(),
     "version": set(),
     "_lazy": set(),
@@ -93,7 +94,7 @@ def rooms_imported(module: Module) -> list[tuple[str, int]]:
     return [(".".join(imported.target.split(".")[1:2]), imported.line) for imported in names]
 
 
-FOR_ALL = {"errors", "version", "_lazy", "_text", "_value", "_backoff", "_json", "_files"}
+FOR_ALL = {"errors", "version", "_lazy", "_text", "_value", "_backoff", "_json", "_files", "_masking"}
 
 
 def violations(module: Module) -> list[str]:
@@ -110,6 +111,7 @@ def violations(module: Module) -> list[str]:
         "_backoff",
         "_json",
         "_files",
+        "_masking",
     }
     return [
         f"{module.name}:{line} imports {room or 'the root'!r}; {module.room} may import {sorted(allowed)}"

@@ -24,7 +24,8 @@ from toolweave.config._merge import merge_config, normalize_config
 from toolweave.config._model import HeadersSource, ServerConfig, Source, known_transports, register_transport_name
 from toolweave.config._naming import program_name
 from toolweave.config._oauth import OAuth, OAuthGrant, OAuthIdentity, OAuthSecret
-from toolweave.config._secret import Secret, looks_secret, reveal, without_user_info
+from toolweave.config._secret import Secret, looks_secret, reveal
+from toolweave.config._secret_args import without_user_info
 from toolweave.config._shaping import ArgumentRule, ShapeRule
 from toolweave.config._timeouts import Timeouts
 from toolweave.config._trust import TrustedFiles

@@ -11,6 +11,7 @@ import msgspec
 from toolweave._value import Value
 from toolweave.config._oauth import OAuth
 from toolweave.config._secret import Secret, reveal, wrap
+from toolweave.config._secret_args import secrets_in_options
 from toolweave.config._validation import check_headers, check_text, kind_of
 from toolweave.errors import ConfigError
 
@@ -131,7 +132,10 @@ class Auth(Value, frozen=True, kw_only=True):
     def secrets(self) -> tuple[str, ...]:
         """Return every credential in it, for masking."""
         values = [*self.headers.values(), *([self.token] if self.token else [])]
-        return tuple(value.reveal() for value in values if value) + (self.oauth.secrets() if self.oauth else ())
+        found = [value.reveal() for value in values if value]
+        found += secrets_in_options(self.options)
+        found += self.oauth.secrets() if self.oauth else ()
+        return tuple(found)
 
     def __hash__(self) -> int:
         return hash((self.type, self.token, self.header, self.oauth))

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from toolweave._files import read_file
+from toolweave._masking import MASK
 from toolweave._value import Value
 from toolweave.config._jsonc import KeyPath, key_offsets, parse_json
-from toolweave.config._secret import MASK, looks_secret
+from toolweave.config._secret import looks_secret
 from toolweave.errors import ConfigError
 
 if TYPE_CHECKING:

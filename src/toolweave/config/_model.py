@@ -15,22 +15,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from toolweave._masking import MASK, mask_foreign, mask_json, mask_values
 from toolweave._value import Value
 from toolweave.config._auth import Auth
 from toolweave.config._confinement import ResourceLimits, Sandbox
 from toolweave.config._naming import installs_first
-from toolweave.config._secret import (
-    MASK,
-    Secret,
-    looks_secret,
-    mask_args,
-    mask_url,
-    mask_values,
-    reveal,
-    secrets_in,
-    split_user_info,
-    wrap,
-)
+from toolweave.config._secret import Secret, looks_secret, reveal, split_user_info, wrap
+from toolweave.config._secret_args import mask_args, mask_options, mask_url, secrets_in, secrets_in_options
 from toolweave.config._shaping import ShapeRule, read_shape
 from toolweave.config._timeouts import Timeouts
 from toolweave.config._tool_filters import ANY_TOOL
@@ -62,7 +53,6 @@ HeadersSource = Callable[[], Any]
 _CONNECT_SECONDS = 150.0  # a server that is at work on its start for two minutes is not rare
 _CONNECT_SILENCE_SECONDS, _INSTALL_SILENCE_SECONDS = 30.0, 120.0
 _NOT_COMPARED = frozenset({"source", "sensitive"})
-_HIDDEN_FROM = 4  # a shorter value found in a foreign text is more likely a coincidence than a leak
 
 
 class Source(Value, frozen=True, kw_only=True):
@@ -190,10 +180,14 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
         """Return the schema of a field of a pydantic model, whose values `server_config` reads."""
-        from toolweave.config._pydantic import config_schema, masked  # only where there is such a model
+        from toolweave.config._pydantic import config_schema  # only where there is such a model
 
         def show(config: ServerConfig) -> dict[str, Any]:
-            return masked(config.without_defaults(), config.redact)
+            def shown(other: object) -> object:
+                is_json = other is None or isinstance(other, (bool, int, float))
+                return other if is_json else config.redact(str(other))
+
+            return mask_json(config.without_defaults(), config.redact, shown)
 
         return config_schema(cls, _field_readers[-1], show)
 
@@ -243,7 +237,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     def endpoint(self) -> str:
         """The command line or URL as it may be shown, secrets masked."""
         if self.transport == "stdio":
-            return " ".join(_quoted(self._hide(word)) for word in (self.command, *mask_args(self.args)))
+            return " ".join(_quoted(self._hide(word)) for word in mask_args((self.command, *self.args)))
         if self.server is not None:
             return f"in-process {type(self.server).__name__}"
         return self._hide(mask_url(self.url)) or self.transport
@@ -271,16 +265,10 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     def redact(self, text: str) -> str:
         """Return a foreign text (a process's output, an answer) with this server's secrets masked.
 
-        Credentials, header values, secret-looking variables and arguments, and the user info of URLs in these, of at
-        least four characters.
+        Credentials, header values, secret-looking variables, arguments and options, and the user info of URLs in
+        these, of at least four characters, also where the text has them escaped or encoded.
         """
-        named = [f"{name}={reveal(value)}" for name, value in self.env.items()]
-        values = [*secrets_in(self.args), *secrets_in(named), *secrets_in([self.url])]
-        values += [reveal(value) for value in self.sensitive]
-        for value in self.header_values().values():
-            values += [value, value.partition(" ")[2]]
-        values += self.auth.secrets() if self.auth else ()
-        return mask_values(text, (value for value in values if len(value) >= _HIDDEN_FROM))
+        return mask_foreign(text, self._secrets())
 
     def error(self, message: str, *, field: str | None = None) -> ConfigError:
         """Make a `ConfigError` about this server, with its name and location and without its secrets."""
@@ -323,10 +311,13 @@ class ServerConfig(Value, frozen=True, kw_only=True):
             return {key: _plain(value, _reveal_all) for key, value in entry.items()}
         if self.args:
             entry["args"] = mask_args(self.args)
+        if self.command:
+            entry["command"] = mask_args((self.command,))[0]
         if self.url:
             entry["url"] = mask_url(self.url)
-        if self.options:
-            entry["options"] = _mask_options(self.options)
+        for name in ("auth", "options", "shape"):
+            if name in entry:
+                entry[name] = mask_options(entry[name])
         return {key: _plain(value, self._hide) for key, value in entry.items()}
 
     def __eq__(self, other: object) -> bool:
@@ -352,7 +343,23 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     def _hide(self, text: str | Secret) -> str:
         if isinstance(text, Secret):
             return MASK
-        return mask_values(text, (reveal(value) for value in self.sensitive))
+        secrets = self._secrets()
+        return mask_foreign(mask_values(text, (reveal(value) for value in self.sensitive)), secrets)
+
+    def _secrets(self) -> list[str]:
+        """Return the values to mask, of whatever length; of a config that is not valid, those that can be read."""
+        named = [f"{name}={value}" for name, value in _texts(self.env)]
+        values: list[str] = []
+        for words in ((self.command, *_items(self.args)), named, (self.url,)):
+            values += secrets_in([word for word in words if isinstance(word, str)])
+        rules = [rule.to_mapping() for rule in _items(self.shape) if isinstance(rule, ShapeRule)]
+        values += secrets_in_options({"shape": rules, "options": self.options})
+        values += [reveal(value) for value in _items(self.sensitive)]
+        for _, header in _texts(self.headers):
+            values += [header, header.partition(" ")[2]]
+        if isinstance(self.auth, Auth):
+            values += self.auth.secrets()
+        return values
 
 
 def _quoted(word: str) -> str:
@@ -368,14 +375,13 @@ def _reveal_all(text: str | Secret) -> str:
     return reveal(text)
 
 
-def _mask_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    shown: dict[str, Any] = {}
-    for key, value in options.items():
-        if isinstance(value, Mapping):
-            shown[key] = _mask_options(cast("Mapping[str, Any]", value))
-        else:
-            shown[key] = MASK if looks_secret(key) and isinstance(value, str) else value
-    return shown
+def _items(value: Any) -> Sequence[Any]:  # Any: a field that may not be checked yet
+    return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()
+
+
+def _texts(value: Any) -> Sequence[tuple[str, str]]:  # Any: as above
+    members = cast("Mapping[Any, Any]", value).items() if isinstance(value, Mapping) else ()
+    return [(str(name), reveal(item)) for name, item in members if isinstance(item, (str, Secret))]
 
 
 def _plain(value: Any, show: Callable[[str | Secret], str]) -> Any:  # Any: a JSON value comes out

@@ -23,14 +23,3 @@ def config_schema(
         core_schema.is_instance_schema(kind),
         serialization=core_schema.plain_serializer_function_ser_schema(show, when_used="json"),
     )
-
-
-def masked(value: Any, redact: Callable[[str], str]) -> Any:
-    """Return a JSON value with all texts redacted, and all other objects as redacted texts."""
-    if isinstance(value, dict):
-        return {str(key): masked(item, redact) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if isinstance(value, (list, tuple)):
-        return [masked(item, redact) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    if value is None or isinstance(value, (bool, int, float)):
-        return value
-    return redact(str(value))

@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Literal, cast
 
 import msgspec
 
+from toolweave._masking import MASK
 from toolweave._value import Value
-from toolweave.config._secret import MASK, Secret, looks_secret, reveal
+from toolweave.config._secret import Secret, looks_secret, reveal
 from toolweave.config._validation import (
     check_choice,
     check_flag,

@@ -13,7 +13,8 @@ from ipaddress import ip_address
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from toolweave.config._secret import Secret, mask_url, reveal, wrap
+from toolweave.config._secret import Secret, reveal, wrap
+from toolweave.config._secret_args import mask_url
 from toolweave.errors import ConfigError
 
 _HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"

@@ -17,6 +17,7 @@ import anyio
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._masking import mask_values
 from toolweave.errors import ModelError
 from toolweave.http import (
     PROXY_AUTHENTICATION_REQUIRED,
@@ -59,7 +60,6 @@ _PINGED_TIMEOUTS = 5
 """Multiple of the idle timeout for which a provider may send pings alone."""
 _MAX_ERROR_BYTES = 64 * 1024
 _EXCERPT = 200
-_MASK = "***"
 _SHORTEST_SECRET = 6
 _SECRET_NAME = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
 _LEGAL_VALUE = re.compile(r"[\t -~]*")
@@ -130,9 +130,7 @@ class ProviderApi:
 
     def redact(self, text: str) -> str:
         """Return a text with every secret of the headers masked."""
-        for secret in self._secrets:
-            text = text.replace(secret, _MASK)
-        return text
+        return mask_values(text, self._secrets)
 
     def refusal(self, body: Any, *, status: int | None = None, wait: float | None = None) -> ModelError:
         """Return the error for a provider's error body, in a stream or as an answer, secrets masked."""

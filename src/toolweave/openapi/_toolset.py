@@ -15,8 +15,8 @@ import anyio
 import anyio.to_thread
 
 from toolweave._files import read_file
+from toolweave._masking import mask_foreign
 from toolweave.config import Secret, looks_secret, reveal
-from toolweave.config._secret import mask_values
 from toolweave.config._validation import check_headers, check_url
 from toolweave.errors import ConfigError, ErrorKind, ToolError, as_tool_error
 from toolweave.http import NoAnswer
@@ -43,7 +43,6 @@ ApiSource: TypeAlias = str | Path | Mapping[str, Any] | AsgiApp
 _IN_PROCESS = "http://localhost"
 _STARTING: ContextVar[tuple[AsgiApp, ...]] = ContextVar("_STARTING", default=())
 """The applications whose lifespan runs around this code."""
-_SHORTEST_SECRET = 4
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 
 
@@ -474,8 +473,7 @@ def _expanded(server: Any, document: ApiDocument, options: OpenApiOptions) -> st
 def _masked(result: ToolResult, secrets: Sequence[str]) -> ToolResult:
     """Return an error result without the credentials that a server may have echoed in it."""
     error = result.require_error()
-    # a shorter one that is found in a text is more likely a coincidence than a leak
-    message = mask_values(error.message, (one for one in secrets if len(one) >= _SHORTEST_SECRET))
+    message = mask_foreign(error.message, secrets)
     if message == error.message:
         return result
     return ToolResult.failure(ToolError(message, kind=error.kind, code=error.code, retryable=error.retryable))

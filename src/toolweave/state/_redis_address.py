@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, unquote, unquote_plus, urlencode, urlsplit
 
+from toolweave._masking import mask_values
 from toolweave.errors import StoreError
 
 REDIS_SCHEMES = {
@@ -90,9 +91,7 @@ class RedisAddress:
 
     def scrubbed(self, text: str) -> str:
         """Return a text without the secrets of this address."""
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+        return mask_values(text, self._secrets)
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of a connection of the package `redis`; with Sentinels, without host and port.

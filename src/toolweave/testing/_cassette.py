@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
+from toolweave._masking import MASK
+
 FORMAT = 1
 """The version of the format; a cassette of another is refused."""
-MASK = "***"
-"""The placeholder of a secret in a cassette; in a recorded request it matches anything."""
-
 Entry: TypeAlias = dict[str, Any]
 """One line: an object with one member, the kind of event (`send`, `receive`, `failed`, ...)."""
 

@@ -15,14 +15,13 @@ from typing import Any, cast
 
 import anyio
 
+from toolweave._masking import mask_foreign
 from toolweave.connect._report import Report
 from toolweave.connect._session import ClientHandlers, OnNotification, Wire
 from toolweave.connect._stdio.process import ServerProcess
 from toolweave.connect._transports import ConnectPlan, open_wire, through
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
-from toolweave.testing._cassette import MASK, Entry, masked, write_cassette
-
-_SHORTEST_SECRET = 4
+from toolweave.testing._cassette import Entry, masked, write_cassette
 
 
 def record(target: Any, path: Path | str, *, secrets: Iterable[str] = ()) -> Any:
@@ -83,12 +82,8 @@ class Recorder:
         return next(self._ids)
 
     def _save(self, config: Any) -> None:
-        secrets = sorted((text for text in self._secrets if len(text) >= _SHORTEST_SECRET), key=len, reverse=True)
-
         def redact(text: str) -> str:
-            for secret in secrets:
-                text = text.replace(secret, MASK)
-            return config.redact(text)
+            return config.redact(mask_foreign(text, self._secrets))
 
         write_cassette(self._path, config.name, (masked(entry, redact) for entry in self.entries))
 

@@ -18,7 +18,7 @@ from toolweave._files import read_file
 from toolweave._value import Value
 from toolweave.config import ServerConfig, program_name
 from toolweave.config._naming import package_of
-from toolweave.config._secret import mask_url
+from toolweave.config._secret_args import mask_url
 from toolweave.config._trust import write_privately
 from toolweave.errors import ConfigError
 from toolweave.tools._spec import ToolSpec

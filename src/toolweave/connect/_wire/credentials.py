@@ -12,14 +12,12 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._masking import mask_foreign
 from toolweave.config import Auth, Secret, ServerConfig
 from toolweave.errors import AuthRequiredError
 from toolweave.oauth import AuthChallenge
 from toolweave.protocol.headers import NAME_PARAMETERS
 from toolweave.protocol.json_types import as_object
-
-_MASK = "***"
-_HIDDEN_FROM = 4  # a shorter value found in a foreign text is more likely a coincidence than a leak
 
 
 class AuthHook(Protocol):
@@ -89,11 +87,8 @@ class Credentials:
     def redact(self, text: str) -> str:
         """Mask the credentials that a server may have echoed in its text."""
         text = self._config.redact(text)
-        for value in (*self._last.values(), *self._made.values()):
-            for word in (value, value.partition(" ")[2]):
-                if len(word) >= _HIDDEN_FROM:
-                    text = text.replace(word, _MASK)
-        return text
+        values = (*self._last.values(), *self._made.values())
+        return mask_foreign(text, [word for value in values for word in (value, value.partition(" ")[2])])
 
 
 def flow_of(config: ServerConfig) -> AuthFlow | None:

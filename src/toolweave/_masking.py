@@ -1,0 +1,120 @@
+"""The masking of secrets by their values, in texts and in JSON values, however the text spells them.
+
+A secret that a config holds in the clear returns in other forms: escaped in JSON, in a URL, in HTML, quoted for a
+shell, or inside base64. Knows no config, only values and texts.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+MASK = "***"
+"""The text shown instead of a secret."""
+MIN_SECRET_LENGTH = 4
+"""A shorter value that is found in a foreign text is more likely a coincidence than a leak."""
+
+_MIN_ENCODED_LENGTH = 6
+"""Fewer bytes leave too few characters of base64 to recognize a value inside a longer one."""
+_LETTERS = re.compile(r"[A-Za-z0-9]+")
+_BASE64_CHARACTER = "[A-Za-z0-9+/_-]"
+_HTML_NAMES = {'"': "quot", "&": "amp", "<": "lt", ">": "gt", "'": "apos"}
+_ESCAPED_CONTROLS = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
+
+
+def mask_values(text: str, values: Iterable[str]) -> str:
+    """Return the text with every one of the values replaced by the mask, longest first.
+
+    A value of at least four characters is found in its escaped and encoded forms too.
+    """
+    for value in sorted({value for value in values if value}, key=len, reverse=True):
+        text = text.replace(value, MASK)
+        if len(value) >= MIN_SECRET_LENGTH:
+            text = _mask_escaped(text, value)
+            text = _mask_encoded(text, value)
+    return text
+
+
+def mask_foreign(text: str, values: Iterable[str]) -> str:
+    """Return a text that others wrote with the values replaced that are long enough to be no coincidence."""
+    return mask_values(text, (value for value in values if len(value) >= MIN_SECRET_LENGTH))
+
+
+def mask_json(value: Any, redact: Callable[[str], str], shown: Callable[[object], Any] = lambda other: other) -> Any:
+    """Return a JSON value with `redact` applied to every text in it, names of members included.
+
+    Args:
+        value: A JSON value; tuples count as arrays.
+        redact: Masks the secrets in a text.
+        shown: Returns what stands for a value that is not a text, an object or an array.
+    """
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        members = cast("Mapping[Any, Any]", value)
+        return {redact(str(name)): mask_json(item, redact, shown) for name, item in members.items()}
+    if isinstance(value, (list, tuple)):
+        return [mask_json(item, redact, shown) for item in cast("list[Any]", value)]
+    return shown(value)
+
+
+def _mask_escaped(text: str, value: str) -> str:
+    """Mask a value whose special characters are escaped, each in whatever way: encoders differ in what they escape."""
+    if value.isascii() and value.isalnum():
+        return text
+    longest = max(_LETTERS.findall(value), key=len, default="")
+    if longest not in text:  # letters and digits stay as they are in every form
+        return text
+    return re.sub("".join(map(_any_form, value)), MASK, text)
+
+
+def _any_form(char: str) -> str:
+    """Return a pattern of a character and its escaped forms in JSON, Python, URLs, HTML and shells."""
+    if char.isascii() and char.isalnum():
+        return char
+    code = ord(char)
+    percent = "".join(f"%(?:25)*{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    unicode = "".join(rf"\\+u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    forms = [rf"(?i:{percent})", rf"(?i:{unicode})", rf"(?i:\\+U{code:08x})", rf"(?i:&(?:amp;)*\#x0*{code:x};)"]
+    forms += [rf"&(?:amp;)*\#0*{code};"]
+    if code < 256:
+        forms.append(rf"(?i:\\+x{code:02x})")
+    if char in _HTML_NAMES:
+        forms.append(f"&(?:amp;)*{_HTML_NAMES[char]};")
+    if char in _ESCAPED_CONTROLS:
+        forms.append(rf"\\+{_ESCAPED_CONTROLS[char]}")
+    if char == " ":
+        forms.append(r"\+")
+    if char == "'":
+        forms += [r"'\\+''", """'"'"'"""]
+    itself = r"\\+" if char == "\\" else rf"\\*{re.escape(char)}"
+    return f"(?:{'|'.join([*forms, itself])})"
+
+
+def _mask_encoded(text: str, value: str) -> str:
+    """Mask a value in base64, alone or inside something longer, and in hexadecimal digits."""
+    data = value.encode("utf-8", "surrogatepass")
+    if len(data) < _MIN_ENCODED_LENGTH:
+        alone = base64.b64encode(data).decode().rstrip("=")
+        return _without_core(text, alone, rf"(?<!{_BASE64_CHARACTER}){{}}={{{{0,2}}}}(?!{_BASE64_CHARACTER})")
+    for offset in range(3):
+        # The characters that the bytes before and after have a share in differ from text to text: at the edges any
+        # character is masked.
+        encoded = base64.b64encode(b"\0" * offset + data).decode().rstrip("=")
+        first = 0 if offset == 0 else offset + 1
+        last = len(encoded) if (offset + len(data)) % 3 == 0 else len(encoded) - 1
+        edge = "" if offset == 0 else f"{_BASE64_CHARACTER}?"
+        text = _without_core(text, encoded[first:last], f"{edge}{{}}{_BASE64_CHARACTER}?={{{{0,2}}}}")
+    digits = data.hex()
+    return text.replace(digits, MASK).replace(digits.upper(), MASK)
+
+
+def _without_core(text: str, core: str, around: str) -> str:
+    """Mask the base64 that is the same in every text, in both alphabets, with its edges."""
+    for one in {core, core.replace("+", "-").replace("/", "_")}:
+        if one in text:
+            text = re.sub(around.format(re.escape(one)), MASK, text)
+    return text

@@ -1,0 +1,320 @@
+"""The secrets in arguments, URLs and options, found by names and by forms, however deep they are encoded.
+
+An argument may be JSON, percent-encoded, base64, a command line, or one of these inside another. Each layer is read,
+what is secret in it is noted, and the argument is shown with the noted values masked. A secret whose place in the text
+cannot be found has the whole argument masked.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
+
+import msgspec
+
+from toolweave._json import decode_json
+from toolweave._masking import MASK, mask_values
+from toolweave.config._secret import Secret, looks_secret
+
+_URL = r"[A-Za-z][A-Za-z0-9+.-]*://"
+_USER_INFO = r"(?<=://)[^/\s@]*@"
+_USER_AT_HOST = r"^(?!(?:npm|jsr|github|gitlab|git|file|pypi):)[^\s:@/]+:(?!\d+/)[^@\s]+@(?!sha256:)"
+"""`user:password@host`, but not packages (`npm:name@1.0`) and images (`host:5000/name@...`, `name:tag@sha256:...`)."""
+_KNOWN_PREFIX = (
+    r"(?<![A-Za-z0-9])(?:gh[oprsu]_\w+|github_pat_\w+|glpat-[\w-]+|xox[a-z]-[\w-]+|sk-(?=[\w-]*[A-Z0-9])[\w-]{6,}"
+    r"|A[KS]IA[A-Z0-9]{8,}|eyJ[\w-]{8,}(?:\.[\w-]*)*)"
+)
+_PORT_OR_PATH = r"(?s)(?:[\d.]+:)*\d+(?:-\d+)?(?::\d+(?:-\d+)?)?(?:/(?:tcp|udp))?|[~.]|.*[/\\].*|@.*"
+"""A number, a port or ports of a container, a path, a scoped package."""
+_FLAG = r"(?s)(--?[A-Za-z][\w.-]*)(=?)(.*)"
+_HEADER_ARGUMENT = r"(?s)([A-Za-z][\w-]*): *(.+)"
+_MAX_DEPTH = 6
+"""Layers of encoding that are read; what is deeper is masked as a whole."""
+_BASE64 = r"[A-Za-z0-9+/_-]{8,}={0,2}"
+_LOGIN = r"""(?s)[^\s:{}\[\]"'/]+:(?!//)(\S.*)"""
+_LOOSE_VALUE = r"""(?P<value>\\*"(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s"',;&{}\[\]]+)"""
+_LOOSE_MEMBER = r"""(?P<name>[\w.$-]{1,80})(?:\\*["']\s*[:=]\s*|\s*=\s*|:\s*)""" + _LOOSE_VALUE
+"""A member of what is nearly JSON: JSON5, YAML, a dictionary of Python, a table of TOML."""
+_LOOSE_LINE = r"""(?m)^\s*(?P<name>[\w.$-]{1,80})(?:\s*=\s*|:\s+)""" + _LOOSE_VALUE
+_NAMING_MEMBERS = ("name", "key", "header")
+_PLAIN_MEMBERS = frozenset(
+    {"type", "kind", "scheme", "method", "name", "title", "description", "header", "headerName", "url", "issuer"}
+)
+"""Members that describe a credential and are none: what is under a secret name is secret but for these."""
+
+Hide = Callable[[str], str]
+"""Returns the replacement for a secret."""
+
+
+def _masked(value: str) -> str:
+    return MASK
+
+
+def without_user_info(text: str) -> str:
+    """Return a text with the user info taken out of the URLs in it."""
+    return re.sub(_USER_INFO, "", text)
+
+
+def mask_args(args: Sequence[str], hide: Hide = _masked) -> tuple[str, ...]:
+    """Return the arguments with the values of secret-looking flags, headers, members and URLs masked.
+
+    Covers `--token X`, `--token=X`, `-e API_KEY=X`, `API_KEY=X`, `Authorization: X` and URLs, and any of these
+    behind a flag: `--env=API_KEY=X`, `--header=Authorization: X`. Without a telling name `user:X@host` is covered,
+    `-p X` unless X is a port or a path, and tokens with the prefix of a known service, such as `ghp_X`. All of it is
+    found in JSON, in command lines, and in what is percent-encoded or base64, too. `hide` returns the replacement for
+    each secret.
+    """
+    return _mask_words(args, hide, 0, bare_password=True)
+
+
+def mask_url(url: str, hide: Hide = _masked) -> str:
+    """Return the URL without its user info, and with the secrets in its path, query and fragment masked.
+
+    A text that is no URL becomes the mask alone when it may hold user info, else it is unchanged. `hide` returns
+    the replacement for each secret.
+    """
+    return _mask_url(url, hide, 0)
+
+
+def mask_options(value: Any, hide: Hide = _masked) -> Any:  # Any: a JSON value, or what code gives in its place
+    """Return the value of an option with the secrets in it masked, at any depth."""
+    return _mask_value(value, hide, 0, secret=False)
+
+
+def secrets_in(args: Sequence[str]) -> tuple[str, ...]:
+    """Return the secrets that `mask_args` hides, each also without its scheme (`Bearer X`) or user name."""
+    noted = _Notes()
+    mask_args(args, noted)
+    return noted.values()
+
+
+def secrets_in_options(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the secrets that `mask_options` hides, like `secrets_in`."""
+    noted = _Notes()
+    mask_options(options, noted)
+    return noted.values()
+
+
+class _Notes:
+    """A `Hide` that collects the secrets."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def __call__(self, value: str) -> str:
+        if value:
+            self.found.append(value)
+        return MASK
+
+    def values(self) -> tuple[str, ...]:
+        """Return the secrets, in all forms in which a program may repeat a part of them."""
+        texts: dict[str, None] = {}
+        for value in self.found:
+            _, _, behind_scheme = value.partition(" ")
+            _, _, password = value.partition(":")
+            for part in (value, behind_scheme, password):
+                texts |= dict.fromkeys((part, unquote(part)))
+        return tuple(text for text in texts if text)
+
+
+def _mask_words(words: Sequence[str], hide: Hide, depth: int, *, bare_password: bool) -> tuple[str, ...]:
+    shown: list[str] = []
+    hide_next = False
+    for number, word in enumerate(words):
+        flag = re.fullmatch(_FLAG, word)
+        if hide_next and not flag:
+            # a value under a secret name is masked whole; what is known to be secret inside it is noted as well
+            _mask_argument(word, hide, depth)
+            shown.append(hide(word))
+            hide_next = False
+            continue
+        hide_next = bool(flag and not flag[2] and not flag[3] and looks_secret(flag[1]))
+        if word == "-p" and bare_password:
+            hide_next = any(_may_be_password(value, words[:number]) for value in words[number + 1 : number + 2])
+        shown.append(_mask_argument(word, hide, depth))
+    return tuple(shown)
+
+
+def _mask_argument(arg: str, hide: Hide, depth: int) -> str:
+    if re.match(_URL, arg):
+        return _mask_url(arg, hide, depth)
+    header = re.fullmatch(_HEADER_ARGUMENT, arg.lstrip("-"))
+    if header and looks_secret(header[1]):
+        _mask_layers(arg, hide, depth)
+        return f"{arg[: -len(header[2])]}{hide(header[2])}"
+    name, equals, value = arg.partition("=")
+    if equals and value.strip("=") and re.search(r"[\s&;{\[]", name) is None:
+        if not looks_secret(name):
+            return f"{name}={_mask_argument(value, hide, depth)}"
+        _mask_layers(arg, hide, depth)
+        return f"{name}={hide(value)}"
+    layers = _mask_layers(arg, hide, depth)
+    if layers is not None:
+        return layers
+    arg = re.sub(_USER_INFO, lambda found: f"{hide(found[0][:-1])}@", arg)
+    arg = re.sub(_USER_AT_HOST, lambda found: f"{hide(found[0][:-1])}@", arg)
+    return re.sub(_KNOWN_PREFIX, lambda found: hide(found[0]), arg)
+
+
+def _may_be_password(value: str, before: Sequence[str]) -> bool:
+    """Return whether the value of `-p` may be a password: no port, no path and no package of `npx -y -p`."""
+    return re.fullmatch(_PORT_OR_PATH, value) is None and not {"-y", "--yes"}.intersection(before)
+
+
+def _mask_url(url: str, hide: Hide, depth: int) -> str:
+    try:
+        parts = urlsplit(url)
+        query = _mask_query(parts.query, hide, depth)
+        fragment = _mask_query(parts.fragment, hide, depth) if "=" in parts.fragment else parts.fragment
+    except ValueError:
+        return hide(url) if "@" in url or "?" in url else url
+    netloc = parts.netloc
+    if "@" in netloc:
+        info, _, host = netloc.rpartition("@")
+        netloc = f"{hide(info)}@{host}"
+    path = re.sub(_KNOWN_PREFIX, lambda found: hide(found[0]), parts.path)
+    shown = (netloc, path, query, fragment)
+    if shown == (parts.netloc, parts.path, parts.query, parts.fragment):
+        return url
+    return urlunsplit((parts.scheme, *shown))
+
+
+def _mask_query(query: str, hide: Hide, depth: int) -> str:
+    shown: list[tuple[str, str]] = []
+    changed = False
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        masked = hide(value) if looks_secret(name) else _mask_argument(value, hide, depth + 1)
+        changed = changed or masked != value
+        shown.append((name, masked))
+    if not changed:
+        return query
+    return "&".join(f"{quote(name)}={quote(value, safe='*/:')}" for name, value in shown)
+
+
+def _mask_value(value: Any, hide: Hide, depth: int, *, secret: bool) -> Any:  # Any: a JSON value
+    """Mask the secrets in a JSON value; `secret` is whether it stands under a secret name."""
+    if isinstance(value, Secret):
+        hide(value.reveal())
+        return value
+    if isinstance(value, str):
+        if not secret:
+            return _mask_argument(value, hide, depth)
+        _mask_layers(value, hide, depth)
+        return hide(value) if value else value
+    if isinstance(value, Mapping):
+        return _mask_members(cast("Mapping[Any, Any]", value), hide, depth, secret=secret)
+    if isinstance(value, (list, tuple)):
+        items = cast("Sequence[Any]", value)
+        if not secret and all(isinstance(item, str) for item in items):
+            return list(_mask_words(items, hide, depth, bare_password=False))
+        return [_mask_value(item, hide, depth, secret=secret or _is_header(item)) for item in items]
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return hide(str(value)) if secret and is_number else value
+
+
+def _mask_members(members: Mapping[Any, Any], hide: Hide, depth: int, *, secret: bool) -> dict[str, Any]:
+    names = [members.get(key) for key in _NAMING_MEMBERS] if "value" in members else []
+    names_secret = any(isinstance(name, str) and looks_secret(name) for name in names)
+    shown: dict[str, Any] = {}
+    for key, value in members.items():
+        name = str(key)
+        holds = looks_secret(name) or (secret and name not in _PLAIN_MEMBERS)
+        if "value" in members and name in _NAMING_MEMBERS:  # {"key": "API_KEY", "value": "..."}
+            holds = False
+        holds = holds or (names_secret and name == "value")
+        shown[name] = _mask_value(value, hide, depth, secret=holds)
+    return shown
+
+
+def _is_header(item: Any) -> bool:  # Any: a JSON value
+    """Return whether a value is the pair of a secret-looking name and its value, as lists of headers have it."""
+    if not isinstance(item, (list, tuple)):
+        return False
+    pair = cast("Sequence[Any]", item)
+    return len(pair) == 2 and all(isinstance(part, str) for part in pair) and looks_secret(pair[0])
+
+
+def _mask_layers(text: str, hide: Hide, depth: int) -> str | None:
+    """Mask the secrets in a text that holds another form inside; None if nothing is found in it."""
+    noted = _Notes()
+    if depth >= _MAX_DEPTH:
+        return hide(text)
+    for read in (_read_json, _read_loose_json, _read_percent, _read_base64, _read_command):
+        read(text, noted, depth + 1)
+    if not noted.found:
+        return None
+    for value in noted.found:
+        hide(value)
+    if any(mask_values(text, [value]) == text for value in noted.found):
+        return hide(text)
+    return mask_values(text, noted.found)
+
+
+def _read_json(text: str, hide: Hide, depth: int) -> None:
+    if text.strip()[:1] not in ("{", "[", '"'):
+        return
+    try:
+        value = decode_json(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return
+    _mask_value(value, hide, depth, secret=False)
+
+
+def _read_loose_json(text: str, hide: Hide, depth: int) -> None:
+    """Find members in what is nearly JSON, and in JSON those that stand there twice."""
+    if text.strip()[:1] in ("{", "["):
+        pattern = _LOOSE_MEMBER
+    elif "\n" in text:
+        pattern = _LOOSE_LINE
+    else:
+        return
+    for found in re.finditer(pattern, text):
+        value = found["value"].strip("\\\"'")
+        if value and looks_secret(found["name"]) and value[0] not in "{[":
+            hide(value)
+
+
+def _read_percent(text: str, hide: Hide, depth: int) -> None:
+    decoded = unquote(text) if "%" in text else text
+    if decoded != text:
+        _mask_argument(decoded, hide, depth)
+
+
+def _read_base64(text: str, hide: Hide, depth: int) -> None:
+    """Find secrets in base64 that holds a text; then the base64 is secret as a whole."""
+    if re.fullmatch(_BASE64, text) is None:
+        return
+    plain = text.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        decoded = base64.b64decode(plain + "=" * (-len(plain) % 4)).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return
+    if not decoded.replace("\n", " ").isprintable():
+        return
+    noted = _Notes()
+    login = re.fullmatch(_LOGIN, decoded)
+    if login:
+        noted(login[1])
+    _mask_argument(decoded, noted, depth)
+    if noted.found:
+        for value in (*noted.found, text):
+            hide(value)
+
+
+def _read_command(text: str, hide: Hide, depth: int) -> None:
+    if re.search(r"[\s&;|]", text) is None or text.strip()[:1] in ("{", "["):
+        return
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        words = list(lexer)
+    except ValueError:  # a quote without its partner
+        words = text.split()
+    if len(words) > 1:
+        _mask_words(words, hide, depth, bare_password=False)
