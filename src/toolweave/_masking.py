@@ -61,7 +61,7 @@ def mask_json(value: Any, redact: Callable[[str], str], shown: Callable[[object]
 
 
 def _mask_escaped(text: str, value: str) -> str:
-    """Mask a value whose special characters are escaped, each in whatever way: encoders differ in what they escape."""
+    """Mask a value with its special characters escaped, each in any of its ways, because encoders differ."""
     if value.isascii() and value.isalnum():
         return text
     longest = max(_LETTERS.findall(value), key=len, default="")

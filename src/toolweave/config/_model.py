@@ -347,7 +347,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         return mask_foreign(mask_values(text, (reveal(value) for value in self.sensitive)), secrets)
 
     def _secrets(self) -> list[str]:
-        """Return the values to mask, of whatever length; of a config that is not valid, those that can be read."""
+        """Return the values to mask, short ones included. The config may be invalid, with fields of any type."""
         named = [f"{name}={value}" for name, value in _texts(self.env)]
         values: list[str] = []
         for words in ((self.command, *_items(self.args)), named, (self.url,)):

@@ -1,8 +1,8 @@
 """The secrets in arguments, URLs and options, found by names and by forms, however deep they are encoded.
 
-An argument may be JSON, percent-encoded, base64, a command line, or one of these inside another. Each layer is read,
-what is secret in it is noted, and the argument is shown with the noted values masked. A secret whose place in the text
-cannot be found has the whole argument masked.
+An argument may be JSON, percent-encoded, base64, a command line, or one of these inside another. Each layer is read and
+its secrets are collected, then the collected values are masked in the argument. If one of them cannot be found in the
+text, because it is escaped in an unusual way, the whole argument is masked.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _PORT_OR_PATH = r"(?s)(?:[\d.]+:)*\d+(?:-\d+)?(?::\d+(?:-\d+)?)?(?:/(?:tcp|udp))
 _FLAG = r"(?s)(--?[A-Za-z][\w.-]*)(=?)(.*)"
 _HEADER_ARGUMENT = r"(?s)([A-Za-z][\w-]*): *(.+)"
 _MAX_DEPTH = 6
-"""Layers of encoding that are read; what is deeper is masked as a whole."""
+"""The maximum of nested encodings. A text with more is masked as a whole."""
 _BASE64 = r"[A-Za-z0-9+/_-]{8,}={0,2}"
 _LOGIN = r"""(?s)[^\s:{}\[\]"'/]+:(?!//)(\S.*)"""
 _LOOSE_VALUE = r"""(?P<value>\\*"(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s"',;&{}\[\]]+)"""
 _LOOSE_MEMBER = r"""(?P<name>[\w.$-]{1,80})(?:\\*["']\s*[:=]\s*|\s*=\s*|:\s*)""" + _LOOSE_VALUE
-"""A member of what is nearly JSON: JSON5, YAML, a dictionary of Python, a table of TOML."""
+"""A member of an object in JSON5, YAML or TOML, or of a Python dictionary."""
 _LOOSE_LINE = r"""(?m)^\s*(?P<name>[\w.$-]{1,80})(?:\s*=\s*|:\s+)""" + _LOOSE_VALUE
 _NAMING_MEMBERS = ("name", "key", "header")
 _PLAIN_MEMBERS = frozenset(
     {"type", "kind", "scheme", "method", "name", "title", "description", "header", "headerName", "url", "issuer"}
 )
-"""Members that describe a credential and are none: what is under a secret name is secret but for these."""
+"""Members that describe a credential. All others under a secret name are secret."""
 
 Hide = Callable[[str], str]
 """Returns the replacement for a secret."""
@@ -112,7 +112,7 @@ class _Notes:
         return MASK
 
     def values(self) -> tuple[str, ...]:
-        """Return the secrets, in all forms in which a program may repeat a part of them."""
+        """Return the secrets, and the parts of them that a program may repeat: without scheme or user, decoded."""
         texts: dict[str, None] = {}
         for value in self.found:
             _, _, behind_scheme = value.partition(" ")
@@ -128,7 +128,7 @@ def _mask_words(words: Sequence[str], hide: Hide, depth: int, *, bare_password: 
     for number, word in enumerate(words):
         flag = re.fullmatch(_FLAG, word)
         if hide_next and not flag:
-            # a value under a secret name is masked whole; what is known to be secret inside it is noted as well
+            # the whole value is masked, but a program may repeat a secret inside it alone
             _mask_argument(word, hide, depth)
             shown.append(hide(word))
             hide_next = False
@@ -266,7 +266,7 @@ def _read_json(text: str, hide: Hide, depth: int) -> None:
 
 
 def _read_loose_json(text: str, hide: Hide, depth: int) -> None:
-    """Find members in what is nearly JSON, and in JSON those that stand there twice."""
+    """Find the members of text like JSON, such as YAML, and duplicate members of JSON."""
     if text.strip()[:1] in ("{", "["):
         pattern = _LOOSE_MEMBER
     elif "\n" in text:
