@@ -16,7 +16,7 @@ from toolweave import ProtocolError, ServerConfig, ToolsChanged
 from toolweave.connect import ListChanged
 from toolweave.connect._catalog import Catalog
 from toolweave.connect._feed.list_cache import LiveList, backoff_seconds, in_old_order
-from toolweave.connect._feed.list_reader import MAX_ENTRIES, ParsedList, list_all, read_entries
+from toolweave.connect._feed.list_reader import MAX_ENTRIES, EntryReader, ParsedList, list_all
 
 Json = dict[str, Any]
 NAMES = st.sampled_from(list("abcdefgh"))
@@ -180,6 +180,10 @@ class Growing:
         return {"prompts": [{"name": str(number)} for number in range(seen + 1)]}
 
 
+async def read_names(entries: list[Any], refusal: object) -> ParsedList[str]:
+    return await EntryReader(entries, "name", lambda entry: entry["name"], noun="prompt").read_in_steps()
+
+
 @pytest.mark.slow
 @given(STEPS, st.integers(0, 4))
 @pytest.mark.requirement("C8", "C9")
@@ -192,7 +196,7 @@ def test_whoever_reads_gets_what_was_there_when_he_asked_and_readings_never_over
         "any",
         "prompts",
         identity=str,
-        judge=lambda entries, _refusal: read_entries(entries, "name", lambda entry: entry["name"], noun="prompt"),
+        judge=read_names,
         tell=told.append,
     )
 
@@ -240,9 +244,7 @@ def test_the_waits_after_failures_are_bounded_on_both_sides(failures: int, jitte
 @given(st.integers() | st.floats(allow_nan=True) | st.booleans() | st.text(max_size=3) | st.none())
 @pytest.mark.requirement("C8")
 def test_no_time_to_live_makes_a_list_be_read_in_a_tight_loop(ttl: Any) -> None:
-    live: LiveList[str] = LiveList(
-        "any", "prompts", identity=str, judge=lambda _entries, _refusal: ParsedList(), tell=lambda _change: None
-    )
+    live: LiveList[str] = LiveList("any", "prompts", identity=str, judge=read_names, tell=lambda _change: None)
 
     async def request(_method: str, _params: Mapping[str, Any]) -> Json:
         return {"prompts": [], "ttlMs": ttl}

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.json_strategies import JSON, OBJECTS
-from toolweave.connect._feed.list_reader import read_entries, read_tools
+from toolweave.connect._feed.list_reader import EntryReader, tool_reader
 from toolweave.connect._stdio.process import ServerProcess
 from toolweave.protocol.content import content_block
 from toolweave.protocol.jsonrpc import decode_lenient, value_of
@@ -43,7 +43,9 @@ def test_any_json_value_is_a_content_block_that_can_be_shown(value: Any) -> None
 
 @given(st.lists(JSON | OBJECTS, max_size=8))
 def test_of_any_list_each_entry_is_a_tool_or_a_problem(entries: list[Any]) -> None:
-    listing = read_tools(entries, server="any")
+    tools = tool_reader(entries, server="any")
+    tools.read()
+    listing = tools.result()
     assert len(listing.items) + len(listing.problems) == len(entries)
     names = [spec.name for spec in listing.items]
     assert len(names) == len(set(names))
@@ -66,7 +68,9 @@ def test_any_other_answer_is_read_or_a_value_error(entries: list[Any], answer: d
         ("name", read_prompt),
     ]
     for key, read_entry in kinds:
-        judged = read_entries(entries, key, read_entry, noun="entry")
+        reader = EntryReader(entries, key, read_entry, noun="entry")
+        reader.read()
+        judged = reader.result()
         assert len(judged.items) + len(judged.problems) == len(entries)
         # Of the icons only those with a safe address are kept.
         known = [without_icons(entry) for entry in entries]

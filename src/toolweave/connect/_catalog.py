@@ -15,7 +15,7 @@ import anyio.lowlevel
 from toolweave._value import Value
 from toolweave.config import ServerConfig
 from toolweave.connect._feed.list_cache import ListChanged, LiveList
-from toolweave.connect._feed.list_reader import ParsedList, SendRequest, ToolRefusal, read_tools
+from toolweave.connect._feed.list_reader import ParsedList, SendRequest, ToolRefusal, tool_reader
 from toolweave.connect._repairs import Repairs
 from toolweave.errors import ErrorKind, SchemaError, ToolError
 from toolweave.protocol.left_out import LeftOut, left_out_in
@@ -290,11 +290,11 @@ class Catalog:
             )
         return known[1]
 
-    def _judge(self, entries: list[Any], refusal: ToolRefusal | None) -> ParsedList[ToolSpec]:
+    async def _judge(self, entries: list[Any], refusal: ToolRefusal | None) -> ParsedList[ToolSpec]:
         config = self._config
-        read = read_tools(
-            entries, server=config.name, prefix=config.tool_prefix or "", refusal=refusal, known=self._read
-        )
+        prefix = config.tool_prefix or ""
+        reader = tool_reader(entries, server=config.name, prefix=prefix, refusal=refusal, known=self._read)
+        read = await reader.read_in_steps()
         self._read = {spec.original_name: spec for spec in read.items}
         self._was_listed.set()
         kept = self._kept(read.items)

@@ -5,7 +5,7 @@ Knows nothing of the connection's lifecycle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from toolweave.config import ServerConfig
 from toolweave.connect._catalog import Catalog
 from toolweave.connect._events import EventListeners
 from toolweave.connect._feed.list_cache import ListChanged, LiveList
-from toolweave.connect._feed.list_reader import ParsedList, ToolRefusal, read_entries
+from toolweave.connect._feed.list_reader import EntryReader, ParsedList, ToolRefusal
 from toolweave.connect._feed.refresher import CAPABILITIES, CHANGED_EVENTS, ListRefresher
 from toolweave.connect._feed.subscriptions import ResourceUpdated
 from toolweave.connect._off_loop import make_off_loop
@@ -27,7 +27,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from toolweave.protocol.component_meta import asking_for
 from toolweave.protocol.content import EmbeddedResource
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import as_array, as_object
 from toolweave.protocol.server_features import (
     Completion,
     Prompt,
@@ -43,6 +43,7 @@ from toolweave.protocol.server_features import (
     read_resource_contents,
     read_template,
 )
+from toolweave.tools._mcp import MAX_BLOCKS, too_many_blocks
 from toolweave.tools._toolset import Unsubscribe
 from toolweave.trust._definition import NAME_MEMBERS, OfferedDefinitions, OfferPart, offer_definitions
 
@@ -227,6 +228,9 @@ class ServerFeatures:
         await self._requester.request(methods.SERVER_DISCOVER if line.session.agreement.modern else methods.PING, {})
 
     async def _made(self, method: str, parts: object, make: Callable[[], ItemT]) -> ItemT:
+        number = len(as_array(parts) or ())
+        if number > MAX_BLOCKS:
+            raise too_many_blocks(number, self.config.name)
         try:
             return await make_off_loop(parts, make)
         except ValueError as exc:
@@ -258,15 +262,15 @@ class ServerFeatures:
 
     def _judge(
         self, part: OfferPart, read: Callable[[Mapping[str, Any]], _OfferT]
-    ) -> Callable[[list[Any], ToolRefusal | None], ParsedList[_OfferT]]:
+    ) -> Callable[[list[Any], ToolRefusal | None], Awaitable[ParsedList[_OfferT]]]:
         """Return a function that reads the entries of a list, and leaves out those that the pins withhold.
 
         Entries without a name are left out as well, each with its reason.
         """
         noun = "resource template" if part == "template" else part
 
-        def judge(entries: list[Any], refusal: ToolRefusal | None) -> ParsedList[_OfferT]:
-            found = read_entries(entries, NAME_MEMBERS[part], read, noun=noun)
+        async def judge(entries: list[Any], refusal: ToolRefusal | None) -> ParsedList[_OfferT]:
+            found = await EntryReader(entries, NAME_MEMBERS[part], read, noun=noun).read_in_steps()
             guard = self._catalog.guard
             if not guard.compares:
                 return found

@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 import anyio
 
 from toolweave.config._frontmatter import split_frontmatter
-from toolweave.connect._feed.list_reader import list_all, read_entries
+from toolweave.connect._feed.list_reader import EntryReader, list_all
 from toolweave.connect._server_features import ServerFeatures
 from toolweave.errors import ProtocolError, SkillError, printable
 from toolweave.protocol import methods
@@ -56,7 +56,7 @@ class SkillFeatures(ServerFeatures):
             return ()
         entries = await self._entries(methods.SKILLS_LIST, "skills", {}, timeout)
         read = partial(read_skill, server=self.config.name)
-        found = read_entries(entries, "uri", read, noun="skill", problem=_problem)
+        found = await EntryReader(entries, "uri", read, noun="skill", problem=_problem).read_in_steps()
         for problem in found.problems:
             _log.warning("server %r: %s", self.config.name, printable(problem))
         return found.items
@@ -120,7 +120,8 @@ class SkillFeatures(ServerFeatures):
         """
         await self._require(methods.RESOURCES_DIRECTORY_READ)
         entries = await self._entries(methods.RESOURCES_DIRECTORY_READ, "resources", {"uri": uri}, timeout)
-        return read_entries(entries, "uri", read_resource, noun="resource").items
+        found = await EntryReader(entries, "uri", read_resource, noun="resource").read_in_steps()
+        return found.items
 
     async def _entries(self, method: str, key: str, params: Mapping[str, Any], timeout: float | None) -> list[Any]:
         """Return the entries of all pages of a list."""

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from toolweave.config import LoadedConfig, ServerConfig, load_config, server_config
@@ -215,6 +216,9 @@ class Hub(Openable, HubFeatures):
             self._adopt(loaded)
             await self.settled(self._wait)
             self._end_start()
+            await (
+                anyio.lowlevel.checkpoint()
+            )  # naming 100,000 tools takes long enough: let others run before the caller
             if self._on_error == "raise" and self._errors:
                 raise ExceptionGroup("some MCP servers could not be used", list(self._errors.values()))
         except BaseException:
@@ -253,6 +257,7 @@ class Hub(Openable, HubFeatures):
 
     async def _close_all(self) -> None:
         self._closed = True
+        self._warnings.finish()  # a program may be shorter than the comparison of many definitions
         # they stay listed until they are closed, so that a second caller waits for them too
         # All at once: a server that takes its whole bound to end must not delay the others by it.
         await for_each([*self._clients.values(), *self._down.given_up.values()], McpConnection.close)

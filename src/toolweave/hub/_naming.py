@@ -178,6 +178,8 @@ def _is_free(name: str, who: tuple[str, str], given: AssignedNames, servers: Col
     holder = given.holder(name)
     if holder is not None:
         return holder == who
+    if ":" not in name and "/" not in name:  # nearly all names of nearly all servers, of which there may be 100,000
+        return True
     # `bank:pay` and `bank/pay` are aliases of the server `bank`: a tool of another server so named would be called in
     # its place.
     heads = (name.partition(separator)[0] for separator in ":/" if separator in name)

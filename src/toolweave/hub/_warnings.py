@@ -1,12 +1,16 @@
 """The warnings of a hub about its servers taken together: each is logged and reported once for as long as it lasts.
 
-Among them are the findings of one server's descriptions that reference another's tools (shadowing).
+Among them are the findings of one server's descriptions that reference another's tools (shadowing). A server may have
+100,000 tools, so definitions are compared in steps between which the event loop does other work. Reading the findings
+before the last step does the rest at once: the steps change when work is done, and never its result.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from toolweave.errors import printable
 from toolweave.hub._naming import NameConflict
@@ -15,6 +19,9 @@ from toolweave.trust._scan import Finding, shadowing_findings
 from toolweave.trust._shadowing import ShadowIndex
 
 _log = logging.getLogger("toolweave.hub")
+_OVER = object()
+_SERVERS_PER_STEP = 20
+"""Servers whose last definitions are compared in one step; most servers have fewer than one step holds."""
 
 
 class HubWarnings:
@@ -22,16 +29,22 @@ class HubWarnings:
 
     Args:
         report: Called with the server and the text of each warning that is new.
-
-    Attributes:
-        findings: The definitions that reference another server now.
     """
 
     def __init__(self, report: Callable[[str, str], None]) -> None:
-        self.findings: tuple[Finding, ...] = ()
+        self._findings: tuple[Finding, ...] = ()
+        self._steps: deque[Iterator[None]] = deque()
+        self._is_scheduled = False
+        self._changed: set[str] = set()
         self._report = report
         self._index = ShadowIndex()
         self._reported: dict[str, set[str]] = {}
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The definitions that reference another server now."""
+        self.finish()
+        return self._findings
 
     @property
     def shadows(self) -> list[str]:
@@ -47,12 +60,52 @@ class HubWarnings:
         self._reported[about] = texts
 
     def compare(self, changed: Mapping[str, Iterable[ToolSpec]]) -> None:
-        """Replace the definitions of these servers, compare them with all others, and report the new findings."""
-        for server, specs in changed.items():
-            self._index.update(server, specs)
-        self.findings = tuple(shadowing_findings(self._index))
+        """Replace the definitions of these servers, compare them with all others, and report the new findings.
+
+        A few definitions are compared at once, more in steps.
+        """
+        self._changed.update(changed)
+        self._steps.extend(self._index.updating(server, specs) for server, specs in changed.items())
+        self._step()
+        self._schedule()
+
+    def finish(self) -> None:
+        """Compare what has not been compared yet."""
+        while self._steps:
+            self._step()
+
+    def _schedule(self) -> None:
+        """Have the event loop do the next step after what is ready to run now."""
+        if not self._steps or self._is_scheduled:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # without an event loop, nothing else waits
+            self.finish()
+            return
+        self._is_scheduled = True
+        loop.call_soon(self._step_in_loop)
+
+    def _step_in_loop(self) -> None:
+        self._is_scheduled = False
+        if self._steps:
+            self._step()
+            self._schedule()
+
+    def _step(self) -> None:
+        """Compare some definitions; report the findings after the last one."""
+        for _ in range(min(len(self._steps), _SERVERS_PER_STEP)):
+            if next(self._steps[0], _OVER) is not _OVER:
+                return
+            self._steps.popleft()
+        if not self._steps:
+            self._conclude()
+
+    def _conclude(self) -> None:
+        changed, self._changed = self._changed, set()
+        self._findings = tuple(shadowing_findings(self._index))
         by_server: dict[str, list[str]] = {server: [] for server in changed}
-        for one in self.findings:
+        for one in self._findings:
             by_server.setdefault(one.server or "", []).append(_text(one))
         for server, texts in by_server.items():
             self.update(f"shadows of {server}", server, texts)

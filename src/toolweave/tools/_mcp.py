@@ -35,6 +35,8 @@ from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 
 _log = logging.getLogger("toolweave.tools")
+MAX_BLOCKS = 100_000
+"""The maximum number of content blocks of a result that is read."""
 
 # Definitions
 
@@ -98,6 +100,14 @@ _FLAGS = (False, True, None)
 _MAX_SHOWN = 300
 
 
+def too_many_blocks(number: int, server: str) -> ProtocolError:
+    """Return the error of a result with more than `MAX_BLOCKS` parts, each of which costs half a kilobyte."""
+    text = f"its result has {number:,} parts; at most {MAX_BLOCKS:,} are read, so ask for less"
+    error = ProtocolError(text, server=server, code=INTERNAL_ERROR)
+    error.kind = ErrorKind.TOO_LARGE
+    return error
+
+
 def tool_result(raw: Mapping[str, Any], *, server: str, note: Callable[[str], None] | None = None) -> ToolResult:
     """Return a result of `tools/call`; a malformed one is read as it is plainly meant.
 
@@ -115,6 +125,8 @@ def tool_result(raw: Mapping[str, Any], *, server: str, note: Callable[[str], No
             f"it answered with unknown resultType {str(kind)[:80]!r}", server=server, code=INTERNAL_ERROR
         )
     content: Any = raw.get("content", _NO_CONTENT)
+    if isinstance(content, list) and len(content) > MAX_BLOCKS:  # pyright: ignore[reportUnknownArgumentType]
+        raise too_many_blocks(len(content), server)  # pyright: ignore[reportUnknownArgumentType]
     if (
         not isinstance(content, list)
         or (content is _NO_CONTENT and "structuredContent" not in raw and not raw.get("isError"))

@@ -40,6 +40,7 @@ _LONGEST_LIST = 2_000_000
 is far more than any known server has, and a fraction of a second."""
 
 _MOST_FINDINGS = 20
+_MOST_SHADOWS = 200
 _MOST_JOINERS = 20_000
 _COST_OF_A_VALUE = 10
 _COST_OF_A_DEFINITION = 1_000
@@ -227,13 +228,29 @@ def scan_tools(specs: Iterable[ToolSpec]) -> tuple[Finding, ...]:
 
 
 def shadowing_findings(index: ShadowIndex) -> Iterator[Finding]:
-    """Yield a finding for each definition that speaks of another server's tool, or has a name like one of it."""
+    """Yield a finding for each definition that speaks of another server's tool, or has a name like one of it.
+
+    After 200 of one kind about one server, the last one reports how many more there are.
+    """
+    spoken, alike = Counter[str](), Counter[str]()
+    last: dict[str, str] = {}
     for server, tool, other, owner in index.mentions():
-        detail = f"speaks of {other!r}, a tool of server {owner!r}"
-        yield Finding(kind="shadowing", tool=tool, server=server, where="description", detail=detail)
+        spoken[server] += 1
+        last[server] = tool
+        if spoken[server] <= _MOST_SHADOWS:
+            detail = f"speaks of {other!r}, a tool of server {owner!r}"
+            yield Finding(kind="shadowing", tool=tool, server=server, where="description", detail=detail)
     for server, tool, other, owner in index.lookalikes():
-        detail = f"looks like {other!r}, a tool of server {owner!r}"
-        yield Finding(kind="lookalike", tool=tool, server=server, where="name", detail=detail)
+        alike[server] += 1
+        last[server] = tool
+        if alike[server] <= _MOST_SHADOWS:
+            detail = f"looks like {other!r}, a tool of server {owner!r}"
+            yield Finding(kind="lookalike", tool=tool, server=server, where="name", detail=detail)
+    for server, tool in last.items():
+        more = max(0, spoken[server] - _MOST_SHADOWS) + max(0, alike[server] - _MOST_SHADOWS)
+        if more:
+            detail = f"is the last of {more:,} more that speak of other servers' tools or look like them"
+            yield Finding(kind="unscanned", tool=tool, server=server, where="definition", detail=detail)
 
 
 def scan_result(result: ToolResult, *, tool: str = "", server: str | None = None) -> tuple[Finding, ...]:

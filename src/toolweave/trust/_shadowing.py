@@ -10,6 +10,8 @@ from toolweave.tools._spec import ToolSpec
 from toolweave.trust._lookalikes import skeleton
 
 _SHORTEST = 6
+_SPECS_PER_STEP = 500
+_ENTRIES_PER_STEP = 5_000
 _WORD = re.compile(
     r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9]*+(?:[_-][A-Za-z0-9]++)++|(?<![a-z])[a-z]++(?:[A-Z][a-z0-9]++)++"
 )
@@ -32,19 +34,30 @@ class ShadowIndex:
 
     def update(self, server: str, specs: Iterable[ToolSpec]) -> None:
         """Replace the definitions of a server; an empty list removes it."""
+        for _ in self.updating(server, specs):
+            pass
+
+    def updating(self, server: str, specs: Iterable[ToolSpec]) -> Iterator[None]:
+        """Replace the definitions of a server, a few with each step; an empty list removes it."""
         # The entries of a server are kept with their index, so that replacing one server of a hundred does not walk
         # over the others'.
-        for index, key, tool in self._by_server.pop(server, ()):
+        for count, (index, key, tool) in enumerate(self._by_server.pop(server, ())):
+            if count % _ENTRIES_PER_STEP == _ENTRIES_PER_STEP - 1:
+                yield
             holders = index.get(key)
             if holders is not None:
                 holders.discard((server, tool))
                 if not holders:
                     del index[key]
-        added = [(index, key, spec.original_name) for spec in specs for index, key in self._entries(spec)]
-        for index, key, tool in added:
-            index.setdefault(key, set()).add((server, tool))
-        if added:
-            self._by_server[server] = added
+        added = self._by_server[server] = []
+        for count, spec in enumerate(specs):
+            if count % _SPECS_PER_STEP == _SPECS_PER_STEP - 1:
+                yield
+            for index, key in self._entries(spec):
+                added.append((index, key, spec.original_name))
+                index.setdefault(key, set()).add((server, spec.original_name))
+        if not added:
+            del self._by_server[server]
 
     def mentions(self) -> Iterator[Relation]:
         """Yield each description that speaks of a tool which another server has, and its own has not."""

@@ -19,7 +19,7 @@ from toolweave.connect._client_features.callbacks import (
     ask_caller,
 )
 from toolweave.connect._client_features.question_budget import QuestionBudget
-from toolweave.connect._feed.list_reader import read_tools
+from toolweave.connect._feed.list_reader import tool_reader
 from toolweave.errors import ProtocolError, RequestError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.client_requests import (
@@ -104,8 +104,8 @@ class ServerRequestHandler:
             raise self.refusal(INVALID_PARAMS, str(exc)) from None
         if not self._callbacks.sampling_tools and wants_tools(params):
             raise self.refusal(INVALID_PARAMS, "this client did not declare sampling with tools")
-        tools = read_tools(as_array(params.get("tools")) or [], server=self._server).items
-        request = SamplingRequest(server=self._server, tools=tuple(tools), **fields)
+        offered = await tool_reader(as_array(params.get("tools")) or [], server=self._server).read_in_steps()
+        request = SamplingRequest(server=self._server, tools=offered.items, **fields)
         answer = await self._run("sampling", self._callbacks.sampling, request)
         if answer is None:
             raise self.refusal(REJECTED, "the user rejected the sampling request")

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import math
+import operator
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from toolweave._backoff import backoff
 from toolweave._value import Value
@@ -25,6 +27,8 @@ _log = logging.getLogger("toolweave.connect")
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 30.0
 _SHORTEST_TTL_SECONDS = 1.0
+_MANY_ITEMS = 1_000
+"""Items whose comparison with those of before is a step of the event loop by itself."""
 
 ItemT = TypeVar("ItemT")
 
@@ -83,12 +87,14 @@ class ListFacts(Value, Generic[ItemT], frozen=True, kw_only=True):
     members: Mapping[str, Any]
 
 
-def in_old_order(old: Iterable[ItemT], new: Iterable[ItemT], identity: Callable[[ItemT], str]) -> tuple[ItemT, ...]:
+def in_old_order(old: Sequence[ItemT], new: Sequence[ItemT], identity: Callable[[ItemT], str]) -> tuple[ItemT, ...]:
     """Return `new` in a stable order: old items keep their order.
 
     That is the server's own order while that is stable; else the remaining items are in the old order,
     followed by the new ones. An item that equals an old one is the very same object.
     """
+    if len(old) == len(new) and all(map(operator.is_, old, new)):
+        return tuple(old)
     before = {identity(item): item for item in old}
     after = {identity(item): item for item in new}
     for key, item in after.items():
@@ -142,7 +148,7 @@ class LiveList(Generic[ItemT]):
         kind: ListKind,
         *,
         identity: Callable[[ItemT], str],
-        judge: Callable[[list[Any], ToolRefusal | None], ParsedList[ItemT]],
+        judge: Callable[[list[Any], ToolRefusal | None], Awaitable[ParsedList[ItemT]]],
         tell: Callable[[ListChanged], None],
         max_bytes: int | None = None,
     ) -> None:
@@ -282,13 +288,16 @@ class LiveList(Generic[ItemT]):
             if exc.code != METHOD_NOT_FOUND:
                 raise
             listing = FetchedList()  # a server that has none, such as one of prompts only
-        judged = self._judge(listing.entries, refusal)
+        judged = await self._judge(listing.entries, refusal)
         before, known = self.items, self.version > 0
+        items = in_old_order(before, judged.items, self._identity)
+        if len(items) > _MANY_ITEMS:
+            await anyio.lowlevel.checkpoint()
         self.pages, self.ttl_seconds = listing.pages, listing.ttl_seconds
         self.public, self.members = listing.public and listing.pages > 0, listing.members
         self._read_epoch, self._read_at, self.failures = epoch, anyio.current_time(), 0
         self._note((*listing.problems, *judged.problems))
-        self.items = in_old_order(before, judged.items, self._identity)
+        self.items = items
         change = self._difference(before)
         if change or not known:
             self.version += 1
@@ -309,6 +318,11 @@ class LiveList(Generic[ItemT]):
         self.on_problem(problem)
 
     def _difference(self, before: tuple[ItemT, ...]) -> ListChanged:
+        if self.items is before:
+            return ListChanged(kind=self.kind, version=self.version)
+        if not before:
+            added = tuple(map(self._identity, self.items))
+            return ListChanged(kind=self.kind, added=added, version=self.version)
         old = {self._identity(item): item for item in before}
         new = {self._identity(item): item for item in self.items}
         return ListChanged(

@@ -6,10 +6,13 @@ and never fails the list; pages are followed to the end.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from time import perf_counter
 from typing import Any, Generic, TypeVar, cast
 
+import anyio.lowlevel
 import msgspec
 
 from toolweave._value import Value
@@ -28,6 +31,7 @@ MAX_LIST_BYTES = 128 * 1024 * 1024
 _OF_A_PAGE = frozenset({"nextCursor", "ttlMs", "cacheScope", "resultType"})
 _MAX_TTL_MS = 24 * 3600 * 1000.0
 _NOTHING: Mapping[str, Any] = {}
+_STEP_SECONDS = 0.01
 
 SendRequest = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """Makes one request, of a method and with these params, and returns its result."""
@@ -117,18 +121,96 @@ async def list_all(
             return listing
 
 
-def read_tools(
+class EntryReader(Generic[ItemT]):
+    """Reads the entries of a list one by one; a bad one is left out with its reason.
+
+    A list may have 100,000 entries, so they can be read in steps between which the event loop does other work. A step
+    is bounded by time and not by a number of entries, because one entry can be as large as thousands of others.
+
+    Args:
+        entries: The entries as they came.
+        key: The identifying member.
+        read: Makes the item of an entry.
+        noun: The name of an entry in texts.
+        problem: Returns any other fault of an entry, or None.
+        same: Returns the item that was made of the same entry before, or None.
+    """
+
+    def __init__(
+        self,
+        entries: list[Any],
+        key: str,
+        read: Callable[[Mapping[str, Any]], ItemT],
+        *,
+        noun: str,
+        problem: Callable[[Mapping[str, Any]], str | None] = lambda entry: None,
+        same: Callable[[Mapping[str, Any]], ItemT | None] = lambda entry: None,
+    ) -> None:
+        self._left = enumerate(entries)
+        self._key = key
+        self._make = read
+        self._noun = noun
+        self._problem = problem
+        self._same = same
+        self._items: dict[str, ItemT] = {}
+        self._problems: list[str] = []
+
+    def read(self, seconds: float = math.inf) -> bool:
+        """Read entries for this number of seconds, at least one; return whether the end was reached."""
+        end = perf_counter() + seconds
+        for index, entry in self._left:
+            self._read_entry(index, entry)
+            if perf_counter() >= end:
+                return False
+        return True
+
+    def result(self) -> ParsedList[ItemT]:
+        """Return what was read so far."""
+        return ParsedList(items=tuple(self._items.values()), problems=tuple(self._problems))
+
+    async def read_in_steps(self) -> ParsedList[ItemT]:
+        """Read all entries; other tasks run after each hundredth of a second."""
+        while not self.read(_STEP_SECONDS):
+            await anyio.lowlevel.checkpoint()
+        return self.result()
+
+    def _read_entry(self, index: int, entry: object) -> None:
+        known = as_object(entry)
+        named = as_text(known.get(self._key)) if known is not None else None
+        item: ItemT | None = None
+        if known is None:
+            wrong = "it is no object"
+        elif not named:
+            wrong = f"it has no {self._key}"
+        elif named in self._items:
+            wrong = self._problem(known) or f"a second {self._noun} of this {self._key}"
+        else:
+            item = self._same(known)
+            wrong = self._problem(known) if item is None else None
+        if wrong is not None or known is None or not named:
+            label = repr(named[:80]) if named else f"number {index + 1}"
+            self._problems.append(f"{self._noun} {label} left out: {wrong}")
+            return
+        self._items[named] = self._make(known) if item is None else item
+
+
+def tool_reader(
     entries: list[Any],
     *,
     server: str,
     prefix: str = "",
     refusal: ToolRefusal | None = None,
     known: Mapping[str, ToolSpec] = _NOTHING,
-) -> ParsedList[ToolSpec]:
-    """Read tool definitions one by one; a bad one is left out with its reason.
+) -> EntryReader[ToolSpec]:
+    """Return a reader of tool definitions.
 
-    `known` are the tools as they were read before, by original name: an entry that is still the same gives the very
-    same object. `prefix` is put before each exposed name.
+    Args:
+        entries: The definitions as they came.
+        server: The name of the server.
+        prefix: Put before each exposed name.
+        refusal: The transport's check for tools that must not be offered.
+        known: The tools as they were read before, by original name: an entry that is still the same gives the very
+            same object.
     """
 
     def problem(entry: Mapping[str, Any]) -> str | None:
@@ -142,44 +224,7 @@ def read_tools(
             return None
 
     read = partial(read_definition, server=server, prefix=prefix)
-    return read_entries(entries, "name", read, noun="tool", problem=problem, same=same)
-
-
-def read_entries(
-    entries: list[Any],
-    key: str,
-    read: Callable[[Mapping[str, Any]], ItemT],
-    *,
-    noun: str,
-    problem: Callable[[Mapping[str, Any]], str | None] = lambda entry: None,
-    same: Callable[[Mapping[str, Any]], ItemT | None] = lambda entry: None,
-) -> ParsedList[ItemT]:
-    """Read the entries of a list one by one, each with `read`; a bad one is left out with its reason.
-
-    `key` is the identifying member; `problem` returns any other fault of an entry, or None; `same` returns the item
-    that was made of the same entry before, or None.
-    """
-    items: dict[str, ItemT] = {}
-    problems: list[str] = []
-    for index, entry in enumerate(entries):
-        known = as_object(entry)
-        named = as_text(known.get(key)) if known is not None else None
-        item: ItemT | None = None
-        if known is None:
-            wrong = "it is no object"
-        elif not named:
-            wrong = f"it has no {key}"
-        elif named in items:
-            wrong = problem(known) or f"a second {noun} of this {key}"
-        else:
-            item = same(known)
-            wrong = problem(known) if item is None else None
-        if wrong is not None or known is None or not named:
-            label = repr(named[:80]) if named else f"number {index + 1}"
-            problems.append(f"{noun} {label} left out: {wrong}")
-            continue
-        items[named] = read(known) if item is None else item
-    return ParsedList(items=tuple(items.values()), problems=tuple(problems))
+    return EntryReader(entries, "name", read, noun="tool", problem=problem, same=same)
 
 
 def _problem(tool: Mapping[str, Any]) -> str | None:
