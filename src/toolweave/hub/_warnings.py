@@ -70,12 +70,12 @@ class HubWarnings:
         self._schedule()
 
     def finish(self) -> None:
-        """Compare what has not been compared yet."""
+        """Compare the remaining definitions now."""
         while self._steps:
             self._step()
 
     def _schedule(self) -> None:
-        """Have the event loop do the next step after what is ready to run now."""
+        """Schedule the next step behind the callbacks that are ready now."""
         if not self._steps or self._is_scheduled:
             return
         try:

@@ -165,7 +165,7 @@ class EntryReader(Generic[ItemT]):
         return True
 
     def result(self) -> ParsedList[ItemT]:
-        """Return what was read so far."""
+        """Return the items and problems of the entries read so far."""
         return ParsedList(items=tuple(self._items.values()), problems=tuple(self._problems))
 
     async def read_in_steps(self) -> ParsedList[ItemT]:
