@@ -228,6 +228,18 @@ async def test_a_reaper_that_somebody_killed_is_replaced_at_the_next_server() ->
         assert group_lives(group)
 
 
+def test_a_reaper_that_was_started_for_a_server_ends_if_the_server_does_not_start() -> None:
+    reaper = Reaper()
+    reaper.prepare()
+    first = reaper._process
+    reaper.prepare()
+    reaper.abandon()
+    assert first is not None
+    assert first.poll() is None
+    reaper.abandon()
+    assert first.wait(10) is not None
+
+
 async def test_a_reaper_ends_what_is_registered_when_its_pipe_ends_and_spares_what_was_released() -> None:
     reaper = Reaper()
     with a_process() as doomed, a_process() as spared:

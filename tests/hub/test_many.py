@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -44,3 +46,58 @@ async def test_a_connection_that_was_closed_while_it_waited_is_passed_over() -> 
     assert second.state is ConnectionState.CLOSED
     await first.close()
     await third.close()
+
+
+FEW_DESCRIPTORS = """
+import asyncio, logging, os, resource, sys
+import subprocess
+import sys
+from pathlib import Path
+from toolweave import connect_mcp_servers
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+logging.disable()
+
+async def main():
+    servers = {f"s{number}": {"command": sys.executable, "args": ["-c", sys.argv[1]]} for number in range(20)}
+    async with connect_mcp_servers(servers, on_error="skip") as hub:
+        tools = list(hub.tools)
+        results = await asyncio.gather(*(tool.execute({}) for tool in tools))
+        print(len(tools), sum(result.text == "ok" for result in results))
+        errors = {str(error).partition("Errno")[2] for error in hub.errors.values()}
+        print(len(hub.errors), *errors, sep="|")
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    print("left:", children.read_text() if children.exists() else "")
+
+asyncio.run(main())
+"""
+SERVER = """
+import json, sys
+results = {
+    "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s"}},
+    "tools/list": {"tools": [{"name": "a"}]},
+    "tools/call": {"content": [{"type": "text", "text": "ok"}]},
+}
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        response = {"jsonrpc": "2.0", "id": message["id"], "result": results.get(message["method"], {})}
+        print(json.dumps(response), flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_of_more_servers_than_file_descriptors_allow_as_many_run_as_can_and_each_other_names_the_limit() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", FEW_DESCRIPTORS, SERVER], capture_output=True, text=True, timeout=120, check=False
+    )
+
+    running, right = map(int, run.stdout.splitlines()[0].split())
+    failed, _, error = run.stdout.splitlines()[1].partition("|")
+    assert run.stderr == ""
+    assert running == right >= 10
+    assert running + int(failed) == 20
+    assert error == (
+        " 24] Too many open files; raise the limit of open files (`ulimit -n`), or connect to fewer servers at once"
+    )
+    assert run.stdout.splitlines()[2].strip() == "left:"

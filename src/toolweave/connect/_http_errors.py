@@ -15,6 +15,7 @@ from urllib.parse import urljoin, urlsplit
 from toolweave._text import visible
 from toolweave._value import Value
 from toolweave.connect._channel import MAX_MESSAGE_BYTES
+from toolweave.connect._open_files import open_files_hint
 from toolweave.connect._wire.credentials import AuthFlow, AuthHook
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ErrorKind, ProtocolError, ServerError
 from toolweave.http import no_proxy_hint, origin_of
@@ -192,6 +193,7 @@ def no_answer(url: str, why: str, *, sent: bool, proxy: str | None = None) -> Ht
     through = f" through the proxy {proxy}" if proxy is not None else ""
     if "CERTIFICATE_VERIFY_FAILED" in why:
         why += "; to trust a certificate authority of your own, name its file in SSL_CERT_FILE"
+    why += open_files_hint(why)
     if proxy is not None:
         why += no_proxy_hint(url)
     return HttpFault(status=None, text=f"no answer from {public_url(url)}{through}: {why}", sent=sent)

@@ -21,6 +21,7 @@ from toolweave.config import ServerConfig, register_transport_name, server_confi
 from toolweave.connect._channel import MAX_MESSAGE_BYTES, Channel
 from toolweave.connect._handshake import ProbeRefused, shake_hands
 from toolweave.connect._http_errors import MAX_CONNECTIONS, HttpSettings
+from toolweave.connect._open_files import open_files_hint
 from toolweave.connect._report import Report
 from toolweave.connect._session import ClientHandlers, Session, Wire
 from toolweave.connect._stdio.environment import find_program, inherited_environment
@@ -175,7 +176,8 @@ async def _stdio(
                     )
                 )
             except OSError as exc:
-                raise ConnectError(f"its command {program!r} could not be started: {exc}", server=config.name) from exc
+                why = f"{exc}{open_files_hint(str(exc))}"
+                raise ConnectError(f"its command {program!r} could not be started: {why}", server=config.name) from exc
             step.detail = f"pid {process.pid}"
             report.process = process
 

@@ -403,6 +403,14 @@ def _last_lines(text: bytes, lines: int) -> str:
     return "\n".join(re.sub(_CONTROLS, "", text.decode("utf-8", "replace")).split("\n")[-lines - 1 :]).strip()
 
 
+async def _start(process: ServerProcess, argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None) -> None:
+    if os.name == "posix":
+        await start_process(process, argv, env=env, cwd=cwd)
+        return
+    loop = asyncio.get_running_loop()
+    await loop.subprocess_exec(lambda: process, *argv, env=dict(env), cwd=cwd)
+
+
 @asynccontextmanager
 async def spawn(
     argv: Sequence[str],
@@ -423,14 +431,16 @@ async def spawn(
     """
     process = ServerProcess(stop_seconds=stop_seconds, max_message_bytes=max_message_bytes)
     with anyio.CancelScope(shield=True):  # a cancel in mid-spawn would lose a live process
-        if os.name == "posix":
-            await start_process(process, argv, env=env, cwd=cwd)
-        else:
-            loop = asyncio.get_running_loop()
-            await loop.subprocess_exec(lambda: process, *argv, env=dict(env), cwd=cwd)
+        await anyio.to_thread.run_sync(reaper.prepare)
+        try:
+            await _start(process, argv, env=env, cwd=cwd)
+        except BaseException:
+            await anyio.to_thread.run_sync(reaper.abandon)
+            raise
     process.pipes_made()
     try:
-        await anyio.to_thread.run_sync(reaper.watch, process.pid)
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(reaper.watch, process.pid)
         yield process
     finally:
         with anyio.CancelScope(shield=True):

@@ -85,11 +85,12 @@ def cpu_seconds(sessions: frozenset[int]) -> dict[int, float]:
         return _cpu_seconds_by_ps(sessions)
     found: dict[int, float] = {}
     tick = os.sysconf("SC_CLK_TCK")
-    for name in os.listdir("/proc"):  # noqa: PTH208 - as below
-        fields = _stat(int(name)) if name.isdecimal() else None
-        if fields is not None and int(fields[_SESSION]) in sessions:
-            session = int(fields[_SESSION])
-            found[session] = found.get(session, 0.0) + sum(map(int, fields[_TIMES])) / tick
+    with suppress(OSError):  # too many files are open
+        for name in os.listdir("/proc"):  # noqa: PTH208 - as below
+            fields = _stat(int(name)) if name.isdecimal() else None
+            if fields is not None and int(fields[_SESSION]) in sessions:
+                session = int(fields[_SESSION])
+                found[session] = found.get(session, 0.0) + sum(map(int, fields[_TIMES])) / tick
     return found
 
 

@@ -41,12 +41,34 @@ class Reaper:
         self._process: subprocess.Popen[bytes] | None = None
         self._owner_pid = 0
         self._groups: set[int] = set()
+        self._expected = 0
+
+    def prepare(self) -> None:
+        """Start the watchdog for a server that is about to start; `watch` or `abandon` must follow.
+
+        Started after the servers, it would find no file descriptors left where they took the last ones, and without it
+        none of them may run.
+
+        Raises:
+            OSError: The watchdog cannot be started.
+        """
+        with self._lock:
+            self._forget_parent()
+            if self._process is None:
+                self._start()
+            self._expected += 1
+
+    def abandon(self) -> None:
+        """Forget a server that did not start; the watching process ends if it has nothing to watch."""
+        with self._lock:
+            self._expected = max(0, self._expected - 1)
+            self._stop_if_idle()
 
     def watch(self, group: int) -> None:
         """End this process group when our process dies."""
         with self._lock:
-            if self._owner_pid != os.getpid():  # after a fork: the parent ends the processes it started
-                self._owner_pid, self._process, self._groups = os.getpid(), None, set()
+            self._forget_parent()
+            self._expected = max(0, self._expected - 1)
             # Under the lock, because servers are started from the loops of several threads, and half a line would name
             # another group.
             self._groups.add(group)
@@ -59,8 +81,19 @@ class Reaper:
                 return
             self._groups.discard(group)
             self._tell(f"-{group}\n")
-            if not self._groups:
-                self._stop()
+            self._stop_if_idle()
+
+    def _forget_parent(self) -> None:
+        """Begin anew after a fork: the parent ends the processes that it started."""
+        if self._owner_pid != os.getpid():
+            self._owner_pid = os.getpid()
+            self._process = None
+            self._groups = set()
+            self._expected = 0
+
+    def _stop_if_idle(self) -> None:
+        if not self._groups and not self._expected:
+            self._stop()
 
     def _tell(self, line: str) -> None:
         if self._process is None:

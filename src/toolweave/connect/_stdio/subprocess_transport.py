@@ -16,6 +16,8 @@ from functools import partial
 from threading import Thread
 from typing import IO
 
+from toolweave.connect._open_files import require_room_for_process
+
 _KILLED_SECONDS = 1.0
 _READ_BYTES = 64 * 1024
 """The most bytes of one read; a pipe of Linux holds no more.
@@ -33,8 +35,9 @@ async def start_process(
     Not to be cancelled: a process that has started would be lost. POSIX only.
 
     Raises:
-        OSError: The program cannot be started.
+        OSError: The program cannot be started, or would take the last file descriptors.
     """
+    require_room_for_process()
     # it returns when the program has replaced the fork, a fraction of a millisecond later, as on every event loop
     process = subprocess.Popen(  # noqa: ASYNC220
         list(argv),
