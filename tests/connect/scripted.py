@@ -56,6 +56,21 @@ def answer_to(message: Json, result: Json = DONE) -> str:
     return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
+def _expect_failed_handshakes(loop: asyncio.AbstractEventLoop) -> None:
+    """Ignore handshakes that clients end, which asyncio reports as errors in its debug mode."""
+    handler = loop.get_exception_handler()
+
+    def handle(loop: asyncio.AbstractEventLoop, context: Json) -> None:
+        if context.get("message") == "Error on transport creation for incoming connection":
+            assert isinstance(context["exception"], OSError)
+        elif handler is not None:
+            handler(loop, context)
+        else:
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)
+
+
 @asynccontextmanager
 async def listening(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncGenerator[tuple[str, list[object]]]:
     """Serve for the block; yield the URL and the list of the connections that were made."""
@@ -83,6 +98,8 @@ async def listening(handler: Handler, tls: ssl.SSLContext | None = None) -> Asyn
 
     open_now: set[asyncio.StreamWriter] = set()
     loop = asyncio.get_running_loop()
+    if tls is not None:
+        _expect_failed_handshakes(loop)
     server = await loop.create_server(
         lambda: asyncio.StreamReaderProtocol(WatchedReader(), connected), "127.0.0.1", 0, ssl=tls
     )

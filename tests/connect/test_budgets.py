@@ -292,17 +292,17 @@ async def test_an_answer_of_more_parts_than_are_read_is_an_error_that_says_how_m
             case "tools/list":
                 return {"tools": [{"name": "many", "inputSchema": {"type": "object"}}]}
             case "tools/call":
-                return {"content": [{"type": "text", "text": ""}] * 100_001}
+                return {"content": [{"type": "text", "text": ""}] * 250_001}
             case "resources/read":
-                return {"contents": [{"uri": "x://a", "text": ""}] * 100_001}
+                return {"contents": [{"uri": "x://a", "text": ""}] * 250_001}
             case "prompts/get":
-                return {"messages": [{"role": "user", "content": {"type": "text", "text": ""}}] * 100_001}
+                return {"messages": [{"role": "user", "content": {"type": "text", "text": ""}}] * 250_001}
             case _:
                 return {}
 
     server = served(era, answer, tools={}, prompts={}, resources={})
     async with connected(server, 60) as connection:
-        with pytest.raises(ProtocolError, match="has 100,001 parts; at most 100,000 are read") as many:
+        with pytest.raises(ProtocolError, match="has 250,001 parts; at most 250,000 are read") as many:
             if kind == "tool":
                 await connection.call_tool("many")
             elif kind == "resource":

@@ -35,7 +35,7 @@ from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
 
 _log = logging.getLogger("toolweave.tools")
-MAX_BLOCKS = 100_000
+MAX_BLOCKS = 250_000
 """The maximum number of content blocks of a result that is read."""
 
 # Definitions

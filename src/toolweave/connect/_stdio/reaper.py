@@ -84,7 +84,7 @@ class Reaper:
             self._stop_if_idle()
 
     def _forget_parent(self) -> None:
-        """Begin anew after a fork: the parent ends the processes that it started."""
+        """Reset after a fork: the parent ends the processes that it started."""
         if self._owner_pid != os.getpid():
             self._owner_pid = os.getpid()
             self._process = None
