@@ -125,6 +125,9 @@ class CallerRequests:
             return call_next(request)
 
         async def found(call_next: CallNext, request: Request, inner: InnerGateway) -> Json:
+            if request.server is not None and request.server is not self._outer:  # what this caller alone is listed
+                lookup = _CallerOffers(request.server, inner, self._sign_in_tools)
+                return await call_next(self._first.settled(request.replace(server=lookup)))
             lookup = self._lookups.get(inner)
             if lookup is None:  # one for each gateway of a caller: middleware that keeps something keeps it by this
                 lookup = self._lookups[inner] = _CallerOffers(self._outer, inner, self._sign_in_tools)

@@ -8,6 +8,7 @@ from typing import Any
 from toolweave.errors import RequestError, ToolError
 from toolweave.gateway._caller_gateways import CallerGateways, InnerGateway
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.subscriptions import LIST_CHANGED
 from toolweave.serve._changes import Changes, LegacySubscriber, Topic
 from toolweave.serve._request import Request
 from toolweave.serve._subscriptions import ResourceFollower
@@ -28,9 +29,12 @@ class OwnChanges(Changes):
         self._principal = principal
 
     def tell(self, topic: Topic, params: Mapping[str, Any] | None = None) -> None:
-        """Publish a change of a list to the caller; a change with a name of its own goes to its followers only."""
-        if not topic.name:
-            self._shared.tell(Topic(topic.method, self._principal), params)
+        """Publish a change of a list to the caller, or to those of its conversations that see a list of their own.
+
+        An update of a resource goes to its followers only.
+        """
+        if topic.method in LIST_CHANGED.values():
+            self._shared.tell(Topic(topic.method, topic.name or self._principal), params)
 
     def conversation(self, name: str | None) -> LegacySubscriber | None:
         """Return the subscribed conversation of this name, or None."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolweave.errors import RequestError, ToolError
 from toolweave.gateway._fast_calls import SentToolCall
+from toolweave.gateway._perspectives import Perspectives
 from toolweave.gateway._relay import Relay
 from toolweave.gateway._routes import Route, Routes
 from toolweave.gateway._slow_calls import SlowCalls
@@ -41,7 +42,7 @@ class Calls:
 
     Args:
         hub: The upstreams.
-        routes: Finds the upstream.
+        perspectives: Finds the upstream, as callers see them.
         relay: Sends the requests.
         tasks: Knows which calls become tasks of their callers.
         local: Answers calls of tools that no upstream offers.
@@ -52,7 +53,7 @@ class Calls:
     def __init__(
         self,
         hub: Hub,
-        routes: Routes,
+        perspectives: Perspectives,
         relay: Relay,
         tasks: UpstreamTasks,
         *,
@@ -61,7 +62,8 @@ class Calls:
         slow: SlowCalls | None = None,
     ) -> None:
         self._hub = hub
-        self._routes = routes
+        self._perspectives = perspectives
+        self._shared_routes = perspectives.shared.routes
         self._relay = relay
         self._tasks = tasks
         self._local = local
@@ -82,15 +84,18 @@ class Calls:
         """Return nothing: the capabilities are those of the upstreams taken together."""
         return {}
 
-    def _completes(self, server: str) -> bool:
-        return "completions" in self._hub.clients[server].capabilities
+    def _routes(self, request: Request) -> Routes:
+        return self._perspectives.of(request.client).routes
+
+    def _completes(self, request: Request, server: str) -> bool:
+        return "completions" in self._perspectives.of(request.client).clients[server].capabilities
 
     async def _call(self, request: Request) -> Json:
         name = request.text("name")
         if request.params.get("arguments") is not None:
             request.object("arguments")  # anything else is refused
         sent = _sent_for(request)
-        route = self._routes.tool(name) if sent is None else sent.route
+        route = self._routes(request).tool(name) if sent is None else sent.route
         if route is None and (answer := self._unreached.called(request, name)) is not None:
             return answer
         if route is None:  # a tool of this process, or none
@@ -133,7 +138,7 @@ class Calls:
 
     async def _get_prompt(self, request: Request) -> Json:
         name = request.text("name")
-        route = await self._routes.prompt(name)
+        route = await self._routes(request).prompt(name)
         if route is None or not _may(request, "prompts", name, route):
             error = self._unreached.error_for_prompt(request, name) if route is None else None
             raise error or not_offered("prompts", name, modern=request.modern)
@@ -142,7 +147,9 @@ class Calls:
 
     async def _read(self, request: Request) -> Json:
         uri = request.text("uri")
-        routes = [route for route in await self._routes.resources(uri) if _may(request, "resources", uri, route)]
+        routes = [
+            route for route in await self._routes(request).resources(uri) if _may(request, "resources", uri, route)
+        ]
         resumed = self._relay.resumed(request)
         if resumed is not None:  # the upstream that asked, even if another has the same name
             routes = [route for route in routes if route.server == resumed.server]
@@ -154,7 +161,7 @@ class Calls:
                 if exc.code not in _UNKNOWN or not others:
                     raise
                 continue
-            self._routes.keep_resource(uri, route)
+            self._shared_routes.keep_resource(uri, route)
             own = result if route.name == uri else with_uris(result, {route.name: uri})
             return self._named(route, own) | ({"cacheScope": "private"} if _is_limited(request) else {})
         raise self._unreached.no_resource(request, uri)
@@ -165,18 +172,18 @@ class Calls:
             kind, name = read_reference(ref)
         except ValueError as exc:
             raise RequestError(f"{request.method} needs 'ref': {exc}", code=INVALID_PARAMS) from None
-        route = await (self._routes.prompt(name) if kind == "prompt" else self._routes.template(name))
+        route = await (self._routes(request).prompt(name) if kind == "prompt" else self._routes(request).template(name))
         if route is None or not _may(request, "prompts" if kind == "prompt" else "resources", name, route):
             error = self._unreached.error_for_prompt(request, name) if kind == "prompt" and route is None else None
             raise error or unknown_reference(kind, name)
-        if route.server not in self._hub.clients or not self._completes(route.server):
+        if route.server not in self._hub.clients or not self._completes(request, route.server):
             return completion_json((), total=0, has_more=False)
         own = {member: route.name if value == name and member != "type" else value for member, value in ref.items()}
         return await self._relay.request(request, route, request.method, _params(request, ref=own))
 
     def _named(self, route: Route, result: Json) -> Json:
         """Return a result with the URIs under which callers know the resources in it."""
-        renamed = self._routes.renamed_uris(route.server)
+        renamed = self._shared_routes.renamed_uris(route.server)
         return with_uris(result, renamed) if renamed else result
 
 

@@ -3,15 +3,19 @@
 A legacy server learns at its handshake what its client can be asked, and over stdio, or on a session's own stream, its
 questions do not name the call they belong to. So a caller who can answer gets connections of its own, each for one call
 at a time: every message on it belongs to that call. Callers who can answer nothing share the connection of the hub.
+
+The oldest connection of a caller to a server is its first one. The lists of that connection are what the caller sees of
+the server, and its subscriptions are made there, for as long as the connection is usable.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import anyio
 import msgspec
@@ -24,7 +28,8 @@ from toolweave.errors import ErrorKind, RequestError, ServerError, ToolError, pr
 from toolweave.gateway._handshake_connections import OnServerNotification, report_list_changes
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.logs import LogLevel
-from toolweave.serve._request import Json
+from toolweave.protocol.subscriptions import LIST_CHANGED
+from toolweave.serve._request import Client, Json
 
 _log = logging.getLogger("toolweave.gateway")
 _SWEEP_SECONDS = 1.0
@@ -32,25 +37,56 @@ _NOTIFY_SECONDS = 5.0
 _OVER = frozenset({ConnectionState.FAILED, ConnectionState.AUTH_REQUIRED, ConnectionState.CLOSED})
 
 
+class Owner(NamedTuple):
+    """A caller that has connections of its own.
+
+    Attributes:
+        caller: Its key; see `Client.key`.
+        modern: Whether it is of the modern era.
+        capabilities: Its capabilities as JSON: requests of one principal may declare different ones.
+    """
+
+    caller: str
+    modern: bool
+    capabilities: bytes
+
+
+def owner_of(client: Client) -> Owner | None:
+    """Return the caller of a request as an owner of connections; None if it cannot be told apart from others."""
+    if client.key is None:
+        return None
+    return Owner(client.key, client.modern, msgspec.json.encode(client.capabilities, order="deterministic"))
+
+
+OnOwnerChange: TypeAlias = Callable[[Owner, str | None], None]
+"""Takes an owner whose connections or their lists changed, and the notification by which a server announced it."""
+
+
 class AskingConnection:
     """A connection that carries one call at a time; all that its server asks is asked for that call.
 
     Attributes:
         config: The server, as the hub connects to it.
+        owner: The caller, if it can be told apart from others.
         connection: The connection, which asks for no revision but the one that the hub has found out.
         handler: Gets the requests of the server while a call runs; None between calls.
         level: The minimum severity of log messages that was asked for, or None.
         running: Whether a call runs.
+        users: The number of subscriptions and requests beside that call, for which it is kept.
         since: The time at which the last call ended.
     """
 
-    def __init__(self, config: ServerConfig, version: str, capabilities: Mapping[str, Any]) -> None:
+    def __init__(
+        self, config: ServerConfig, version: str, capabilities: Mapping[str, Any], owner: Owner | None = None
+    ) -> None:
         self.config = config
+        self.owner = owner
         stand_in = ClientStandIn(capabilities=capabilities, answer=self._answer)
         self.connection = McpConnection(config.replace(protocol=version), stand_in=stand_in)
         self.handler: AnswerRequest | None = None
         self.level: LogLevel | None = None
         self.running = False
+        self.users = 0
         self.since = 0.0
 
     async def _answer(self, method: str, params: Mapping[str, Any]) -> Json:
@@ -104,11 +140,76 @@ class AskingConnections:
         self._most_unnamed = most_unnamed
         self._idle_seconds = idle_seconds
         self._pool: dict[_Key, list[AskingConnection]] = {}
+        self._owned: dict[Owner, list[AskingConnection]] = {}
+        self._past_restarts: Counter[str] = Counter()
+        self._listeners: dict[object, OnOwnerChange] = {}
         self._freed = anyio.Event()
         self.on_notification: OnServerNotification | None = None
 
     def __len__(self) -> int:
         return sum(map(len, self._pool.values()))
+
+    # the first connections of callers
+
+    def is_owner(self, owner: Owner | None) -> bool:
+        """Whether a caller has connections of its own."""
+        return owner in self._owned
+
+    def first(self, owner: Owner | None, config: ServerConfig) -> AskingConnection | None:
+        """Return the oldest connection of a caller to a server that has not ended, or None."""
+        owned = () if owner is None else self._owned.get(owner, ())
+        return next((one for one in owned if one.config is config and one.connection.state not in _OVER), None)
+
+    def first_of(self, client: Client, config: ServerConfig) -> AskingConnection | None:
+        """Return the first connection of the caller of a request to a server, or None."""
+        return self.first(owner_of(client), config) if self._owned else None
+
+    def listen(self, listener: OnOwnerChange) -> Callable[[], None]:
+        """Call `listener` after each change of the connections of a caller; return the end of that."""
+        token = object()
+        self._listeners[token] = listener
+
+        def end() -> None:
+            self._listeners.pop(token, None)
+
+        return end
+
+    def hold(self, connections: Iterable[McpConnection]) -> Callable[[], None]:
+        """Keep those of these connections that are in the pool from being idle; return the end of that."""
+        wanted = set(map(id, connections))
+        held = [one for owned in self._owned.values() for one in owned if id(one.connection) in wanted]
+        for one in held:
+            one.users += 1
+
+        def end() -> None:
+            while held:
+                one = held.pop()
+                one.users -= 1
+                one.since = anyio.current_time()
+
+        return end
+
+    def restarts(self, server: str) -> int:
+        """Return the number of reconnections of all connections to a server, closed ones included."""
+        there = (one.connection.restarts for key, ones in self._pool.items() if key.server == server for one in ones)
+        return self._past_restarts[server] + sum(there)
+
+    def _changed(self, owner: Owner, announced: str | None = None) -> None:
+        for listener in tuple(self._listeners.values()):
+            listener(owner, announced)
+
+    def _watch(self, made: AskingConnection, owner: Owner) -> None:
+        """Report what changes the lists of a connection: its state, its tools, and what its server announces."""
+
+        def note(notification: tuple[str, Mapping[str, Any]]) -> None:
+            if notification[0] in LIST_CHANGED.values():
+                self._changed(owner, notification[0])
+
+        made.connection.on("state", lambda change: self._changed(owner))
+        made.connection.on("notification", note)
+        made.connection.subscribe(lambda change: self._changed(owner))
+
+    # leases
 
     @asynccontextmanager
     async def lease(
@@ -119,6 +220,8 @@ class AskingConnections:
         caller: str | None,
         *,
         named: bool = False,
+        owner: Owner | None = None,
+        first_only: bool = False,
         shared: McpConnection | None = None,
     ) -> AsyncGenerator[AskingConnection]:
         """Return an open connection for one call, which may wait for those of others to end.
@@ -132,6 +235,8 @@ class AskingConnections:
             capabilities: The capabilities of the caller.
             caller: A key that identifies the caller, or None.
             named: Whether its principal is known.
+            owner: The caller, whose lists are those of its first connection; None for one that is like others.
+            first_only: Whether only the first connection will do, because only its process has what is asked for.
             shared: The connection of the hub, which is notified of changed lists unless the new one has a process of
                 its own.
 
@@ -140,7 +245,9 @@ class AskingConnections:
             ServerError: The server cannot be reached.
         """
         key = _Key(config.name, version, msgspec.json.encode(capabilities, order="deterministic"), caller, named)
-        asking = await self._taken(key, config, capabilities, shared)
+        asking = await self._taken(
+            key, partial(self._made, key, config, capabilities, owner, shared), config, first_only
+        )
         answered = False
         try:
             await asking.connection.open()
@@ -157,12 +264,12 @@ class AskingConnections:
             self._tell()
 
     async def _taken(
-        self, key: _Key, config: ServerConfig, capabilities: Mapping[str, Any], shared: McpConnection | None
+        self, key: _Key, make: Callable[[], AskingConnection], config: ServerConfig, first_only: bool
     ) -> AskingConnection:
         seconds = config.timeout.call
         with anyio.move_on_after(seconds):
             while True:
-                found = self._free(key, config, capabilities, shared)
+                found = self._free(key, make, config, first_only)
                 if found is not None:
                     found.running = True
                     return found
@@ -178,21 +285,36 @@ class AskingConnections:
         )
 
     def _free(
-        self, key: _Key, config: ServerConfig, capabilities: Mapping[str, Any], shared: McpConnection | None
+        self, key: _Key, make: Callable[[], AskingConnection], config: ServerConfig, first_only: bool
     ) -> AskingConnection | None:
         """Return a connection that carries no call, a new one where there may be one more, or None."""
-        there = self._pool.get(key, [])
+        there = [asking for asking in self._pool.get(key, []) if asking.config is config]
+        if first_only and there:
+            return None if there[0].running else there[0]
         for asking in there:
-            if not asking.running and asking.config is config:
+            if not asking.running:
                 return asking
-        if (key.caller is not None and len(there) >= self._most_per_caller) or self._crowd(key, config) is not None:
-            return None
-        made = AskingConnection(config, key.version, capabilities)
+        full = key.caller is not None and len(self._pool.get(key, [])) >= self._most_per_caller
+        return None if full or self._crowd(key, config) is not None else make()
+
+    def _made(
+        self,
+        key: _Key,
+        config: ServerConfig,
+        capabilities: Mapping[str, Any],
+        owner: Owner | None,
+        shared: McpConnection | None,
+    ) -> AskingConnection:
+        """Return a new connection, which is in the pool."""
+        made = AskingConnection(config, key.version, capabilities, owner)
         if self.on_notification is not None:
             made.connection.on("notification", partial(self.on_notification, config.name))
         if shared is not None and config.transport != "stdio":  # a process has lists of its own
             report_list_changes(made.connection, shared)
         self._pool.setdefault(key, []).append(made)
+        if owner is not None:
+            self._owned.setdefault(owner, []).append(made)
+            self._watch(made, owner)
         return made
 
     def _crowd(self, key: _Key, config: ServerConfig) -> Sequence[tuple[_Key, AskingConnection]] | None:
@@ -218,10 +340,22 @@ class AskingConnections:
         there = self._pool.get(key, [])
         if asking in there:
             there.remove(asking)
+            self._past_restarts[key.server] += asking.connection.restarts
         if not there:
             self._pool.pop(key, None)
+        self._disown(asking)
         with anyio.CancelScope(shield=True):  # bounded by the server's own time for closing
             await asking.connection.close()
+
+    def _disown(self, asking: AskingConnection) -> None:
+        """Let another connection be the first one of its caller; its lists are those of the caller no more."""
+        owned = [] if asking.owner is None else self._owned.get(asking.owner, [])
+        if asking.owner is None or asking not in owned:
+            return
+        owned.remove(asking)
+        if not owned:
+            del self._owned[asking.owner]
+        self._changed(asking.owner)
 
     async def note_roots_changed(self, caller: str) -> None:
         """Notify the servers on all connections of a caller that its roots have changed; one that cannot is logged."""
@@ -248,7 +382,8 @@ class AskingConnections:
             too_old = anyio.current_time() - self._idle_seconds
             old = [(key, one) for key, there in self._pool.items() for one in there if not one.running]
             for key, asking in old:
-                over = asking.since <= too_old or not is_current(asking.config)
+                idle = asking.since <= too_old and not asking.users
+                over = idle or not is_current(asking.config)
                 if over and not asking.running:
                     asking.running = True  # reserves it meanwhile
                     await self._drop(key, asking)

@@ -158,6 +158,8 @@ class FastCalls:
             return None
         route = target.route
         connection = self._upstreams.get(route.server)
+        if connection is not None and self._relay.has_own(client, connection):
+            return None
         if connection is not None and client.version != MODERN_VERSION:
             connection = self._relay.handshakes.for_plain_calls(connection)
         # A restart keeps the connection, a replacement makes another: the property chain to its direct calls is

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import urlsplit
 
 import anyio
@@ -26,12 +26,11 @@ from toolweave.gateway._config import check_section_applied
 from toolweave.gateway._connections import AskingConnections
 from toolweave.gateway._disclosure import Disclosure, DisclosureMode
 from toolweave.gateway._fast_calls import FastCalls
-from toolweave.gateway._handshake_connections import HandshakeClients, HandshakeConnections
 from toolweave.gateway._lists import Lists
 from toolweave.gateway._logs import UpstreamLogs
-from toolweave.gateway._page_visits import PageVisits
-from toolweave.gateway._parked_calls import ParkedCalls
-from toolweave.gateway._parking import Parking
+from toolweave.gateway._parts import CallerView, GatewayParts, GatewaySecrets
+from toolweave.gateway._perspective_layer import PerspectiveLayer
+from toolweave.gateway._perspectives import Perspectives
 from toolweave.gateway._relay import Relay
 from toolweave.gateway._replicas import Replicas
 from toolweave.gateway._routes import Routes
@@ -41,20 +40,16 @@ from toolweave.gateway._sign_in_first import SignInFirst
 from toolweave.gateway._sign_ins import SignIns
 from toolweave.gateway._skills import UpstreamSkills
 from toolweave.gateway._slow_calls import SlowCalls
-from toolweave.gateway._slow_tasks import SlowTasks
 from toolweave.gateway._tasks import TaskNames, UpstreamTasks
 from toolweave.gateway._unreached import UnreachedUpstreams
 from toolweave.gateway._updates import ResourceUpdates
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers, config_source, offer_names
-from toolweave.hub._offers import HubOffers
 from toolweave.oauth import TokenStore
 from toolweave.protocol.eras import abilities
 from toolweave.protocol.methods import NOTIFICATIONS_ROOTS_LIST_CHANGED, TOOLS_CALL
 from toolweave.protocol.subscriptions import TASK_IDS
-from toolweave.serve._changes import Changes
 from toolweave.serve._endpoint import Endpoint
-from toolweave.serve._logs import Logs
 from toolweave.serve._middleware import checked
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE
 from toolweave.serve._offers.prompts import Prompts
@@ -66,7 +61,6 @@ from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._request_state import TTL_SECONDS
 from toolweave.serve._runners import ServerRunners
 from toolweave.serve._subscriptions import Listen
-from toolweave.serve._task_spawner import ServingGroups
 from toolweave.serve._tools import Tools
 from toolweave.state import Store
 from toolweave.tools import Toolset, ToolSpec
@@ -172,102 +166,6 @@ def _nothing() -> None:
     pass
 
 
-class CallerView(NamedTuple):
-    """The part of the servers that are called as their callers which a virtual server shows.
-
-    Attributes:
-        tools: Returns the tools that are shown of those of a hub.
-        serves: Whether anything of a server is shown, by its name.
-        prefix: Put before the names of tools.
-    """
-
-    tools: Callable[[Toolset], Toolset]
-    serves: Callable[[str], bool]
-    prefix: str = ""
-
-
-class GatewaySecrets(NamedTuple):
-    """The keys of a gateway, by purpose.
-
-    Attributes:
-        cipher: Seals the state of rounds of input.
-        tasks: Signs the ids of tasks.
-        sessions: Makes the sessions of legacy clients known to all replicas; None keeps them in this process.
-    """
-
-    cipher: StateCipher
-    tasks: TaskNames
-    sessions: SealedSessions | None = None
-
-
-class SlowCallParts(NamedTuple):
-    """The parts that turn calls which take long into tasks.
-
-    Attributes:
-        seconds: Seconds after which a call becomes one.
-        tasks: The tasks.
-    """
-
-    seconds: float
-    tasks: SlowTasks
-
-
-class GatewayParts(NamedTuple):
-    """The parts that a gateway shares with those of its callers.
-
-    Attributes:
-        secrets: The keys.
-        connections: The connections to legacy upstreams that may ask.
-        handshakes: The connections in the handshake era to upstreams that speak both.
-        visits: The pages that callers have to visit.
-        parked: The calls that wait for their callers.
-        groups: The task groups in which it is served.
-        logs: The log levels of callers.
-        changes: The change notifications and their subscribers.
-        replicas: The connection to other replicas, or None.
-        slow: Turns calls that take long into tasks; None leaves them.
-    """
-
-    secrets: GatewaySecrets
-    connections: AskingConnections
-    handshakes: HandshakeConnections
-    visits: PageVisits
-    parked: ParkedCalls
-    groups: ServingGroups
-    logs: Logs
-    changes: Changes
-    replicas: Replicas | None = None
-    slow: SlowCallParts | None = None
-
-    @classmethod
-    def made(
-        cls, secrets: GatewaySecrets, connections: AskingConnections, replicas: Replicas | None = None
-    ) -> GatewayParts:
-        """Return the parts of a new gateway."""
-        groups = ServingGroups("calls to upstreams run")
-        changes = Changes()
-        handshakes = HandshakeConnections()
-        visits = PageVisits(changes)
-        connections.on_notification = handshakes.on_notification = visits.note_notification
-        return cls(
-            secrets=secrets,
-            connections=connections,
-            handshakes=handshakes,
-            visits=visits,
-            parked=ParkedCalls(Parking(seconds=secrets.cipher.ttl), groups, replicas),
-            groups=groups,
-            logs=Logs(enabled=True),
-            changes=changes,
-            replicas=replicas,
-        )
-
-    def with_slow_calls(self, seconds: float, store: Store | None) -> GatewayParts:
-        """Return the parts with those for slow calls."""
-        rounds = HandlerRunner(logs=self.logs)
-        tasks = SlowTasks(rounds=rounds, changes=self.changes, store=store, replicas=self.replicas)
-        return self._replace(slow=SlowCallParts(seconds, tasks))
-
-
 class Gateway(ServerRunners):
     """One endpoint in front of many servers, which loses nothing between them and its callers.
 
@@ -279,6 +177,7 @@ class Gateway(ServerRunners):
         tools: The tools that callers see: the hub, or a view of it.
         endpoint: Answers the requests of every transport.
         changes: The change notifications and their subscribers.
+        perspectives: The lists of the upstreams as callers see them.
         relay: Sends requests to the upstreams.
         routes: Finds the upstream of a name or URI.
         callers: The gateways of its callers, before the servers that are called as them.
@@ -316,8 +215,15 @@ class Gateway(ServerRunners):
         self._served = 0
         self._unheard: list[Callable[[], object]] = []
         self._pages_unheard: Callable[[], object] = _nothing
-        offers = HubOffers(hub.clients, offer_names(hub))
-        self.routes = Routes(hub, self.tools, offers)
+        self.perspectives = Perspectives(
+            hub,
+            self.tools,
+            connections=parts.connections,
+            handshakes=parts.handshakes,
+            changes=self.changes,
+            stands_in=lambda: self._about.only is not None,
+        )
+        self.routes = self.perspectives.shared.routes
         self.relay = Relay(
             hub,
             logs=parts.logs,
@@ -328,15 +234,15 @@ class Gateway(ServerRunners):
             visits=parts.visits,
             of_caller=of_caller is not None,
         )
+        self.relay.on_leased = self.perspectives.note_leased
         self.callers = CallerGateways(CallerHubs(hub, token_store), self._before, parts.groups)
         self.sign_ins = SignIns(self.callers.hubs, parts.groups, parts.replicas)
         self._view: CallerView | None = None
         handlers = HandlerRunner(logs=parts.logs)
         local = Tools(self.tools, rounds=handlers)
         self._operations = Operations(local, Resources(rounds=handlers), Prompts(rounds=handlers))
-        handshake_offers = HubOffers(HandshakeClients(hub.clients, parts.handshakes), offer_names(hub))
-        self.updates = ResourceUpdates(offers, handshake_offers, parts.handshakes)
-        self._features = self._made_features(offers, local, instructions)
+        self.updates = ResourceUpdates(self.perspectives, parts.connections, parts.handshakes)
+        self._features = self._made_features(local, instructions)
         features = [self._for_callers(), *self._features] if of_caller is None else self._features
         self.endpoint = Endpoint(
             self._about.info,
@@ -352,7 +258,7 @@ class Gateway(ServerRunners):
         for event in ("prompts_changed", "resources_changed", "state"):
             hub.on(event, lambda connection, change: self.routes.forget())
 
-    def _made_features(self, offers: HubOffers, local: Tools, instructions: str | None) -> list[Feature]:
+    def _made_features(self, local: Tools, instructions: str | None) -> list[Feature]:
         parts, hub = self._parts, self.hub
         own = None if parts.slow is None else parts.slow.tasks
         tasks = self._tasks = UpstreamTasks(
@@ -360,15 +266,14 @@ class Gateway(ServerRunners):
         )
         self._lists = Lists(
             hub,
-            self.tools,
-            offers,
+            self.perspectives,
             self.changes,
             support=tasks.support,
             page_size=self._page_size,
             seen=self._seen if self.of_caller is None else None,
             stands_in=lambda: self._about.only is not None,
         )
-        handshakes = HandshakeClients(hub.clients, parts.handshakes)
+        handshakes = self.perspectives.handshake.clients
         down = UnreachedUpstreams(hub, self.serves_to_callers, self._view_prefix)
         about = UpstreamCapabilities(hub, self.tools, self._info, instructions, handshakes=handshakes, unreached=down)
         self._about = about
@@ -379,12 +284,12 @@ class Gateway(ServerRunners):
             filters={TASK_IDS: tasks},
             follower=CallerUpdates(self.updates, self.callers, self.is_of_caller),
             view=self._seen,
-            own=lambda request: request.client.principal,
+            own=self._topics,
         )
         return [
-            Calls(hub, self.routes, self.relay, tasks, local=local, unreached=down, slow=self._slow_calls(tasks)),
+            Calls(hub, self.perspectives, self.relay, tasks, local=local, unreached=down, slow=self._slow_calls(tasks)),
             self._lists,
-            UpstreamSkills(hub, self.routes, self.relay, offers, page_size=self._page_size),
+            UpstreamSkills(hub, self.routes, self.relay, self.perspectives.shared.offers, page_size=self._page_size),
             self._about,
             UpstreamLogs(hub, self.changes, parts.logs, parts.handshakes),
             tasks,
@@ -396,6 +301,11 @@ class Gateway(ServerRunners):
         if slow is None:
             return None
         return SlowCalls(slow.seconds, tasks=slow.tasks.feature, upstream=upstream, relay=self.relay, groups=groups)
+
+    def _topics(self, request: Request) -> Sequence[str]:
+        """Return the names under which changes of a caller's own lists are published."""
+        principal = request.client.principal
+        return (*self.perspectives.topics(request.client), *(() if principal is None else (principal,)))
 
     def _declared(self) -> Json:
         return self.endpoint.capabilities(modern=True)
@@ -477,7 +387,7 @@ class Gateway(ServerRunners):
         before, given = self._disclosure.mode, checked(middleware)
         self._disclosure = Disclosure(self.tools, before if disclosure is None else disclosure)
         outermost = () if self._disclosure.mode == "all" else (self._disclosure,)
-        layered = (CallerLayer(self._requests), *given) if given else ()
+        layered = (PerspectiveLayer(self.perspectives, self), CallerLayer(self._requests), *given) if given else ()
         self.endpoint.use([*outermost, *layered], self)
         self.changes.forget_views()
         if self._disclosure.mode != before:
@@ -546,6 +456,7 @@ class Gateway(ServerRunners):
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
             tasks.start_soon(self._lists.watch)
+            tasks.start_soon(self.perspectives.watch)
             if self.of_caller is None:
                 stack.enter_context(self._parts.groups.within(tasks))
                 if slow is not None:
@@ -579,17 +490,30 @@ class Gateway(ServerRunners):
         """Return the offers that a request is about, as far as they are known before its caller is looked at."""
         params = self._disclosure.plain(method, params)
         found, name = self.offers_of(method, params), params.get("name")
-        if not found and method == TOOLS_CALL and caller_servers(self.hub).configs and isinstance(name, str):
+        if found or method != TOOLS_CALL or not isinstance(name, str):
+            return found
+        spec = self.perspectives.find_tool(name)
+        if spec is not None:  # a tool that the connection of some caller has, and the shared one has not
+            return (Offered("tools", spec.name, spec.scopes, spec.server),)
+        if caller_servers(self.hub).configs:
             return (Offered("tools", name, ()),)  # it may be a caller's own, which needs the scopes of its name, too
         return found
 
     def offers_of(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
         """Return the offers that a request is about, for each upstream that may have them."""
-        return [one for offer in self._operations(method, params) for one in self.routes.offered(offer)]
+        return self.offers_in(self.routes, method, params)
+
+    def offers_in(self, routes: Routes, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
+        """Return the offers that a request is about, as the callers see them whose requests take these routes."""
+        return [one for offer in self._operations(method, params) for one in routes.offered(offer)]
 
     async def learn_offers(self, method: str, params: Mapping[str, Any]) -> None:
         """List the definitions that `offers_of` needs from the upstreams for this request."""
         await self.routes.learn(method)
+
+    def restarts(self, server: str) -> int:
+        """Return the number of reconnections to an upstream on connections beside that of the hub."""
+        return self._parts.connections.restarts(server) + self._parts.handshakes.restarts(server)
 
     def find_tool(self, name: str, version: str | None = None) -> ToolSpec | None:
         """Return the definition of a tool that is offered under this name or alias, or None."""

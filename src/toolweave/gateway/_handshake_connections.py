@@ -2,12 +2,14 @@
 
 A server of both eras may have features that work in one of them alone: tools that send requests to their client, errors
 and notifications that the other era lacks. Callers of handshake revisions therefore reach such a server on a connection
-of their era, and modern callers on the one of the hub. Only a server of one era is translated.
+of their era, and modern callers on the one of the hub. Only a server of one era is translated. Over stdio such a
+connection is another process, and its lists are those that callers with a handshake see.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeAlias
@@ -63,11 +65,34 @@ class HandshakeConnections:
 
     def __init__(self) -> None:
         self._siblings: dict[McpConnection, _Sibling] = {}
+        self._past_restarts: Counter[str] = Counter()
+        self._listeners: dict[object, Callable[[str | None], None]] = {}
         self.log_level: LogLevel | None = None
         self.on_notification: OnServerNotification | None = None
 
     def __iter__(self) -> Iterator[McpConnection]:
         return (one.connection for one in self._siblings.values() if one.connection is not None)
+
+    def listen(self, listener: Callable[[str | None], None]) -> Callable[[], None]:
+        """Call `listener` after each change of these connections or their lists; return the end of that.
+
+        It is called with the notification by which a server announced the change, or None.
+        """
+        token = object()
+        self._listeners[token] = listener
+
+        def end() -> None:
+            self._listeners.pop(token, None)
+
+        return end
+
+    def restarts(self, server: str) -> int:
+        """Return the number of reconnections of these connections to a server, closed ones included."""
+        return self._past_restarts[server] + sum(one.restarts for one in self if one.name == server)
+
+    def _changed(self, announced: str | None = None) -> None:
+        for listener in tuple(self._listeners.values()):
+            listener(announced)
 
     def may_speak(self, shared: McpConnection) -> bool:
         """Whether an upstream is modern, as far as the hub is concerned, and may speak the handshake era too."""
@@ -119,29 +144,48 @@ class HandshakeConnections:
         """Close a connection whose handshake was refused, and do not try again."""
         if self._siblings.get(shared) is sibling:
             self.refused(shared)
-            await _close(sibling)
+            await self._close(sibling)
 
     def _made(self, shared: McpConnection) -> McpConnection:
         callbacks = Callbacks(log_level=self.log_level)
         connection = McpConnection(shared.config.replace(protocol=HANDSHAKE), callbacks=callbacks)
-        report_list_changes(connection, shared)
+        if shared.config.transport != "stdio":  # a process has lists of its own
+            report_list_changes(connection, shared)
+        self._watch(connection)
         if self.on_notification is not None:
             connection.on("notification", partial(self.on_notification, shared.name))
         return connection
+
+    def _watch(self, connection: McpConnection) -> None:
+        """Report what changes the lists of a connection: its state, its tools, and what its server announces."""
+
+        def note(notification: tuple[str, Mapping[str, Any]]) -> None:
+            if notification[0] in LIST_CHANGED.values():
+                self._changed(notification[0])
+
+        connection.on("state", lambda change: self._changed())
+        connection.on("notification", note)
+        connection.subscribe(lambda change: self._changed())
+
+    async def _close(self, sibling: _Sibling) -> None:
+        if sibling.connection is not None:
+            self._past_restarts[sibling.connection.name] += sibling.connection.restarts
+            with anyio.CancelScope(shield=True):  # bounded by the server's own time for closing
+                await sibling.connection.close()
 
     async def sweep(self) -> None:
         """Close the connections to upstreams that are gone, until cancelled."""
         while True:
             await anyio.sleep(_SWEEP_SECONDS)
             for shared in [one for one in self._siblings if one.state is ConnectionState.CLOSED]:
-                await _close(self._siblings.pop(shared))
+                await self._close(self._siblings.pop(shared))
 
     async def close(self) -> None:
         """Close all of them."""
         siblings, self._siblings = self._siblings, {}
         async with anyio.create_task_group() as tasks:
             for sibling in siblings.values():
-                tasks.start_soon(_close, sibling)
+                tasks.start_soon(self._close, sibling)
 
 
 def refuses_handshake(error: ServerError) -> bool:
@@ -163,32 +207,3 @@ def report_list_changes(connection: McpConnection, shared: McpConnection) -> Non
             shared.gateway_side.note_notification(*notification)
 
     connection.on("notification", note)
-
-
-async def _close(sibling: _Sibling) -> None:
-    if sibling.connection is not None:
-        with anyio.CancelScope(shield=True):  # bounded by the server's own time for closing
-            await sibling.connection.close()
-
-
-class HandshakeClients(Mapping[str, McpConnection]):
-    """The connections of a hub, as callers of the handshake era see them; a live view.
-
-    Args:
-        clients: The connections of the hub.
-        handshakes: Those in the handshake era.
-    """
-
-    def __init__(self, clients: Mapping[str, McpConnection], handshakes: HandshakeConnections) -> None:
-        self._clients = clients
-        self._handshakes = handshakes
-
-    def __getitem__(self, name: str) -> McpConnection:
-        shared = self._clients[name]
-        return self._handshakes.known(shared) or shared
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._clients)
-
-    def __len__(self) -> int:
-        return len(self._clients)

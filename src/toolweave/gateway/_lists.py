@@ -20,8 +20,9 @@ from toolweave.connect import ConnectionState, McpConnection
 from toolweave.connect._feed.list_cache import ListFacts
 from toolweave.errors import DuplicateToolError, RequestError, ServerError
 from toolweave.gateway._capabilities import offered
+from toolweave.gateway._perspectives import NOTIFICATIONS, Perspective, Perspectives
 from toolweave.hub import Hub
-from toolweave.hub._offers import HubEntry, HubListKind, HubOffers
+from toolweave.hub._offers import HubEntry, HubListKind
 from toolweave.hub._starting import USABLE
 from toolweave.protocol import methods
 from toolweave.protocol.apps import page_uri
@@ -30,11 +31,11 @@ from toolweave.protocol.json_types import as_object
 from toolweave.protocol.resource_uris import with_uris
 from toolweave.protocol.subscriptions import LIST_CHANGED
 from toolweave.protocol.versions import MODERN_VERSIONS
-from toolweave.serve._changes import Changes
+from toolweave.serve._changes import Changes, Topic
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, list_page
 from toolweave.serve._offers.tool_pages import ToolPages
 from toolweave.serve._request import Json, Method, OfferKind, Request
-from toolweave.tools import ToolsChanged, Toolset, ToolSpec
+from toolweave.tools import ToolsChanged, ToolSnapshot, ToolSpec
 
 _log = logging.getLogger("toolweave.gateway")
 
@@ -49,11 +50,6 @@ _CAPABILITIES: Mapping[str, OfferKind] = {
 }
 _KEY_MEMBERS: Mapping[HubListKind, str] = {"prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}
 """The member that names an entry of a list."""
-_NOTIFICATIONS: Mapping[HubListKind, str] = {
-    "prompts": methods.NOTIFICATIONS_PROMPTS_LIST_CHANGED,
-    "resources": methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED,
-    "resourceTemplates": methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED,
-}
 _DEBOUNCE_SECONDS = 0.05
 _ANNOUNCE_SECONDS = 1.0
 _Facts: TypeAlias = Mapping[str, ListFacts[Any]]
@@ -65,8 +61,7 @@ class Lists:
 
     Args:
         hub: The upstreams.
-        tools: The tools that callers see: the hub, or a view of it.
-        offers: The prompts, resources and templates of the hub.
+        perspectives: The lists as callers see them.
         changes: Publishes the changes; those of the tools too.
         support: Returns the members of a tool's definition that declare its task support in an era, modern or not.
         page_size: Entries on a page; None puts all on one.
@@ -79,8 +74,7 @@ class Lists:
     def __init__(
         self,
         hub: Hub,
-        tools: Toolset,
-        offers: HubOffers,
+        perspectives: Perspectives,
         changes: Changes,
         *,
         support: Callable[[ToolSpec, bool], Json],
@@ -91,19 +85,19 @@ class Lists:
         self._hub = hub
         self._announcements = _Announcements(stands_in)
         self._seen_by = seen
-        self._tools = tools
-        self._offers = offers
+        self._perspectives = perspectives
+        self._shared = perspectives.shared
         self._changes = changes
         self._page_size = page_size
         self._support = support
-        self._pages = ToolPages(page_size, more=self._exchanged)
-        self._seen: dict[HubListKind, tuple[HubEntry, ...]] = {}
+        self._pages = self._made_pages()
+        self._handshake_pages = ToolSnapshot(), self._pages
         self._publish: Mapping[str, Callable[[], None]] = {
             methods.NOTIFICATIONS_TOOLS_LIST_CHANGED: changes.tools_changed,
             methods.NOTIFICATIONS_PROMPTS_LIST_CHANGED: changes.prompts_changed,
             methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED: changes.resources_changed,
         }
-        tools.subscribe(self._tools_changed)
+        self._shared.tools.subscribe(self._tools_changed)
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return the methods that list."""
@@ -120,14 +114,14 @@ class Lists:
 
     def view(self, request: Request, notification: str) -> object:
         """Return the caller's view of the list whose changes a notification announces, for comparison."""
-        may = request.client.may
+        may, perspective = request.client.may, self._perspectives.of(request.client)
         if notification == methods.NOTIFICATIONS_TOOLS_LIST_CHANGED:
-            specs = self._tools.snapshot()
+            specs = perspective.tools.snapshot()
             return [one for one in specs if may is None or may("tools", one.name, one.scopes, one.server)]
         kinds: tuple[HubListKind, ...] = ("prompts",)
         if notification == methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED:
             kinds = ("resources", "resourceTemplates")
-        entries = [(kind, one) for kind in kinds for one in self._seen.get(kind, ())]
+        entries = [(kind, one) for kind in kinds for one in perspective.seen.get(kind, ())]
         return [one for kind, one in entries if may is None or may(_CAPABILITIES[kind], one.name, (), one.server)]
 
     async def watch(self) -> None:
@@ -156,7 +150,7 @@ class Lists:
             self._hub.on("notification", announced),
             self._hub.on("prompts_changed", lambda one, change: read_again("prompts")),
             self._hub.on("resources_changed", lambda one, change: read_again(change.kind)),
-            self._hub.on("state", lambda one, change: read_again(*_NOTIFICATIONS)),
+            self._hub.on("state", lambda one, change: read_again(*NOTIFICATIONS)),
         )
         try:
             while True:
@@ -175,14 +169,14 @@ class Lists:
 
     async def _read_again(self, kind: HubListKind) -> None:
         try:
-            await self._listed(kind)
+            await self._listed(self._shared, kind)
         except Exception:  # boundary: one upstream's oddity must not end the notifications of all others
             _log.exception("the list of %s could not be read again", kind)
 
     async def _pass_on(self, method: str) -> None:
         """Publish an announcement of an upstream after its list was read again, unless the reading published it."""
         if method == methods.NOTIFICATIONS_TOOLS_LIST_CHANGED:
-            await self._offers.refresh_tools()
+            await self._shared.offers.refresh_tools()
         if self._announcements.is_pending(method):
             self._tell(method)
 
@@ -193,26 +187,40 @@ class Lists:
     # the methods
 
     async def _list_tools(self, request: Request) -> Json:
-        if not len(self._tools.snapshot()):
+        perspective = self._perspectives.attend(request.client)
+        if not len(perspective.tools.snapshot()):
             self._require(request, "tools")
         cursor: Any = request.params.get("cursor")
         if cursor is None:
-            await self._offers.refresh_tools()
-        snapshot = self._tools.snapshot()
-        may = request.client.may
+            await perspective.offers.refresh_tools()
+        snapshot = perspective.tools.snapshot()
+        pages, may = self._pages_of(perspective, snapshot), request.client.may
         if may is None:
-            found, shown = self._pages.of(snapshot, cursor, modern=request.modern), None
+            found, shown = pages.of(snapshot, cursor, modern=request.modern), None
         else:
             allowed = [spec for spec in snapshot if may("tools", spec.name, spec.scopes, spec.server)]
-            found = self._pages.selected(allowed, cursor, modern=request.modern)
+            found = pages.selected(allowed, cursor, modern=request.modern)
             shown = {spec.server for spec in allowed if spec.server is not None}
         self._restrict(request, methods.NOTIFICATIONS_TOOLS_LIST_CHANGED)
         facts = {
             name: one.gateway_side.list_facts("tools")
-            for name, one in self._hub.clients.items()
+            for name, one in perspective.clients.items()
             if one.state in USABLE and "tools" in one.capabilities
         }
         return self._completed(request, "tools", found, facts, {}, shown)
+
+    def _made_pages(self) -> ToolPages:
+        return ToolPages(self._page_size, more=self._exchanged)
+
+    def _pages_of(self, perspective: Perspective, snapshot: ToolSnapshot) -> ToolPages:
+        """Return the pages of a perspective: kept for perspectives that many callers have, new ones for that of one."""
+        if perspective is self._shared:
+            return self._pages
+        if perspective is not self._perspectives.handshake:
+            return self._made_pages()
+        if self._handshake_pages[0] is not snapshot:
+            self._handshake_pages = snapshot, self._made_pages()
+        return self._handshake_pages[1]
 
     async def _list_prompts(self, request: Request) -> Json:
         return await self._list(request, "prompts")
@@ -225,8 +233,8 @@ class Lists:
 
     async def _list(self, request: Request, kind: HubListKind) -> Json:
         self._require(request, _CAPABILITIES[kind])
-        entries, facts, errors = await self._listed(kind)
-        self._restrict(request, _NOTIFICATIONS[kind])
+        entries, facts, errors = await self._listed(self._perspectives.attend(request.client), kind)
+        self._restrict(request, NOTIFICATIONS[kind])
         may, shown = request.client.may, None
         if may is not None:
             entries = tuple(one for one in entries if may(_CAPABILITIES[kind], one.name, (), one.server))
@@ -248,13 +256,15 @@ class Lists:
         if not offered(self._hub, capability):
             raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
 
-    async def _listed(self, kind: HubListKind) -> tuple[tuple[HubEntry, ...], _Facts, _Errors]:
+    async def _listed(
+        self, perspective: Perspective, kind: HubListKind
+    ) -> tuple[tuple[HubEntry, ...], _Facts, _Errors]:
         """Return a list of all upstreams; a difference from the one before is published."""
-        found = await self._offers.listed(kind)
-        before = self._seen.get(kind)
-        self._seen[kind] = found.entries
-        if before is not None and before is not found.entries and before != found.entries:
-            self._tell(_NOTIFICATIONS[kind])
+        found, differs = await self._perspectives.listed(perspective, kind)
+        if differs and perspective is self._shared:
+            self._tell(NOTIFICATIONS[kind])
+        elif differs:
+            self._changes.tell(Topic(NOTIFICATIONS[kind], perspective.name))
         return found.entries, found.facts, found.errors
 
     # the members of a list beside its entries
@@ -282,7 +292,8 @@ class Lists:
         An upstream that says neither, one that is missing, a view, and rules for this caller make it stale and private.
         """
         whole = not errors and all(state in USABLE for state in self._hub.states().values())
-        same_for_all = request.client.may is None and self._tools is self._hub
+        is_shared = self._perspectives.of(request.client) is self._shared
+        same_for_all = is_shared and request.client.may is None and self._shared.tools is self._hub
         said = all(self._is_modern(server) for server in facts)
         if not (facts and whole and same_for_all and said):
             return {"ttlMs": 0, "cacheScope": "private"}
@@ -321,7 +332,7 @@ class Lists:
         page = page_uri(spec.meta) if spec.meta else None
         if page is None or spec.server is None:
             return made
-        return made | with_uris({"_meta": spec.meta}, {page: self._offers.settled_uri(spec.server, page)})
+        return made | with_uris({"_meta": spec.meta}, {page: self._shared.offers.settled_uri(spec.server, page)})
 
     def _tools_changed(self, change: ToolsChanged) -> None:
         self._pages.forget(change.removed)

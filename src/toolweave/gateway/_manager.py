@@ -497,6 +497,7 @@ class GatewayManager:
                 added=frozenset(self._added),
                 required=self.config.required,
                 changes=self._changes,
+                restarts=[self.server.restarts, *(one.server.restarts for one in self._mounts.values())],
                 only_here=frozenset() if self._workers is None else self._workers.unpublished,
             ),
             virtual=tuple(

@@ -7,8 +7,8 @@ upstream is asked by the gateway in a loop; before a legacy upstream questions p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -29,7 +29,7 @@ from toolweave.errors import (
 )
 from toolweave.gateway._caller_abilities import check_able, check_questions, declared_to_legacy
 from toolweave.gateway._caller_stream import CallerStream
-from toolweave.gateway._connections import AskingConnection, AskingConnections
+from toolweave.gateway._connections import AskingConnection, AskingConnections, owner_of
 from toolweave.gateway._handshake_connections import HANDSHAKE, HandshakeConnections, refuses_handshake
 from toolweave.gateway._page_visits import PageVisits
 from toolweave.gateway._parked_calls import CallIsGone, ParkedCalls
@@ -60,6 +60,7 @@ from toolweave.protocol.eras import (
 from toolweave.protocol.input_required import INPUT_REQUIRED, INPUT_RESPONSES, REQUEST_STATE, input_required
 from toolweave.protocol.json_types import as_object
 from toolweave.protocol.tasks import declares_tasks, is_task
+from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.serve._logs import Logs
 from toolweave.serve._request import Client, Json, Request
 from toolweave.tools._mcp import call_result
@@ -89,6 +90,7 @@ class Relay:
         of_caller: Whether the upstreams are called as one caller, and a refusal of its credentials is raised.
 
     Attributes:
+        on_leased: Called with a caller whenever a connection of its own is open for a call.
         shared: The connections that all callers share, by upstream.
         handshakes: The connections in the handshake era to upstreams that speak both.
     """
@@ -114,6 +116,7 @@ class Relay:
         self._connections = connections
         self._parked = parked
         self._of_caller = of_caller
+        self.on_leased: Callable[[Client], object] = _ignore
 
     def resumed(self, request: Request) -> SealedRound | None:
         """Return the round of input that a request continues, or None when it begins.
@@ -204,6 +207,10 @@ class Relay:
         """Whether a caller in a session has calls to an upstream over pipes on a connection of its own, for logs."""
         return not client.modern and self._logs.leveled(client) and "logging" in connection.capabilities
 
+    def has_own(self, client: Client, connection: McpConnection) -> bool:
+        """Whether a caller has a connection of its own to the upstream of a connection of the hub."""
+        return self._connections.first_of(client, connection.config) is not None
+
     def _connection(self, server: str) -> McpConnection:
         connection = self.shared.get(server)
         if connection is None:
@@ -245,8 +252,13 @@ class Relay:
 
     async def _to_modern(self, call: RelayedCall, connection: McpConnection, version: str) -> Json:
         send = self._rounds if call.request.modern else self._loop
-        if not self._needs_logs(call, connection):
+        first = self._first(call, connection)
+        if first is not None and first.connection.protocol_version not in MODERN_VERSIONS:
+            first = None  # of the other era, in which this request cannot be sent
+        if not self._needs_logs(call, connection) and first is None:
             return await send(call, connection)
+        if first is not None and call.method not in methods.INPUT_REQUIRED:
+            return await self._beside(first, partial(send, call, first.connection))
         async with self._lease(call, connection, version, {}) as own:
             return await send(msgspec.structs.replace(call, sole=True), own.connection)
 
@@ -254,21 +266,51 @@ class Relay:
         client = call.request.client
         declared = capabilities_at(version, declared_to_legacy(client))
         able, logs = abilities(declared), self._needs_logs(call, connection)
+        first = self._first(call, connection)
+        if first is not None and call.method not in methods.INPUT_REQUIRED:
+            return await self._beside(first, partial(first.connection.forward, call.forwarded(None)))
         in_shared = "task" in call.params  # which any later request about it has to find
-        if not (able or logs) or in_shared or call.method not in methods.INPUT_REQUIRED:
+        if not (able or logs or first is not None) or in_shared or call.method not in methods.INPUT_REQUIRED:
             return await connection.forward(call.forwarded(None))
         leased = partial(self._lease, call, connection, version, declared)
         if not client.modern:
             return await self._asked(call, leased, able)
         return await self._kept(call, leased, able)
 
-    def _lease(
+    @asynccontextmanager
+    async def _lease(
         self, call: RelayedCall, connection: McpConnection, version: str, declared: Mapping[str, Any]
-    ) -> AbstractAsyncContextManager[AskingConnection]:
+    ) -> AsyncGenerator[AskingConnection]:
         """Lease a connection for one call of a caller, which declares these capabilities."""
         client = call.request.client
-        named = client.principal is not None
-        return self._connections.lease(connection.config, version, declared, client.key, named=named, shared=connection)
+        first = self._first(call, connection)
+        lease = self._connections.lease(
+            connection.config,
+            version,
+            declared,
+            client.key,
+            named=client.principal is not None,
+            owner=owner_of(client),
+            first_only=first is not None and has_only(first.connection, connection, call.method, call.params),
+            shared=connection,
+        )
+        async with lease as asking:
+            self.on_leased(client)
+            yield asking
+
+    def _first(self, call: RelayedCall, connection: McpConnection) -> AskingConnection | None:
+        """Return the connection whose lists the caller sees, if it has one of its own, for a request about these."""
+        if call.method not in _OF_BOTH_ERAS or not call.follow_tasks or "task" in call.params:
+            return None  # a task is asked about on the shared connection
+        return self._connections.first_of(call.request.client, connection.config)
+
+    async def _beside(self, first: AskingConnection, send: Callable[[], Awaitable[Json]]) -> Json:
+        """Send a request about which its server asks nothing, while a call may run on the same connection."""
+        release = self._connections.hold([first.connection])
+        try:
+            return await send()
+        finally:
+            release()
 
     # handshake caller, upstream of both eras
 
@@ -285,7 +327,10 @@ class Relay:
         """Send a call in the handshake era; None, with nothing sent, if the upstream cannot be reached in it."""
         declared = declared_to_legacy(call.request.client)
         able = abilities(declared) if call.method in methods.INPUT_REQUIRED else {}
-        private = bool(able) or self._needs_logs(call, connection)
+        first = self._first(call, connection)
+        if first is not None and call.method not in methods.INPUT_REQUIRED:
+            return await self._beside(first, partial(first.connection.forward, call.forwarded(None)))
+        private = bool(able) or self._needs_logs(call, connection) or first is not None
         if connection.config.transport == "stdio" and private:  # the shared one would be a process without use
             return await self._on_private_process(call, connection, declared, able)
         own = await self.handshakes.opened(connection)
@@ -514,6 +559,25 @@ class Relay:
             return call_result(ToolResult.failure(error), modern=modern)
         code = INVALID_PARAMS if error.kind is ErrorKind.DENIED else INTERNAL_ERROR  # pins withhold what it names
         raise RequestError(error.message, code=code, data=error.data) from None
+
+
+def has_only(first: McpConnection, shared: McpConnection, method: str, params: Mapping[str, Any]) -> bool:
+    """Whether one connection to a server lists what a request names, and the shared one does not.
+
+    A further process for the same caller would not have it either.
+    """
+    if method == methods.TOOLS_CALL:
+        name = params.get("name")
+        here, there = ({spec.original_name for spec in one.snapshot()} for one in (first, shared))
+        return name in here and name not in there
+    kind, member = ("prompts", "name") if method == methods.PROMPTS_GET else ("resources", "uri")
+    listed = (one.gateway_side.list_facts(kind).items for one in (first, shared))
+    here, there = ({item.raw[member] for item in items} for items in listed)
+    return params.get(member) in here and params.get(member) not in there
+
+
+def _ignore(client: Client) -> None:
+    """Do nothing."""
 
 
 def _visited(pages: tuple[str, ...], answers: Mapping[str, Any]) -> bool:

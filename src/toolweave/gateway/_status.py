@@ -5,7 +5,7 @@ Pure functions of a hub and a config. No value holds a secret; texts of servers 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -30,7 +30,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
         required: Whether the gateway is not ready without it.
         tools: The number of its tools.
         protocol: Its protocol revision, or None.
-        restarts: The number of its reconnections.
+        restarts: The number of its reconnections, those of connections that only some callers use included.
         error: Its last error, or None.
         pending: The operation in progress on it: `"starting"`, `"replacing"` by another config, or None.
         not_applied: The error of its new settings, which failed: the connection with the earlier ones is in use. None
@@ -159,11 +159,22 @@ def upstream_statuses(
     added: frozenset[str],
     required: tuple[str, ...],
     changes: UpstreamChanges,
+    restarts: Iterable[Callable[[str], int]] = (),
     only_here: frozenset[str] = frozenset(),
 ) -> tuple[UpstreamStatus, ...]:
-    """Return the states of all upstreams, those that failed included."""
+    """Return the states of all upstreams, those that failed included.
+
+    Args:
+        hub: The upstreams.
+        added: Those that were added at run time.
+        required: Those without which the gateway is not ready.
+        changes: The changes under way.
+        restarts: Each returns the number of reconnections to an upstream on connections beside that of the hub.
+        only_here: Those that are in this worker alone.
+    """
     found: list[UpstreamStatus] = []
     states, pending = hub.states(), changes.pending
+    counts = tuple(restarts)
     for name in dict.fromkeys([*states, *pending]):
         client = hub.clients.get(name)
         config = caller_servers(hub).configs.get(name) if client is None else client.config
@@ -179,7 +190,7 @@ def upstream_statuses(
                 required=name in required,
                 tools=0 if client is None else len(client.snapshot()),
                 protocol=None if client is None else client.protocol_version,
-                restarts=0 if client is None else client.restarts,
+                restarts=sum(count(name) for count in counts) + (0 if client is None else client.restarts),
                 error=None if error is None else str(error),
                 pending=pending.get(name),
                 not_applied=changes.not_applied.get(name),

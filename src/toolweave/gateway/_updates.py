@@ -1,35 +1,84 @@
 """Subscriptions of callers to resources, made at the upstreams that have them.
 
-Each upstream is subscribed to a resource once, in the form of its era, for as long as any caller follows it.
+Each connection to an upstream is subscribed to a resource once, in the form of its era, for as long as any caller
+follows it. A caller is subscribed on the connection that it reaches. When it reaches another one, its subscriptions
+move there: a process that starts for the caller has what its calls change, and one that has ended announces nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 
 import anyio
 
+from toolweave.connect import McpConnection
 from toolweave.errors import ProtocolError, RequestError, ServerError, ToolError
+from toolweave.gateway._connections import AskingConnections, Owner, owner_of
 from toolweave.gateway._handshake_connections import HandshakeConnections
-from toolweave.hub._offers import HubOffers
+from toolweave.gateway._perspectives import Perspective, Perspectives
+from toolweave.hub._starting import USABLE
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND
+from toolweave.protocol.eras import abilities
 from toolweave.serve._request import Request
 from toolweave.tools import Unsubscribe
+
+_log = logging.getLogger("toolweave.gateway")
+
+
+class _Followed:
+    """A resource that a caller is subscribed to.
+
+    Attributes:
+        request: The caller's request.
+        uri: The resource.
+        updated: Called with the URI after each update.
+        targets: The connections that may have the resource.
+        over: Whether the caller has unsubscribed.
+    """
+
+    def __init__(self, request: Request, uri: str, updated: Callable[[str], object]) -> None:
+        self.request = request
+        self.uri = uri
+        self.updated = updated
+        self.targets: Sequence[McpConnection] = ()
+        self.over = False
+        self._ends: list[Callable[[], None]] = []
+
+    def allowed(self, server: str) -> bool:
+        """Whether the caller may use what a server has under the URI."""
+        may = self.request.client.may
+        return may is None or may("resources", self.uri, (), server)
+
+    def replace(self, targets: Sequence[McpConnection], ends: list[Callable[[], None]]) -> None:
+        """Keep other subscriptions instead of those that are there."""
+        before, self._ends, self.targets = self._ends, ends, targets
+        for end in before:
+            end()
+
+    def end(self) -> None:
+        """Unsubscribe."""
+        self.over = True
+        self.replace((), [])
 
 
 class ResourceUpdates:
     """The `ResourceFollower` of a gateway: follows resources at their upstreams, under exposed URIs.
 
     Args:
-        offers: The resources of the upstreams, as modern callers reach them.
-        handshake_offers: The same, as callers with a handshake reach them.
+        perspectives: The resources of the upstreams, as callers reach them.
+        connections: The connections that callers have of their own.
         handshakes: The connections in the handshake era to upstreams that speak both.
     """
 
-    def __init__(self, offers: HubOffers, handshake_offers: HubOffers, handshakes: HandshakeConnections) -> None:
-        self._offers = offers
-        self._handshake_offers = handshake_offers
+    def __init__(
+        self, perspectives: Perspectives, connections: AskingConnections, handshakes: HandshakeConnections
+    ) -> None:
+        self._perspectives = perspectives
+        self._connections = connections
         self._handshakes = handshakes
+        self._followed: dict[Owner | None, dict[_Followed, None]] = {}
+        perspectives.on_reviewed = self._move
 
     async def follow(self, request: Request, uri: str, updated: Callable[[str], object]) -> Unsubscribe:
         """Subscribe a caller to a resource; return the end of that.
@@ -37,35 +86,92 @@ class ResourceUpdates:
         Raises:
             RequestError: No upstream announces its updates, or this caller may not use it.
         """
-        may = request.client.may
-
-        def allowed(server: str) -> bool:
-            return may is None or may("resources", uri, (), server)
-
-        offers = self._offers if request.modern else await self._in_handshake_era(uri)
+        followed = _Followed(request, uri, updated)
         try:
-            end = await offers.subscribe(uri, updated, allowed=allowed)
+            perspective = self._perspectives.attend(request.client)
+            if not request.modern:
+                await self._open_handshakes(request, perspective, uri)
+            found = await self._subscribe(followed)
         except ProtocolError as error:
             raise RequestError(error.message, code=_code(request, error.code), data=error.data) from None
         except ToolError as error:  # pins withhold it
             raise RequestError(error.message, code=_code(request, INVALID_PARAMS), data={"uri": uri}) from None
         except ServerError as error:
             raise RequestError(f"resource {uri!r} cannot be subscribed to now: {error}", code=INTERNAL_ERROR) from None
-        if end is None:
+        if not found:
             raise RequestError(
                 f"no server announces updates of resource {uri!r}",
                 code=_code(request, INVALID_PARAMS),
                 data={"uri": uri},
             )
-        return end
+        owner = owner_of(request.client)
+        self._followed.setdefault(owner, {})[followed] = None
 
-    async def _in_handshake_era(self, uri: str) -> HubOffers:
-        """Return the resources as callers with a handshake reach them, once the owners are connected in that era."""
-        await self._offers.resources()  # learns the owners
+        def unfollow() -> None:
+            followed.end()
+            there = self._followed.get(owner, {})
+            there.pop(followed, None)
+            if not there:
+                self._followed.pop(owner, None)
+
+        return unfollow
+
+    async def _subscribe(self, followed: _Followed) -> bool:
+        """Subscribe on the connections that the caller reaches now; return whether any announces updates.
+
+        Raises:
+            ServerError: Every server that was asked refused.
+            ToolError: The pins of every server that could be asked withhold it.
+        """
+        offers = self._perspectives.of(followed.request.client).offers
+        end = await offers.subscribe(followed.uri, followed.updated, allowed=followed.allowed)
+        if end is None:
+            return False
+        targets = [connection for connection, _ in offers.owners(followed.uri)]
+        ends = [end, self._connections.hold(targets)]
+        if followed.over:  # meanwhile
+            followed.replace((), ends)
+            ends = []
+        followed.replace(targets, ends)
+        return True
+
+    async def _open_handshakes(self, request: Request, perspective: Perspective, uri: str) -> None:
+        """Open the connections in the handshake era that a caller with a handshake reaches for a resource.
+
+        Not a process that the caller would not use: one that can be asked gets its own with its first call.
+        """
+        await perspective.offers.resources()  # learns the owners
+        can_be_asked = bool(abilities(request.client.capabilities))
+        shared = self._perspectives.shared
         async with anyio.create_task_group() as tasks:
-            for shared, _ in self._offers.owners(uri):
-                tasks.start_soon(self._handshakes.opened, shared)
-        return self._handshake_offers
+            for connection, _ in shared.offers.owners(uri):
+                if not (can_be_asked and connection.config.transport == "stdio"):
+                    tasks.start_soon(self._handshakes.opened, connection)
+
+    async def _move(self, owner: Owner | None) -> None:
+        """Move subscriptions to the connections that their callers reach now.
+
+        Args:
+            owner: The caller whose connections have changed; None for those that callers with a handshake share.
+        """
+        if owner is not None:
+            chosen = tuple(self._followed.get(owner, ()))
+        else:
+            chosen = tuple(one for there in self._followed.values() for one in there if not one.request.modern)
+        for followed in chosen:
+            offers = self._perspectives.of(followed.request.client).offers
+            targets = [connection for connection, _ in offers.owners(followed.uri)]
+            if followed.over or targets == followed.targets:
+                continue
+            was_lost = any(one.state not in USABLE for one in followed.targets)
+            try:
+                if not await self._subscribe(followed):
+                    followed.replace(targets, [])
+            except (ServerError, ToolError) as error:
+                followed.replace(targets, [])
+                _log.warning("%s; a caller is not notified of updates of %r any more", error, followed.uri)
+            if was_lost and not followed.over:  # an update may have been missed, and what is read now is another state
+                followed.updated(followed.uri)
 
 
 def _code(request: Request, code: int) -> int:

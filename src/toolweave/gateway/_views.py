@@ -12,7 +12,8 @@ from typing import NamedTuple
 import anyio
 
 from toolweave.gateway._config import VirtualServer
-from toolweave.gateway._gateway import CallerView, Gateway
+from toolweave.gateway._gateway import Gateway
+from toolweave.gateway._parts import CallerView
 from toolweave.serve._request import CallNext, Json, OfferKind, Request
 from toolweave.tools import Toolset, ToolSnapshot, ToolSpec, filtered, renamed
 from toolweave.tools._selection import fits, names_of

@@ -580,6 +580,11 @@ def offer_names(hub: Hub) -> OfferNames:
     return hub._offer_names  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - its room
 
 
+def hub_tools(hub: Hub) -> HubTools:
+    """Return the named tools of a hub's servers, for the rooms above."""
+    return hub._tools  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - its room
+
+
 def config_source(hub: Hub) -> Any:
     """Return the source of a hub's config, for the rooms above."""
     return hub._source  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - its room

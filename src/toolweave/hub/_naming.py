@@ -65,6 +65,7 @@ def name_server(
     given: AssignedNames,
     before: NamedServer,
     servers: Collection[str] = (),
+    others: Collection[str] = (),
 ) -> NamedServer:
     """Name the tools of one server; a definition that is as before stays the same object.
 
@@ -74,6 +75,7 @@ def name_server(
         given: The names that were given so far; new ones are added.
         before: The previous return value for this server.
         servers: All servers there ever were: `other:tool` is an alias of another's tool, and no name for this one's.
+        others: The server's own names of tools on other connections to it, which keep their exposed names.
     """
     server = config.name
     named = NamedServer(seen=snapshot)
@@ -107,12 +109,12 @@ def name_server(
         named.specs[name] = known
         named.inner[name] = spec.name
     # After naming: what the server offers now must not be among the names that are given up.
-    given.forget(server, {spec.original_name for spec in snapshot})
+    given.forget(server, {*others, *(spec.original_name for spec in snapshot)})
     return named
 
 
 def name_others(
-    kind: str, config: ServerConfig, names: Iterable[str], given: AssignedNames
+    kind: str, config: ServerConfig, names: Iterable[str], given: AssignedNames, others: Collection[str] = ()
 ) -> tuple[dict[str, str], list[NameConflict]]:
     """Name one server's prompts, resources or templates; return own names by exposed name, and the conflicts.
 
@@ -124,6 +126,7 @@ def name_others(
         config: The server.
         names: Its own names or URIs.
         given: The names given so far to this kind.
+        others: The server's own names or URIs on other connections to it, which keep their exposed form.
     """
     exposed: dict[str, str] = {}
     conflicts: list[NameConflict] = []
@@ -137,7 +140,7 @@ def name_others(
             text = f"{kind} {own!r} is offered as {name!r}: {wanted!r} is taken"
             conflicts.append(NameConflict(server=config.name, text=text, name=wanted))
         exposed[name] = own
-    given.forget(config.name, set(exposed.values()))
+    given.forget(config.name, {*others, *exposed.values()})
     return exposed, conflicts
 
 

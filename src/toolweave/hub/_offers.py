@@ -6,7 +6,7 @@ A server that fails costs only its entries that were not known. Knows nothing of
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
@@ -124,6 +124,7 @@ class OfferNames:
         self._given: dict[str, AssignedNames] = {}
         self._conflicts: dict[tuple[str, str], Sequence[NameConflict]] = {}
         self._on_conflicts = on_conflicts
+        self._present: dict[tuple[str, str], Collection[str]] = {}
         self._spellings: dict[str, str] = {}  # normal forms of resources that are listed in another -> as listed
 
     @property
@@ -138,8 +139,16 @@ class OfferNames:
     def give(self, kind: str, config: ServerConfig, names: Iterable[str]) -> dict[str, str]:
         """Map exposed to own names of a server's prompts, resources or templates; see `name_others`."""
         exposed, conflicts = name_others(kind, config, names, self.given(kind))
+        self._present[kind, config.name] = tuple(exposed.values())
         self._conflicts[kind, config.name] = conflicts
         self._on_conflicts(kind, config.name, conflicts)
+        if kind == "resource":
+            self._note_spellings(exposed)
+        return exposed
+
+    def give_like(self, kind: str, config: ServerConfig, names: Iterable[str]) -> dict[str, str]:
+        """Name what another connection to a server offers as its own offers are named; see `give`."""
+        exposed, _ = name_others(kind, config, names, self.given(kind), self._present.get((kind, config.name), ()))
         if kind == "resource":
             self._note_spellings(exposed)
         return exposed
@@ -167,16 +176,23 @@ class HubOffers:
     """The resources, resource templates and prompts of a hub's servers.
 
     Args:
-        clients: The hub's connections by server name; a live view.
+        clients: The connections by server name: the hub's, or those that some callers reach instead; a live view.
         names: The exposed names of the hub.
+        shared: The hub's connections, if some of `clients` are others; those leave the hub's warnings as they are.
 
     Attributes:
         qualified: The exposed URIs of listed resources that are not the servers' own, by server and own URI; another
             object after each change.
     """
 
-    def __init__(self, clients: Mapping[str, McpConnection], names: OfferNames) -> None:
+    def __init__(
+        self,
+        clients: Mapping[str, McpConnection],
+        names: OfferNames,
+        shared: Mapping[str, McpConnection] | None = None,
+    ) -> None:
         self._clients = clients
+        self._shared = clients if shared is None else shared
         self._names = names
         self._known: dict[HubListKind, tuple[list[tuple[McpConnection, tuple[Any, ...]]], tuple[HubEntry, ...]]] = {}
         self.qualified: Mapping[tuple[str, str], str] = {}
@@ -317,7 +333,9 @@ class HubOffers:
         for connection, items in present:
             server, member = connection.name, traits.member
             raw: dict[str, Mapping[str, Any]] = {item.raw[member]: item.raw for item in items}
-            for name, own in self._names.give(traits.noun, connection.config, raw).items():
+            is_shared = self._shared.get(server) is connection
+            give = self._names.give if is_shared else self._names.give_like
+            for name, own in give(traits.noun, connection.config, raw).items():
                 definition = {**raw[own], member: name}
                 named.append(HubEntry(server=server, own=own, name=name, definition=definition))
         self._known[kind] = present, tuple(named)

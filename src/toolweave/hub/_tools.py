@@ -68,6 +68,25 @@ class HubTools:
         """Return the server of a tool by its exposed name, and the tool's name there."""
         return self._routes[name]
 
+    def named(self, server: str) -> NamedServer:
+        """Return the tools of a server under their exposed names, as of the last update."""
+        return self._named.get(server, NamedServer())
+
+    def named_like(self, client: McpConnection, before: NamedServer) -> NamedServer:
+        """Name the tools of another connection to a server as its own are named.
+
+        A tool that the server's own connection lacks gets a name that stays its own, as any tool does.
+
+        Args:
+            client: The other connection.
+            before: The previous return value for it.
+        """
+        snapshot, own = client.snapshot(), self.named(client.name)
+        if before.seen is snapshot:
+            return before
+        known = {spec.original_name for spec in own.seen}
+        return name_server(client.config, snapshot, self._given, before, self._prefixes, others=known)
+
     def scanned(self, server: str) -> Iterable[ToolSpec]:
         """Return the definitions of a server that are compared with those of others: none where its scan is off."""
         client, named = self._clients.get(server), self._named.get(server)

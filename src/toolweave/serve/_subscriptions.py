@@ -103,8 +103,8 @@ class Listen:
         follower: Subscribes to the resources where they are; None where all changes are published here.
         view: Returns a client's view of a list, by the notification of its changes; a client that does not see all
             is notified only when that differs. None notifies of every change.
-        own: Returns the name under which changes of a client's own lists are published, or None; those without a name
-            are for all clients.
+        own: Returns the names under which changes of a client's own lists are published; those without a name are
+            for all clients.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Listen:
         filters: Mapping[str, ExtensionFilter] | None = None,
         follower: ResourceFollower | None = None,
         view: ListView | None = None,
-        own: Callable[[Request], str | None] | None = None,
+        own: Callable[[Request], Sequence[str]] | None = None,
     ) -> None:
         self._changes = changes
         self._declared = declared
@@ -141,9 +141,8 @@ class Listen:
         if "notifications" not in request.params:
             raise RequestError("subscriptions/listen needs the object 'notifications'", code=INVALID_PARAMS)
         honoured, topics = self._honoured_filters(wanted)
-        mine = None if self._own is None else self._own(request)
-        if mine is not None:
-            topics += [Topic(topic.method, mine) for topic in topics if not topic.name]
+        mine = () if self._own is None else self._own(request)
+        topics += [Topic(topic.method, name) for topic in topics if not topic.name for name in mine]
         asked = {key: _names(wanted, key) for key in self._filters if key in wanted}
         for key, names in asked.items():
             topics += [Topic(self._filters[key].method, name) for name in names]

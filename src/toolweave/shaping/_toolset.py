@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from copy import copy
 from typing import Any, cast
 
 from toolweave.config._shaping import ShapeRule, read_rule
@@ -40,6 +41,18 @@ class ShapedToolset(WrapperToolset):
         self._offered = ToolSnapshot()
         self._inner: dict[str, str] = {}
         self._told: set[str] = set()
+
+    def around(self, *toolsets: Toolset) -> Toolset | None:
+        """Return a copy around another toolset; see `WrapperToolset.around`."""
+        made = copy(self)
+        made._wrap(toolsets)  # noqa: SLF001 - its own kind
+        return made
+
+    def _wrap(self, toolsets: tuple[Toolset, ...]) -> None:
+        """Be around another toolset, with nothing known of the one before."""
+        self._toolsets = toolsets
+        self._shaper = copy(self._shaper)  # it keeps what it made of the other toolset
+        self._seen = None
 
     @property
     def problems(self) -> tuple[str, ...]:

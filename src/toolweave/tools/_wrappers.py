@@ -10,6 +10,7 @@ import inspect
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
+from copy import copy
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -159,6 +160,10 @@ class WrapperToolset(BaseToolset):
     def wrapped(self) -> tuple[Toolset, ...]:
         """The toolsets that it is around."""
         return self._toolsets
+
+    def around(self, *toolsets: Toolset) -> Toolset | None:
+        """Return a copy around other toolsets, in which tools keep their names; None if it cannot be copied."""
+        return None
 
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
         """Call `listener` after every change of the offered tools; see `Toolset.subscribe`."""
@@ -372,6 +377,17 @@ class _ForwardingToolset(WrapperToolset, RoutingToolset):
     def __init__(self, toolsets: tuple[Toolset, ...], run: _RunCall | None = None) -> None:
         super().__init__(*toolsets)
         self._run = run
+        self._wrap(toolsets)
+
+    def around(self, *toolsets: Toolset) -> Toolset | None:
+        """Return a copy around other toolsets; see `WrapperToolset.around`."""
+        made = copy(self)
+        made._wrap(toolsets)  # noqa: SLF001 - its own kind
+        return made
+
+    def _wrap(self, toolsets: tuple[Toolset, ...]) -> None:
+        """Be around these toolsets, with nothing known of any other."""
+        self._toolsets = toolsets
         self._parts = [_OfferedPart(ToolSnapshot()) for _ in toolsets]
         self._view: ToolSnapshot | None = None
 
