@@ -52,7 +52,7 @@ class Owner(NamedTuple):
 
 
 def owner_of(client: Client) -> Owner | None:
-    """Return the caller of a request as an owner of connections; None if it cannot be told apart from others."""
+    """Return the caller of a request as an owner of connections; None if it cannot be distinguished from others."""
     if client.key is None:
         return None
     return Owner(client.key, client.modern, msgspec.json.encode(client.capabilities, order="deterministic"))
@@ -67,7 +67,7 @@ class AskingConnection:
 
     Attributes:
         config: The server, as the hub connects to it.
-        owner: The caller, if it can be told apart from others.
+        owner: The caller, if it can be distinguished from others.
         connection: The connection, which asks for no revision but the one that the hub has found out.
         handler: Gets the requests of the server while a call runs; None between calls.
         level: The minimum severity of log messages that was asked for, or None.
@@ -199,7 +199,7 @@ class AskingConnections:
             listener(owner, announced)
 
     def _watch(self, made: AskingConnection, owner: Owner) -> None:
-        """Report what changes the lists of a connection: its state, its tools, and what its server announces."""
+        """Report changes of the lists of a connection: by its state, its tools, or an announcement of its server."""
 
         def note(notification: tuple[str, Mapping[str, Any]]) -> None:
             if notification[0] in LIST_CHANGED.values():

@@ -215,14 +215,7 @@ class Gateway(ServerRunners):
         self._served = 0
         self._unheard: list[Callable[[], object]] = []
         self._pages_unheard: Callable[[], object] = _nothing
-        self.perspectives = Perspectives(
-            hub,
-            self.tools,
-            connections=parts.connections,
-            handshakes=parts.handshakes,
-            changes=self.changes,
-            stands_in=lambda: self._about.only is not None,
-        )
+        self.perspectives = self._made_perspectives()
         self.routes = self.perspectives.shared.routes
         self.relay = Relay(
             hub,
@@ -257,6 +250,16 @@ class Gateway(ServerRunners):
         self.changes.on_client_notification = self._note_from_client
         for event in ("prompts_changed", "resources_changed", "state"):
             hub.on(event, lambda connection, change: self.routes.forget())
+
+    def _made_perspectives(self) -> Perspectives:
+        return Perspectives(
+            self.hub,
+            self.tools,
+            connections=self._parts.connections,
+            handshakes=self._parts.handshakes,
+            changes=self.changes,
+            stands_in=lambda: self._about.only is not None,
+        )
 
     def _made_features(self, local: Tools, instructions: str | None) -> list[Feature]:
         parts, hub = self._parts, self.hub

@@ -157,7 +157,7 @@ class HandshakeConnections:
         return connection
 
     def _watch(self, connection: McpConnection) -> None:
-        """Report what changes the lists of a connection: its state, its tools, and what its server announces."""
+        """Report changes of the lists of a connection: by its state, its tools, or an announcement of its server."""
 
         def note(notification: tuple[str, Mapping[str, Any]]) -> None:
             if notification[0] in LIST_CHANGED.values():

@@ -1,4 +1,4 @@
-"""The parts that a gateway shares with those of its callers, and what a virtual server shows of these."""
+"""The parts that a gateway shares with those of its callers, and the view that a virtual server has of these."""
 
 from __future__ import annotations
 

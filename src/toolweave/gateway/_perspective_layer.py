@@ -17,7 +17,7 @@ from toolweave.serve._request import CallNext, Json, Offered, Request
 from toolweave.tools import ToolSpec
 
 
-class _Offers(Protocol):
+class _OfferFinder(Protocol):
     """Finds the offers that requests are about."""
 
     def offers_in(self, routes: Routes, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
@@ -36,7 +36,7 @@ class PerspectiveLayer:
     reads_results = False
     note_call = None  # a call that went around middleware went to a connection that many callers share
 
-    def __init__(self, perspectives: Perspectives, offers: _Offers) -> None:
+    def __init__(self, perspectives: Perspectives, offers: _OfferFinder) -> None:
         self._perspectives = perspectives
         self._offers = offers
         self._lookups: WeakKeyDictionary[Perspective, _PerspectiveOffers] = WeakKeyDictionary()
@@ -55,7 +55,7 @@ class PerspectiveLayer:
 class _PerspectiveOffers:
     """The `OfferLookup` of one perspective."""
 
-    def __init__(self, perspective: Perspective, offers: _Offers) -> None:
+    def __init__(self, perspective: Perspective, offers: _OfferFinder) -> None:
         # Neither is held by the other: the tools and routes are parts of a perspective, and know nothing of this.
         self._tools = perspective.tools
         self._routes = perspective.routes

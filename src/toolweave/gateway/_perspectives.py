@@ -1,9 +1,10 @@
-"""What each caller sees of the upstreams: the connections of the hub, or those that it reaches instead.
+"""The upstreams as each caller sees them: by the connections of the hub, or by those that it reaches instead.
 
 A caller with a handshake reaches an upstream of both eras on a second connection, and a caller that can be asked has
 connections of its own. Each may be another process, with other tools, prompts and resources. Callers are listed what
 the connection that they reach offers. Their requests are routed and judged by these lists, and their subscriptions are
-made there. Exposed names, filters, pins and rules are those of the upstream, whichever connection a definition comes from.
+made there. Exposed names, filters, pins and rules are those of the upstream, whichever connection a definition comes
+from.
 
 A connection counts while it is usable. Before it is open, while it restarts and after it has ended, its callers see
 the connection that they shared before. What they see differently by that is announced to them, and to no others.
@@ -304,7 +305,7 @@ class Perspectives:
         self._wake.set()
 
     def note_leased(self, client: Client) -> None:
-        """Note that a connection of a caller's own is open: its lists are what the caller sees from now on."""
+        """Note that a connection of a caller's own is open, whose lists the caller sees from now on."""
         owner = owner_of(client)
         if owner is not None and self._connections.is_owner(owner):
             self.attend(client)
@@ -320,9 +321,11 @@ class Perspectives:
             perspective.reviewing = False
 
     async def _review(self, owner: Owner | None, perspective: Perspective) -> None:
-        """Compare the lists of a perspective with what its callers know, and announce the differences."""
+        """Compare the lists of a perspective with those that its callers know, and announce the differences."""
         try:
-            differs = set[str]()
+            differs, perspective.announced = perspective.announced, set[str]()
+            if differs:  # a list is read before its change is announced
+                await perspective.offers.refresh_tools()
             before, perspective.seen_tools = perspective.seen_tools, perspective.tools.snapshot()
             if before is not None and ToolsChanged.between(before, perspective.seen_tools):
                 differs.add(methods.NOTIFICATIONS_TOOLS_LIST_CHANGED)
@@ -330,8 +333,6 @@ class Perspectives:
                 _, is_other = await self.listed(perspective, kind)
                 if is_other:
                     differs.add(NOTIFICATIONS[kind])
-            differs |= perspective.announced
-            perspective.announced.clear()
             for method in sorted(differs):
                 self._changes.tell(Topic(method, perspective.name))
             if self.on_reviewed is not None:

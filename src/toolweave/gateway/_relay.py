@@ -562,7 +562,7 @@ class Relay:
 
 
 def has_only(first: McpConnection, shared: McpConnection, method: str, params: Mapping[str, Any]) -> bool:
-    """Whether one connection to a server lists what a request names, and the shared one does not.
+    """Whether the subject of a request is listed on one connection to a server, and not on the shared one.
 
     A further process for the same caller would not have it either.
     """

@@ -46,7 +46,7 @@ class _Followed:
         self._ends: list[Callable[[], None]] = []
 
     def allowed(self, server: str) -> bool:
-        """Whether the caller may use what a server has under the URI."""
+        """Whether the caller may use a server's resource of this URI."""
         may = self.request.client.may
         return may is None or may("resources", self.uri, (), server)
 

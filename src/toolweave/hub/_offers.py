@@ -147,7 +147,7 @@ class OfferNames:
         return exposed
 
     def give_like(self, kind: str, config: ServerConfig, names: Iterable[str]) -> dict[str, str]:
-        """Name what another connection to a server offers as its own offers are named; see `give`."""
+        """Name the offers of another connection to a server as those of its own are named; see `give`."""
         exposed, _ = name_others(kind, config, names, self.given(kind), self._present.get((kind, config.name), ()))
         if kind == "resource":
             self._note_spellings(exposed)

@@ -319,9 +319,10 @@ def _rounds(options: Options, logs: Logs, sessions: Sessions) -> HandlerRunner:
     return HandlerRunner(state=options.state, seal=seal, logs=logs, sessions=sessions, sampling=options.sampling)
 
 
-def _session_of(request: Request) -> str | None:
-    """Return the name under which the changes of a caller's own lists are published."""
-    return session_key(request.client)
+def _session_of(request: Request) -> Sequence[str]:
+    """Return the names under which the changes of a caller's own lists are published."""
+    key = session_key(request.client)
+    return () if key is None else (key,)
 
 
 def _agent_tool(agent: AgentLike) -> Tool:

@@ -377,19 +377,14 @@ class _ForwardingToolset(WrapperToolset, RoutingToolset):
     def __init__(self, toolsets: tuple[Toolset, ...], run: _RunCall | None = None) -> None:
         super().__init__(*toolsets)
         self._run = run
-        self._wrap(toolsets)
+        self._parts = [_OfferedPart(ToolSnapshot()) for _ in toolsets]
+        self._view: ToolSnapshot | None = None
 
     def around(self, *toolsets: Toolset) -> Toolset | None:
         """Return a copy around other toolsets; see `WrapperToolset.around`."""
         made = copy(self)
-        made._wrap(toolsets)  # noqa: SLF001 - its own kind
+        _ForwardingToolset.__init__(made, toolsets, self._run)  # nothing that is known of the others is kept
         return made
-
-    def _wrap(self, toolsets: tuple[Toolset, ...]) -> None:
-        """Be around these toolsets, with nothing known of any other."""
-        self._toolsets = toolsets
-        self._parts = [_OfferedPart(ToolSnapshot()) for _ in toolsets]
-        self._view: ToolSnapshot | None = None
 
     @abstractmethod
     def _offered(self, index: int, inner: ToolSpec, known: ToolSpec | None) -> ToolSpec | None:

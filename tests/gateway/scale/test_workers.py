@@ -47,9 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def config(folder: Path) -> Path:
     asking = folder / "asking.py"
     asking.write_text(ASKING)
-    # pinned, so that callers of both eras share the one process that the gateway of this module has started
-    one = {**upstream(folder, "a"), "protocol": "2026-07-28"}
-    servers = {"a": one, "q": {"command": sys.executable, "args": [str(asking), "legacy"]}}
+    servers = {"a": upstream(folder, "a"), "q": {"command": sys.executable, "args": [str(asking), "legacy"]}}
     servers["m"] = {"command": sys.executable, "args": [str(asking), "2026-07-28"]}
     section = {"middleware": [{"name": "budget", "calls": 5, "per": "day", "only": [{"names": ["a_fail"]}]}]}
     return write_gateway_config(folder, servers, section)
