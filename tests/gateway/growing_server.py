@@ -134,7 +134,7 @@ def main(mode: str) -> None:
             answer = json.dumps(message.get("result", message.get("error")))
             send({"id": asked.pop("question"), "result": {"content": [{"type": "text", "text": answer}]}})
             continue
-        params = message.get("params") or {}
+        params: Json = message.get("params") or {}
         if "id" not in message:
             notified.append(message["method"])
             continue

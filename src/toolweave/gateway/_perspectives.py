@@ -12,6 +12,7 @@ the connection that they shared before. What they see differently by that is ann
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -23,6 +24,7 @@ from toolweave.gateway._connections import AskingConnections, Owner, owner_of
 from toolweave.gateway._handshake_connections import HandshakeConnections
 from toolweave.gateway._routes import Routes
 from toolweave.hub import Hub
+from toolweave.hub._events import HubEventName
 from toolweave.hub._hub import hub_tools, offer_names
 from toolweave.hub._naming import NamedServer
 from toolweave.hub._offers import HubEntry, HubList, HubListKind, HubOffers
@@ -40,6 +42,8 @@ NOTIFICATIONS: Mapping[HubListKind, str] = {
     "resources": methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED,
     "resourceTemplates": methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED,
 }
+_LIST_EVENTS: Sequence[HubEventName] = ("prompts_changed", "resources_changed", "state")
+"""The events of a hub after which its lists may be others; a change of its tools is announced to all callers."""
 _DEBOUNCE_SECONDS = 0.05
 _HANDSHAKE = "handshake"
 """The name under which changes are announced to the callers with a handshake that share a connection."""
@@ -269,8 +273,17 @@ class Perspectives:
         return found, before is not None and before is not found.entries and before != found.entries
 
     async def watch(self) -> None:
-        """Announce changes of connections that are not the hub's, until cancelled."""
-        ends = (self._connections.listen(self._note_own), self._handshakes.listen(self._note_handshake))
+        """Announce changes that callers see on connections other than the hub's, until cancelled."""
+        loop = asyncio.get_running_loop()
+
+        def note_shared(connection: McpConnection, change: object) -> None:
+            loop.call_soon_threadsafe(self._note_handshake)  # the hub may run in another thread
+
+        ends = (
+            self._connections.listen(self._note_own),
+            self._handshakes.listen(self._note_handshake),
+            *(self._hub.on(event, note_shared) for event in _LIST_EVENTS),
+        )
         try:
             async with anyio.create_task_group() as tasks:
                 while True:
@@ -291,12 +304,12 @@ class Perspectives:
         if perspective is not None:
             self._note(owner, perspective, announced)
 
-    def _note_handshake(self, announced: str | None) -> None:
+    def _note_handshake(self, announced: str | None = None) -> None:
+        """Note a change of connections that several callers share, which those with connections of their own see."""
         self.handshake.inherit(self.shared)
         self._note(None, self.handshake, announced)
         for owner, perspective in self._own.items():
-            if not owner.modern:
-                self._note(owner, perspective, None)
+            self._note(owner, perspective, None)
 
     def _note(self, owner: Owner | None, perspective: Perspective, announced: str | None) -> None:
         if announced is not None and self._stands_in():

@@ -37,6 +37,7 @@ class Topic(NamedTuple):
 TOOLS = Topic(methods.NOTIFICATIONS_TOOLS_LIST_CHANGED)
 PROMPTS = Topic(methods.NOTIFICATIONS_PROMPTS_LIST_CHANGED)
 RESOURCES = Topic(methods.NOTIFICATIONS_RESOURCES_LIST_CHANGED)
+_LISTS = frozenset({TOOLS, PROMPTS, RESOURCES})
 UPDATED = methods.NOTIFICATIONS_RESOURCES_UPDATED
 
 
@@ -73,10 +74,15 @@ class _Subscriber(ABC):
             self.wake_threadsafe()
 
     def take(self) -> list[PendingChange]:
-        """Return and clear the pending changes, oldest topic first."""
+        """Return and clear the pending changes, oldest topic first; each list once, under whatever name it changed."""
         with self._lock:
             waiting, self._waiting = self._waiting, {}
-        return [PendingChange(topic.method, params) for topic, params in waiting.items() if topic in self.topics]
+        found: dict[Topic, PendingChange] = {}
+        for topic, params in waiting.items():
+            if topic in self.topics:
+                unnamed = Topic(topic.method)
+                found.setdefault(unnamed if unnamed in _LISTS else topic, PendingChange(topic.method, params))
+        return list(found.values())
 
     def wake_threadsafe(self) -> None:
         """Wake the subscriber on its own loop, from any thread."""

@@ -68,7 +68,7 @@ def processes_of_a_session(running: RunningGateway) -> set[int]:
         "POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begin}, headers
     )
     headers |= {"mcp-session-id": first.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
-    body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "a_who", "arguments": {}}}
+    body: Json = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "a_who", "arguments": {}}}
     seen = set[int]()
 
     def all_have_answered() -> bool:
