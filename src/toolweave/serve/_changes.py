@@ -74,7 +74,7 @@ class _Subscriber(ABC):
             self.wake_threadsafe()
 
     def take(self) -> list[PendingChange]:
-        """Return and clear the pending changes, oldest topic first; each list once, under whatever name it changed."""
+        """Return and clear the pending changes, oldest topic first, and each list once for all of its names."""
         with self._lock:
             waiting, self._waiting = self._waiting, {}
         found: dict[Topic, PendingChange] = {}
