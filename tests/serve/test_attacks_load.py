@@ -80,6 +80,21 @@ async def test_a_body_without_a_length_is_read_to_the_limit_only(era: str) -> No
     assert sent < 50_000_000, "what the sockets buffer, and no more"
 
 
+async def test_a_body_without_a_length_that_comes_in_one_piece_is_bounded_as_well() -> None:
+    limits = HttpLimits(body_bytes=1_000, **HOUSEHOLD)
+    headers = {**modern_headers("echo"), "Transfer-Encoding": "chunked"}
+    body = call_body("echo", {"text": "x" * 2_000})
+    doings = Doings()
+    async with served_http(doing_server(doings), limits=limits) as url:
+        with anyio.fail_after(30):
+            async with connected(url) as stream:
+                await stream.send(head(url, headers=headers) + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+                answer = await read_answer(stream)
+
+    assert answer.status == 413
+    assert doings.calls == 0
+
+
 async def test_no_more_of_a_body_is_held_than_the_limit_and_one_chunk() -> None:
     given = 0
 

@@ -154,6 +154,7 @@ BAD_PROOFS: list[Callable[[str], str]] = [
     lambda url: proof(url, jti=""),
     lambda url: proof(url, jti="x" * 513),
     lambda url: proof(url, jti="x" * 9000),
+    lambda url: proof(url, more="x" * 9000),
     lambda url: "x.y.z",
     lambda url: "",
 ]

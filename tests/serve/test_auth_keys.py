@@ -97,12 +97,13 @@ async def test_keys_that_move_to_another_host_are_not_followed(monkeypatch: pyte
     [
         b"x" * 30_000_000,
         json.dumps({"keys": [as_jwk(KEY, f"k{n}") for n in range(1000)]}).encode(),
+        json.dumps({"keys": [as_jwk(KEY, f"k{n}") for n in range(101)]}).encode(),
         b'{"keys": ' + b"[" * 100_000,
         b'{"keys": 7}',
         b"[]",
         b"",
     ],
-    ids=["30 MB", "1,000 keys", "nested", "no list", "no object", "empty"],
+    ids=["30 MB", "1,000 keys", "101 keys", "nested", "no list", "no object", "empty"],
 )
 async def test_keys_that_are_too_many_or_none_are_not_read_and_the_tokens_may_be_good(keys: bytes) -> None:
     with running_issuer() as issuer:

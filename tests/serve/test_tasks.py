@@ -12,6 +12,7 @@ import pytest
 
 from tests.serve.carriers import EACH_CARRIER, EACH_ERA, connected
 from tests.serve.serving import served_http
+from tests.serve.talking import talking
 from toolweave import Callbacks, McpConnection, ProtocolError, ServerConfig, connect_mcp
 from toolweave.connect import ElicitationRequest
 from toolweave.errors import RequestError, ToolError
@@ -22,6 +23,7 @@ from toolweave.tools import CallContext, Elicitation
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
+TASKS = "io.modelcontextprotocol/tasks"
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 
@@ -94,6 +96,27 @@ async def test_a_tool_error_is_the_result_of_a_task_and_a_protocol_error_its_fai
     assert crashed.is_error
     assert ("secret" in crashed.text) == (carrier == "inprocess")
     assert (broken.value.code, broken.value.data) == (-32050, {"why": "on purpose"})
+
+
+async def test_no_more_tasks_run_in_a_process_than_may_and_those_that_end_make_room() -> None:
+    go = anyio.Event()
+    server = create_mcp_server(name="holding", version="1", tasks={"hold": "required"})
+
+    @server.tool
+    async def hold() -> str:  # pyright: ignore[reportUnusedFunction]
+        await go.wait()
+        return "held"
+
+    async with talking(server, "2026-07-28", {"extensions": {TASKS: {}}}) as talk:
+        with anyio.fail_after(60):
+            call: dict[str, Any] = {"name": "hold", "arguments": {}}
+            names = [(await talk.ask("tools/call", call))["taskId"] for _ in range(1_000)]
+            with pytest.raises(RequestError, match="no more tasks can be taken on now"):
+                await talk.ask("tools/call", call)
+            go.set()
+            while (await talk.ask("tasks/get", {"taskId": names[-1]}))["status"] == "working":
+                await anyio.sleep(0.01)
+            assert (await talk.ask("tools/call", call))["resultType"] == "task"
 
 
 @EACH_ERA
