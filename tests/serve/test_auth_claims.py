@@ -32,7 +32,7 @@ def by_secret(**options: Any) -> JwtAuth:
 
 def signed(key: Any = SECRET, algorithm: str = "HS256", header: Any = None, **claims: Any) -> str:
     """Return a token; a claim that is None is left out."""
-    said = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ada", "client_id": "app", "exp": time.time() + 600, **claims}
+    said = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ada", "client_id": "app", "exp": time.time() + 86_400, **claims}
     kept = {name: value for name, value in said.items() if value is not None}
     return jwt.encode(kept, key, algorithm, headers=header)
 

@@ -19,9 +19,8 @@ from toolweave.serve._unknown import not_offered
 from toolweave.tools import ToolResult
 from toolweave.tools._mcp import call_result
 
+_STARTING = frozenset({ConnectionState.IDLE, ConnectionState.CONNECTING})
 _REASONS = {
-    ConnectionState.IDLE: "is still connecting",
-    ConnectionState.CONNECTING: "is still connecting",
     ConnectionState.AUTH_REQUIRED: "does not accept the credentials of this gateway",
     ConnectionState.DEGRADED: "cannot list its tools now",
 }
@@ -72,6 +71,8 @@ class UnreachedUpstreams:
     def described(self, name: str) -> str:
         """Return a sentence that says how an upstream is."""
         state = self._hub.states().get(name, ConnectionState.FAILED)
+        if state in _STARTING and name not in self._hub.errors:  # else it is down, and only tried again
+            return f"server {name!r} is still connecting"
         return f"server {name!r} {_REASONS.get(state, 'cannot be reached now')}"
 
     def _reason(self, request: Request, kind: OfferKind, name: str) -> str | None:
