@@ -89,40 +89,43 @@ async def test_a_request_that_is_refused_twice_is_sent_no_third_time() -> None:
         assert len(server.exchanges) == 3
 
 
-class Steady(Rotating):
-    """A hook whose headers are the same for each request, until it has others."""
-
+class Patient(Rotating):
     most_resends = 3
 
-    def __init__(self, tokens: list[str]) -> None:
-        super().__init__(tokens)
-        self.made: dict[str, Mapping[str, str]] = {}
 
-    def steady(self) -> Mapping[str, str]:
-        token = self.tokens[0]
-        return self.made.setdefault(token, {"Authorization": f"Bearer {token}"})
+async def test_a_hook_says_how_often_a_request_is_sent_again() -> None:
+    good = "one"
+
+    def accepts(exchange: Exchange) -> bool:
+        return takes(good)(exchange)
+
+    hook = Patient(["one", "two", "three"])
+    server = guarded(modern_answer, accepts)
+    async with listening(server.handle) as (url, _), connected({"url": url}, auth=hook) as connection:
+        good = "three"
+        assert (await connection.call_tool("t")).text == "done"
+        assert [(one.attempt, one.operation) for one in hook.challenges] == [(0, "tools/call t"), (1, "tools/call t")]
+        assert server.exchanges[-1].headers["authorization"] == "Bearer three"
 
 
-async def test_headers_that_stay_the_same_are_asked_for_once_and_new_ones_at_once() -> None:
+async def test_each_request_asks_for_its_headers_and_new_ones_are_sent_at_once() -> None:
     good = "one"
 
     def accepts(exchange: Exchange) -> bool:
         return takes(good)(exchange)
 
     server = guarded(modern_answer, accepts)
-    hook = Steady(["one", "two", "three"])
+    hook = Rotating(["one", "two", "three"])
     async with listening(server.handle) as (url, _), connected({"url": url}, auth=hook) as connection:
-        for _ in range(5):
+        for _ in range(3):
+            asked = len(hook.asked)
             assert (await connection.call_tool("t")).text == "done"
-        asked = len(hook.asked)
-        for _ in range(5):
-            await connection.call_tool("t")
-        assert len(hook.asked) == asked
-        good = "three"
+            assert len(hook.asked) == asked + 1
+        good = hook.tokens[1]
+        hook.tokens.pop(0)
         assert (await connection.call_tool("t")).text == "done"
-        assert (await connection.call_tool("t")).text == "done"
-        assert [(one.attempt, one.operation) for one in hook.challenges] == [(0, "tools/call t"), (1, "tools/call t")]
-        assert server.exchanges[-1].headers["authorization"] == "Bearer three"
+        assert not hook.challenges
+        assert server.exchanges[-1].headers["authorization"] == "Bearer two"
 
 
 async def test_a_refusal_of_one_call_is_a_matter_of_that_call() -> None:

@@ -22,7 +22,6 @@ def messages(data: bytes) -> None:
     jsonrpc.without_deep_entries(data)
     jsonrpc.objects_in(data)
     jsonrpc.answer_behind(data)
-    jsonrpc.decode_plain(data)
     jsonrpc.decode_raw_result(data)
     jsonrpc.answer_id(data)
     try:

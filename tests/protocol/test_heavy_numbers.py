@@ -13,7 +13,6 @@ from toolweave.protocol.brackets import depth_change
 from toolweave.protocol.jsonrpc import (
     answer_behind,
     decode_lenient,
-    decode_plain,
     decode_raw_result,
     decode_strict,
     is_json,
@@ -36,7 +35,6 @@ VALUES: Mapping[str, bytes] = {
     "brackets in strings": b'"[{"',
 }
 DECODERS: Mapping[str, Callable[[bytes], object]] = {
-    "plain": decode_plain,
     "lenient": decode_lenient,
     "raw": decode_raw_result,
     "strict": decode_strict,
@@ -79,8 +77,8 @@ def processor_seconds(decode: Callable[[bytes], object], text: bytes) -> float:
 
 @pytest.fixture(scope="module")
 def ordinary_seconds() -> float:
-    """The time in which ordinary numbers are read as a plain answer."""
-    return processor_seconds(decode_plain, SHAPES["a result"](repeated(b"1.5")))
+    """The time in which ordinary numbers are read as a response."""
+    return processor_seconds(decode_lenient, SHAPES["a result"](repeated(b"1.5")))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -123,9 +121,8 @@ NUMBERS = [
 def test_every_number_has_the_value_that_python_gives_it(number: str, count: int) -> None:
     text = ENVELOPE + b'"result":{"x":[' + b",".join([number.encode()] * count) + b"]}}"
 
-    message = decode_plain(text)
+    [message] = decode_lenient(text)
 
-    assert message is not None
     assert message.result["x"] == [float(number)] * count
 
 
@@ -140,7 +137,6 @@ def test_a_number_out_of_range_is_null_and_not_infinity(count: int) -> None:
 def test_an_answer_whose_id_has_another_type_is_not_a_message(id_text: str) -> None:
     text = b'{"jsonrpc":"2.0","id":%s,"result":{}}' % id_text.encode()
 
-    assert decode_plain(text) is None
     with pytest.raises(ValueError, match="id"):
         decode_lenient(text)
 
@@ -162,7 +158,6 @@ def test_a_batch_has_a_limit_of_messages() -> None:
 
 @pytest.mark.parametrize("value", [0.1, 1.5e-05, 3.141592653589793])
 def test_many_ordinary_fractions_are_read_exactly(value: float) -> None:
-    message = decode_plain(ENVELOPE + b'"result":{"x":%s}}' % json.dumps([value] * 5_000).encode())
+    [message] = decode_lenient(ENVELOPE + b'"result":{"x":%s}}' % json.dumps([value] * 5_000).encode())
 
-    assert message is not None
     assert message.result["x"] == [value] * 5_000

@@ -18,7 +18,6 @@ import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Self, cast
 from urllib.parse import urlsplit
@@ -35,7 +34,6 @@ from toolweave.http._request_head import request_head
 
 _IDLE_SECONDS = 60.0
 _LINGER_SECONDS = 0.5
-_MAX_HEADS = 256
 _CONTENT_METHODS = frozenset(("PATCH", "POST", "PUT"))
 """Methods whose requests say the length of their content even if that is 0 (RFC 9110, 8.6)."""
 _IDLE_HINT = re.compile(r"timeout=(\d{1,6})")
@@ -136,6 +134,11 @@ class Response(msgspec.Struct, eq=False):
         Raises:
             NoAnswer: It broke off, or is larger than `max_bytes`.
         """
+        body = self.body
+        # Whole and not compressed, as nearly every one is.
+        if body is not None and len(body) <= max_bytes and "content-encoding" not in self.head.headers:
+            self.body = None
+            return body
         pieces: list[bytes] = []
         size = 0
         while piece := await self.piece():
@@ -161,7 +164,7 @@ class Response(msgspec.Struct, eq=False):
     def with_body(self, body: bytes) -> Response:
         """Return the answer with a body that was read, and inflated, before."""
         headers = {name: value for name, value in self.head.headers.items() if name != "content-encoding"}
-        return Response(self._client, None, replace(self.head, headers=headers), body)
+        return Response(self._client, None, msgspec.structs.replace(self.head, headers=headers), body)
 
     def finish(self) -> None:
         """Close the answer; the connection is kept if the rest, such as a stream's last chunk, arrives soon."""
@@ -247,8 +250,6 @@ class HttpClient:
         self._closed = False
         self._sweep: asyncio.TimerHandle | None = None
         self._sweep_at = math.inf
-        self._heads: dict[tuple[object, ...], bytes] = {}
-        self._known: dict[bytes, Head] = {}
         self._buffer = receive_buffer()
         host = self._host if self._host.isascii() else self._host.encode("idna").decode("ascii")
         host = f"[{host}]" if ":" in host else host
@@ -343,12 +344,8 @@ class HttpClient:
         if not socket.is_free() or (lasting and len(self._open) - self._lasting >= self._max):
             self._drop(socket)
         else:
-            head = socket.head
-            if head.idle_seconds < 0:
-                # Heads are shared by their bytes, so the hint of `Keep-Alive` is read once for a server and not once
-                # for an answer.
-                head.idle_seconds = _idle_seconds(head.headers.get("keep-alive", ""))
-            now, seconds = time.monotonic(), head.idle_seconds
+            hint = socket.head.headers.get("keep-alive")
+            now, seconds = time.monotonic(), _IDLE_SECONDS if hint is None else _idle_seconds(hint)
             socket.idle_until = now + seconds
             # Handed over with its permit, before it is seen as idle: a request that arrives now cannot overtake those
             # that wait.
@@ -379,19 +376,11 @@ class HttpClient:
             NoAnswer: It cannot be sent.
         """
         content = method == "POST" if content is None else content
-        # A client sends the same few heads again and again; making one costs more than all else of a small request.
-        key = (method, target, content, *headers.items())
-        head = self._heads.get(key)
-        if head is None:
-            try:
-                named = {**self._for_proxy, **headers}
-                head = request_head(method, target, self._named, named, authority=self._authority, content=content)
-            except ValueError as exc:
-                raise NoAnswer("LocalProtocolError", str(exc), sent=False) from None
-            if len(self._heads) >= _MAX_HEADS:  # headers that change with each request
-                self._heads.clear()
-            self._heads[key] = head
-        return head
+        try:
+            named = {**self._for_proxy, **headers}
+            return request_head(method, target, self._named, named, authority=self._authority, content=content)
+        except ValueError as exc:
+            raise NoAnswer("LocalProtocolError", str(exc), sent=False) from None
 
     # who may use a connection: at most `max_connections` requests at once, the others in the order they came
 
@@ -517,7 +506,7 @@ class HttpClient:
 
     async def _reached(self, host: str, port: int, *, secure: bool) -> Socket:
         _, socket = await asyncio.get_running_loop().create_connection(
-            partial(Socket, self._known, self._buffer),
+            partial(Socket, self._buffer),
             sock=await connect_tcp(host, port, self._addresses),
             ssl=self._tls if secure else None,
             server_hostname=host if secure else None,
@@ -539,7 +528,7 @@ class HttpClient:
             # origin's.
             if not 200 <= head.status < 300:
                 raise NoAnswer("ProxyError", refused_by_proxy(head.status, head.reason, self._place), sent=False)
-            socket = Socket(self._known, self._buffer)
+            socket = Socket(self._buffer)
             transport = await asyncio.get_running_loop().start_tls(
                 cast("asyncio.Transport", outer.transport), socket, cast("ssl.SSLContext", self._tls),
                 server_hostname=self._host,

@@ -1,8 +1,6 @@
 """One HTTP/1.1 connection and the exchange that runs on it: httptools parses, asyncio carries.
 
-A head whose bytes were seen before, as nearly every head of an answer was, is not parsed again: what it said is
-looked up, and a body of a known length needs no parser. Every other answer goes through httptools, which therefore
-alone decides what an answer is. Knows nothing of pools, redirects or JSON-RPC, and decodes no content encoding.
+Every response goes through the parser. Knows nothing of pools, redirects or JSON-RPC, and decodes no content encoding.
 """
 
 from __future__ import annotations
@@ -11,18 +9,15 @@ import asyncio
 import os
 import select
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from socket import SO_KEEPALIVE, SOL_SOCKET
 from typing import cast
 
 import httptools
+import msgspec
 
 _MAX_HEAD_BYTES = 256 * 1024
 _PAUSE_BYTES = 1024 * 1024
 _BUFFER_BYTES = 64 * 1024
-_MAX_KNOWN = 128
-_MAX_KNOWN_BYTES = 2048
-_KNOWN_STATUS = 200
 
 
 class NoAnswer(Exception):
@@ -39,42 +34,25 @@ class NoAnswer(Exception):
         self.heard = heard
 
 
-@dataclass(slots=True)
-class Head:
-    """The head of an answer.
+class Head(msgspec.Struct):
+    """The head of a response.
 
     Attributes:
-        headers: With lower-case names; repeated ones are joined by commas, but for `set-cookie`.
+        headers: With lower-case names; repeated ones are joined by commas, except for `set-cookie`.
         cookies: The values of `set-cookie`, which cannot be joined.
-        length: The length of the body, where `Content-Length` says it.
-        keeps_alive: Whether another exchange may follow on the connection.
-        is_json: Whether it is the head of a success in JSON that is not compressed; known for heads met before.
-        idle_seconds: Seconds for which the server keeps the idle connection, if it says so; negative: not read yet.
     """
 
-    status: int = 0
-    reason: str = ""
-    headers: dict[str, str] = field(default_factory=dict[str, str])
-    cookies: list[str] = field(default_factory=list[str])
-    length: int = 0
-    keeps_alive: bool = False
-    is_json: bool = False
-    idle_seconds: float = -1.0
-
-    def add(self, name: bytes, value: bytes) -> None:
-        """Add one header."""
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        if key == "set-cookie":
-            self.cookies.append(text)
-        else:
-            self.headers[key] = text if key not in self.headers else f"{self.headers[key]}, {text}"
+    status: int
+    reason: str
+    headers: dict[str, str]
+    cookies: list[str]
 
 
 class Socket(asyncio.BufferedProtocol):
     """One connection; `begin` an exchange with its request, then await its `news` and read the response.
 
-    `known` holds heads by their bytes, and `buffer` is where bytes are received, for all connections to one origin on
-    one event loop. A buffer of its own would be 256 KiB for each read, for which the C library maps memory each time.
+    `buffer` is where bytes are received, for all connections to one origin on one event loop. The buffer that asyncio
+    makes for each read has 256 KiB, for which the C library maps memory each time.
 
     Attributes:
         ended: Whether it can carry no further exchange.
@@ -87,23 +65,20 @@ class Socket(asyncio.BufferedProtocol):
         arrivals: The number of pieces that have arrived, of all exchanges.
     """
 
-    def __init__(self, known: dict[bytes, Head] | None = None, buffer: memoryview | None = None) -> None:
+    def __init__(self, buffer: memoryview | None = None) -> None:
         self.transport: asyncio.Transport | None = None
         self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.ended = self.lasting = False
         self.idle_until = 0.0
         self.arrivals = 0
-        self._known: dict[bytes, Head] = {} if known is None else known
         self._buffer = receive_buffer() if buffer is None else buffer
         self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
         self._settled: Callable[[], None] | None = None
         self._poll = select.poll() if hasattr(select, "poll") else None
         self.error: NoAnswer | None = None
-        self._paused = self._until_end = self._interim = False
-        self._by_parser = False
-        self._head_bytes = 0
+        self._paused = False
         self._forget()
 
     def _forget(self) -> None:
@@ -111,10 +86,8 @@ class Socket(asyncio.BufferedProtocol):
         self.head = _NO_HEAD
         self.complete = self.has_head = self.reusable = self._heard = False
         self.pieces: list[bytes] = []
-        self.held = self._missing = 0
-        if self._by_parser:
-            self._by_parser = self._until_end = self._interim = False
-            self._head_bytes = 0
+        self.held = self._head_bytes = 0
+        self._until_end = False
 
     def begin(self, request: bytes, waiter: asyncio.Future[None] | None = None, *, lasting: bool = False) -> None:
         """Begin an exchange by sending its request; `waiter` is done at the first news.
@@ -208,16 +181,19 @@ class Socket(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take the received bytes, before anything else is received."""
-        data = bytes(self._buffer[:nbytes])
         self.arrivals += 1
         if self.complete:  # no more was requested
             self.abort()
             return
-        if not self._by_parser and not self._take_known(data):
-            self._by_parser = True
-            self._parse(data)
-        elif self._by_parser:
-            self._parse(data)
+        self._heard = True
+        try:
+            self._parser.feed_data(self._buffer[:nbytes])
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
+            self._fail("RemoteProtocolError", str(exc))
+        if not self.has_head:
+            self._head_bytes += nbytes
+            if self._head_bytes > _MAX_HEAD_BYTES:
+                self._fail("RemoteProtocolError", f"its headers are larger than {_MAX_HEAD_BYTES} bytes")
         if self.held > _PAUSE_BYTES and not self.complete and not self._paused and self.transport is not None:
             self._paused = True
             self.transport.pause_reading()
@@ -226,66 +202,6 @@ class Socket(asyncio.BufferedProtocol):
             waiter.set_result(None)
         if self._settled is not None:
             self._settle()
-
-    def _take_known(self, data: bytes) -> bool:
-        """Handle a piece of an answer whose head is known; return False, with nothing done, where it is not."""
-        if self.has_head:
-            left = self._missing - len(data)
-            if left < 0:  # data after the answer was not requested
-                self.reusable = False
-                data = data[:left]
-        else:
-            end = data.find(b"\r\n\r\n") + 4
-            head = self._known.get(data[:end])
-            if head is None:
-                return False
-            left = head.length - (len(data) - end)
-            if left < 0:
-                return False
-            self._heard = self.has_head = self.reusable = True
-            self.head = head
-            data = data[end:]
-        self._missing = left
-        if data:
-            self.pieces.append(data)
-            self.held += len(data)
-        self.complete = left <= 0
-        return True
-
-    def _parse(self, data: bytes) -> None:
-        first = not self._heard
-        self._heard = True
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
-            self._fail("RemoteProtocolError", str(exc))
-        if not self.has_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > _MAX_HEAD_BYTES:
-                self._fail("RemoteProtocolError", f"its headers are larger than {_MAX_HEAD_BYTES} bytes")
-        elif first and not self._interim:
-            self._remember(data)
-
-    def _remember(self, data: bytes) -> None:
-        """Cache a head that arrived in one piece, if its bytes alone determine where the answer ends."""
-        head, length = self.head, self.head.headers.get("content-length", "")
-        end = data.find(b"\r\n\r\n") + 4
-        if (
-            head.status == _KNOWN_STATUS
-            and head.keeps_alive
-            and not head.cookies
-            and self.error is None
-            and "transfer-encoding" not in head.headers
-            and length.isascii()
-            and length.isdigit()
-            and 4 < end <= _MAX_KNOWN_BYTES
-        ):
-            if len(self._known) >= _MAX_KNOWN:  # heads that differ with each answer
-                self._known.clear()
-            head.length = int(length)
-            kind, encoding = head.headers.get("content-type", ""), head.headers.get("content-encoding", "identity")
-            head.is_json = kind.lower().startswith("application/json") and encoding.lower() == "identity"
-            self._known[data[:end]] = head
 
     def eof_received(self) -> None:
         """Note that nothing more will come; the transport closes itself."""
@@ -312,11 +228,11 @@ class Socket(asyncio.BufferedProtocol):
     # what the parser calls
 
     def on_message_begin(self) -> None:
-        """Note another answer."""
-        if self.complete:  # another answer was not requested
+        """Note another response."""
+        if self.complete:  # another response was not requested
             self.reusable = False
         elif not self.has_head:
-            self.head = Head()
+            self.head = Head(0, "", {}, [])
 
     def on_status(self, status: bytes) -> None:
         """Take the reason phrase."""
@@ -324,25 +240,33 @@ class Socket(asyncio.BufferedProtocol):
             self.head.reason += status.decode("latin-1")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
-        if not self.has_head:
-            self.head.add(name, value)
+        """Take a header; those behind a body are ignored."""
+        if self.has_head:
+            return
+        key = name.decode("latin-1").lower()
+        text = value.decode("latin-1")
+        headers = self.head.headers
+        if key == "set-cookie":
+            self.head.cookies.append(text)
+        elif key in headers:
+            headers[key] += f", {text}"
+        else:
+            headers[key] = text
 
     def on_headers_complete(self) -> None:
         """Note that the head is there."""
         if self.has_head:
             return
         head = self.head
-        head.status = self._parser.get_status_code()
-        if head.status < 100:
-            self._fail("RemoteProtocolError", f"{head.status:03} is not an HTTP status")
-            return
-        if head.status < 200:
-            if head.status == 101:
+        status = head.status = self._parser.get_status_code()
+        if status < 200:
+            if status < 100:
+                self._fail("RemoteProtocolError", f"{status:03} is not an HTTP status")
+            elif status == 101:
                 self._fail("RemoteProtocolError", "it changed to another protocol")
             return
         self.has_head = True
-        self.reusable = head.keeps_alive = self._parser.should_keep_alive()
+        self.reusable = self._parser.should_keep_alive()
         self._until_end = "content-length" not in head.headers and "transfer-encoding" not in head.headers
 
     def on_body(self, body: bytes) -> None:
@@ -353,11 +277,8 @@ class Socket(asyncio.BufferedProtocol):
         self.pieces.append(body)
 
     def on_message_complete(self) -> None:
-        """Note that the answer is whole, or that an interim one is over (RFC 9110, 15.2): the real one follows."""
-        if self.has_head:
-            self.complete = True
-        else:
-            self._interim = True
+        """Note that the response is whole; after an interim one (RFC 9110, 15.2) the real one follows."""
+        self.complete = self.has_head
 
     def _fail(self, kind: str, detail: str) -> None:
         self.reusable = False
@@ -376,4 +297,4 @@ def receive_buffer() -> memoryview:
     return memoryview(bytearray(_BUFFER_BYTES))
 
 
-_NO_HEAD = Head()
+_NO_HEAD = Head(0, "", {}, [])

@@ -15,12 +15,12 @@ class SharedHeaders(dict[str, str]):
     """Constant headers that many requests share, by lower-case names.
 
     Attributes:
-        head: The encoded head of such a request, cached by its first encoding.
-        credentials: The headers of a token that are in it too, as the one object they came as.
+        head: The encoded head of the last such request, or None.
+        made_from: The other headers in that head, by which its user knows whether it is still right.
     """
 
     head: bytes | None = None
-    credentials: Mapping[str, str] | None = None
+    made_from: object = None
 
 
 def request_head(

@@ -32,10 +32,6 @@ class StoredSignIn:
         self._url = url
         self._source: TokenSource | None = None
 
-    def steady(self) -> Mapping[str, str] | None:
-        """Return the headers if they are the same for every request and good for a while."""
-        return _NONE if self._source is None else self._source.steady()
-
     async def headers(self, method: str, url: str) -> Mapping[str, str]:
         """Return the headers that authorize a request; none as long as none was refused.
 

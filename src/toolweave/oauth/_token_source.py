@@ -76,10 +76,6 @@ class TokenSource:
         self._steps: OrderedDict[str, set[frozenset[str]]] = OrderedDict()
         self._work = SingleFlight[None](again=_repeated)
 
-    def steady(self) -> Mapping[str, str] | None:
-        """Return the headers if they are the same for every request and good for a while: always the same object."""
-        return self._bearer if time.time() < self._due else None
-
     async def headers(self, method: str, url: str) -> Mapping[str, str]:
         """Return the headers that authorize a request; none as long as there is no token.
 

@@ -42,7 +42,6 @@ __all__ = [
     "answer_behind",
     "answer_id",
     "decode_lenient",
-    "decode_plain",
     "decode_raw_result",
     "decode_strict",
     "decoded",
@@ -110,7 +109,7 @@ class LenientMessage(msgspec.Struct, gc=False):
     it cannot be read. Parameters and errors are left raw until they are used.
 
     Attributes:
-        id: Of any type, since typed fractions are read slowly and a text can repeat a member; `_checked` refuses all
+        id: Of any type, since typed fractions are read slowly and a text can repeat a member; `_lenient` refuses all
             that is not a `ForeignId`, null or missing.
     """
 
@@ -193,25 +192,6 @@ _ID_TYPES = frozenset({int, str, float, type(None), msgspec.UnsetType})
 # Reading leniently
 
 
-def decode_plain(text: bytes) -> LenientMessage | None:
-    """Decode a text of one ordinary message, as nearly all are; None for any other, which needs `decode_lenient`.
-
-    The result of a long text without escapes is an `UnescapedObject`.
-    """
-    if len(text) > _LARGE:
-        return None
-    try:
-        message = _decode_lenient(text)
-    except (ValueError, RecursionError):  # text that is no UTF-8 is no `DecodeError`
-        return None
-    if type(message.id) not in _ID_TYPES:
-        return None
-    # One search here saves the scan of results one for each control character.
-    if len(text) >= _LONG and b"\\" not in text and type(result := cast("object", message.result)) is dict:
-        message.result = UnescapedObject(cast("dict[str, Any]", result))
-    return message
-
-
 def decode_raw_result(text: bytes) -> RawResult | None:
     """Return the answer in a text without reading its result, if the text names its type; None for any other text.
 
@@ -235,6 +215,8 @@ def decode_raw_result(text: bytes) -> RawResult | None:
 def decode_lenient(text: bytes) -> list[LenientMessage]:
     """Return the messages of one JSON text: one, or those of a batch (revision 2025-03-26).
 
+    The result of a long text without escapes is an `UnescapedObject`.
+
     Raises:
         ValueError: It is no JSON-RPC message; in a batch only if none is. Or it holds more than `MAX_CONTAINERS`, or
             a batch more than `MAX_BATCH`.
@@ -242,8 +224,19 @@ def decode_lenient(text: bytes) -> list[LenientMessage]:
     """
     if len(text) > _LARGE and has_more_brackets(text, MAX_CONTAINERS):
         raise ValueError(f"it holds more than {MAX_CONTAINERS} arrays and objects")
-    if text[:1] != b"[":
-        return [_lenient(text)]
+    if text[:1] == b"[":
+        return _lenient_batch(text)
+    message = _lenient(text)
+    # One search here saves the scan of results one for each control character. Text that had to be mended may hold such
+    # characters without an escape.
+    if len(text) >= _LONG and b"\\" not in text and type(message) is LenientMessage:
+        result: Any = message.result
+        if type(result) is dict:
+            message.result = UnescapedObject(cast("dict[str, Any]", result))
+    return [message]
+
+
+def _lenient_batch(text: bytes) -> list[LenientMessage]:
     messages: list[LenientMessage] = []
     try:
         items = _decode_members(text)
@@ -272,7 +265,9 @@ def _lenient(text: bytes | msgspec.Raw) -> LenientMessage:
     except ValueError:  # text that is not UTF-8 is no `DecodeError`
         readable = mended(bytes(text))
         message = _without_result(text) if readable is None else _decode_mended(readable)
-    return _checked(message)
+    if type(message.id) not in _ID_TYPES:
+        raise msgspec.ValidationError("'id' is not a number, a string or null")
+    return message
 
 
 def _without_result(text: bytes | msgspec.Raw) -> LenientMessage:
@@ -281,12 +276,6 @@ def _without_result(text: bytes | msgspec.Raw) -> LenientMessage:
     return LenientMessage(
         id=envelope.id, method=envelope.method, params=envelope.params, result=envelope.result, error=envelope.error
     )
-
-
-def _checked(message: LenientMessage) -> LenientMessage:
-    if type(message.id) in _ID_TYPES:
-        return message
-    raise msgspec.ValidationError("'id' is not a number, a string or null")
 
 
 def value_of(raw: msgspec.Raw) -> Any:

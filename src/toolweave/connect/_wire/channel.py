@@ -32,7 +32,6 @@ from toolweave.protocol.jsonrpc import (
     answer_behind,
     answer_id,
     decode_lenient,
-    decode_plain,
     decode_raw_result,
     encode_notification,
     objects_in,
@@ -240,21 +239,6 @@ class ChannelWire:
             if not posted.done():
                 posted.set_result(raw)
                 return
-        message = decode_plain(text)
-        if message is None:
-            self._handle_unusual(text)
-        elif message.method is not msgspec.UNSET:
-            self._incoming.take(message)
-        else:
-            result: Any = message.result
-            answer = self._pending.get(message.id)  # type: ignore[arg-type]
-            if answer is None or not isinstance(result, dict) or message.error is not msgspec.UNSET or answer.done():
-                self._take_answer(message, text)
-            else:  # nearly always
-                answer.set_result(result)  # pyright: ignore[reportUnknownArgumentType]
-
-    def _handle_unusual(self, text: bytes) -> None:
-        """Handle a line that is not plainly one message: a batch, a very large one, or none."""
         try:
             messages = decode_lenient(text)
         # A JSON text nested thousands of levels deep is legal JSON and exhausts the decoder's stack; it must cost its

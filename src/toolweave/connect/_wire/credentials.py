@@ -23,10 +23,8 @@ from toolweave.protocol.json_types import as_object
 class AuthHook(Protocol):
     """An authorization hook for the HTTP requests to one server; an exception fails the request at hand.
 
-    It may have an attribute `most_resends`: how often one request is sent again at most, once without it; a method
-    `steady()`, which returns the headers, as always the same object, if they are the same for every request right now;
-    and a method `answered(url, headers)`, called with the headers of answers, in lower case: it may miss those to
-    requests with steady headers.
+    It may have an attribute `most_resends`: how often one request is sent again at most, once without it; and a method
+    `answered(url, headers)`, called with the headers of responses, in lower case.
     """
 
     async def headers(self, method: str, url: str) -> Mapping[str, str]:

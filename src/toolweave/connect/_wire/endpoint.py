@@ -10,8 +10,9 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 from urllib.parse import urljoin, urlsplit
+
+import msgspec
 
 from toolweave.connect._http_errors import (
     HttpFault,
@@ -30,7 +31,7 @@ from toolweave.connect._http_errors import (
     too_large,
     unasked_encoding,
 )
-from toolweave.connect._wire.credentials import AuthChallenge, operation_of, resends_of
+from toolweave.connect._wire.credentials import AuthChallenge, AuthFlow, AuthHook, operation_of, resends_of
 from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import ConnectError, ProtocolError, ServerError
 from toolweave.http import (
@@ -163,6 +164,16 @@ def _within(path: str, folder: str) -> bool:
     return path == folder or (path.startswith(folder) and (folder.endswith("/") or path[len(folder)] == "/"))
 
 
+class _Request(msgspec.Struct, gc=False):
+    """One request to the endpoint, however often it is sent."""
+
+    method: str
+    headers: Mapping[str, str]
+    body: bytes
+    repeatable: bool
+    lasting: bool
+
+
 EVENTS = "text/event-stream"
 JSON = "application/json"
 _MAX_REDIRECTS = 5
@@ -172,7 +183,8 @@ _MAX_ODD_BYTES = 4_000_000
 """Bytes of an answer under another content type that are searched for the answer to a request."""
 _FRAMING = ("connection", "content-length", "transfer-encoding")
 _COMMON = {"accept": f"{JSON}, {EVENTS}", "accept-encoding": ACCEPTED, "user-agent": "toolweave"}
-T = TypeVar("T")
+_NONE: Mapping[str, str] = {}
+_REFUSED = (401, 403)
 
 
 class HttpEndpoint:
@@ -194,11 +206,8 @@ class HttpEndpoint:
         self.cookies: Cookies | None = None if shared is None else shared.cookies
         self.in_session = False
         self._client = self._client_of(settings.url)
-        self._target = target_of(settings.url)
-        self._steady: Callable[[], Mapping[str, str] | None] | None = getattr(settings.hook, "steady", None)
         self._answered: Callable[[str, Mapping[str, str]], None] | None = getattr(settings.hook, "answered", None)
-        made_anew = settings.flow is not None or (settings.hook is not None and self._steady is None)
-        self._fixed = None if callable(settings.headers) or made_anew else _sendable(settings.headers)
+        self._fixed = None if callable(settings.headers) else _sendable(settings.headers)
 
     def _opened(self, url: str) -> HttpClient:
         try:
@@ -225,113 +234,75 @@ class HttpEndpoint:
             ConnectionLostError: There is no answer, or the credentials could not be made.
             ProtocolError: It redirects to where nothing is sent, or too often.
         """
-        if (
-            self.cookies is None
-            and type(headers) is SharedHeaders
-            and headers.head is not None
-            and method == "POST"
-            and (self._steady is None or ((made := self._steady()) is not None and made is headers.credentials))
-        ):
-            sent = headers.credentials
-            try:
-                response = await self._client.ask(headers.head, body, repeatable=repeatable, lasting=lasting)
-            except NoAnswer as exc:
-                raise self.error(exc) from None
-            head = response.head
-            if head.is_json:  # a success that sets no cookie
-                return response
-            if head.cookies or head.status == PROXY_AUTHENTICATION_REQUIRED:
-                self._take(self._client, self._settings.url, response)
-            if sent is not None:
-                merged, how = await self._merged(headers, body), {"repeatable": repeatable, "lasting": lasting}
-                response = await self._accepted(response, method, self._settings.url, merged, body, sent, how)
-        else:
-            url, how = self._settings.url, {"repeatable": repeatable, "lasting": lasting}
-            if self._settings.flow is None and self._settings.hook is None:
-                merged = await self._merged(headers, body)
-                response = await self._sent(method, url, merged, body, headers, **how)
+        request = _Request(method, headers, body, repeatable, lasting)
+        url, status = self._settings.url, 0
+        hook = self._settings.hook
+        for _ in range(1 + _MAX_REDIRECTS):
+            own = self._fixed
+            if own is None:
+                own = _sendable(await own_headers(self._settings, server=self._server))
+            if self._settings.flow is not None:
+                response = await self._by_flow(self._settings.flow, request, url, own)
             else:
-                response = await self._authorized(method, url, headers, body, headers, **how)
-        return await self._followed(response, method, headers, body, repeatable=repeatable, lasting=lasting)
-
-    async def _followed(
-        self, response: Response, method: str, headers: Mapping[str, str], body: bytes, **how: bool
-    ) -> Response:
-        """Follow redirects within the origin and return the final answer."""
-        url = self._settings.url
-        for left in range(_MAX_REDIRECTS, -1, -1):
-            if not 300 <= response.status < 400 or "location" not in response.headers:
+                credentials = _NONE if hook is None else await self._made(hook.headers(method, url))
+                head = self._head(request, url, own, credentials)
+                response = await self._exchange(self._client, request, url, head)
+                if hook is not None and response.head.status in _REFUSED:
+                    response = await self._accepted(hook, response, request, url, own, credentials)
+                if self._answered is not None:
+                    self._answered(url, response.head.headers)
+            status = response.head.status
+            if not 300 <= status < 400 or "location" not in response.head.headers:
                 return response
             response.close()
             url = self._moved(method, url, response)
-            if left:
-                response = await self._authorized(method, url, headers, body, **how)
         text = f"it redirects more than {_MAX_REDIRECTS} times"
-        raise http_error(HttpFault(status=response.status, text=text), server=self._server)
+        raise http_error(HttpFault(status=status, text=text), server=self._server)
 
-    async def _authorized(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        alike: Mapping[str, str] | None = None,
-        /,
-        **how: bool,
-    ) -> Response:
-        """Send a request to a URL of the origin with its credentials, and again where a hook has others."""
-        merged = await self._merged(headers, body)
-        hook, flow = self._settings.hook, self._settings.flow
-        if flow is not None:
-            from toolweave.connect._wire.httpx_auth import HttpxAuth  # only if it is used
+    async def _by_flow(self, flow: AuthFlow, request: _Request, url: str, own: Mapping[str, str]) -> Response:
+        """Send a request as the authorization object of a library requires."""
+        from toolweave.connect._wire.httpx_auth import HttpxAuth  # only if it is used
 
-            auth = HttpxAuth(flow, self._settings, server=self._server)
+        async def transmit(method: str, url: str, headers: Mapping[str, str], body: bytes) -> Response:
+            client = self._client_of(url)
+            # the cookies of the endpoint's origin go to that alone
+            cookie = "" if self.cookies is None or client is not self._client else self.cookies.header(url)
+            head = self._encoded(client, method, url, _with_cookie(headers, cookie))
+            sent = _Request(method, headers, body, request.repeatable, request.lasting)
+            response, is_lost = await self._session_checked(await self._exchange(client, sent, url, head), headers)
+            if is_lost:
+                raise _LostSession(response)
+            return response
 
-            async def transmit(method: str, url: str, headers: Mapping[str, str], body: bytes) -> Response:
-                response = await self._sent(method, url, headers, body, **how)
-                response, is_lost = await self._session_checked(response, headers)
-                if is_lost:
-                    raise _LostSession(response)
-                return response
-
-            try:
-                return await auth.send(method, url, merged, body, transmit)
-            except _LostSession as exc:
-                return exc.response
-            except NoAnswer as exc:  # when the flow read a body
-                raise self.error(exc) from None
-        if hook is None:
-            return await self._sent(method, url, merged, body, **how)
-        made = await self._made(hook.headers(method, url))
-        steady = None if self._steady is None else self._steady()
-        alike = None if steady is None else alike
-        response = await self._sent(method, url, {**merged, **made}, body, alike, steady, **how)
-        return await self._accepted(response, method, url, merged, body, made, how)
+        auth = HttpxAuth(flow, self._settings, server=self._server)
+        try:
+            return await auth.send(request.method, url, _merged(request, own, _NONE), request.body, transmit)
+        except _LostSession as exc:
+            return exc.response
+        except NoAnswer as exc:  # when the flow read a body
+            raise self.error(exc) from None
 
     async def _accepted(
         self,
+        hook: AuthHook,
         response: Response,
-        method: str,
+        request: _Request,
         url: str,
-        headers: Mapping[str, str],
-        body: bytes,
+        own: Mapping[str, str],
         sent: Mapping[str, str],
-        how: Mapping[str, bool],
     ) -> Response:
         """Send a request again as long as it is refused and the hook has other headers for it; bounded."""
-        hook = self._settings.hook
-        assert hook is not None
         for attempt in range(resends_of(hook)):
-            response, is_lost = await self._session_checked(response, headers)
-            if is_lost or response.status not in (401, 403):
+            response, is_lost = await self._session_checked(response, request.headers)
+            if is_lost or response.status not in _REFUSED:
                 break
             challenge = AuthChallenge(
-                method=method,
+                method=request.method,
                 url=url,
                 status=response.status,
                 headers=response.headers,
                 sent=sent,
-                operation=operation_of(body),
+                operation=operation_of(request.body),
                 attempt=attempt,
             )
             try:
@@ -343,9 +314,7 @@ class HttpEndpoint:
                 break
             response.close()
             sent = others
-            response = await self._sent(method, url, {**headers, **others}, body, **how)
-        if self._answered is not None:
-            self._answered(url, response.headers)
+            response = await self._exchange(self._client, request, url, self._head(request, url, own, others))
         return response
 
     async def _session_checked(self, response: Response, headers: Mapping[str, str]) -> tuple[Response, bool]:
@@ -355,7 +324,7 @@ class HttpEndpoint:
         if credentials are missing, `initialize` of the next session is refused as well.
         """
         in_session = self.in_session or "mcp-session-id" in headers
-        if response.status not in (401, 403) or not in_session or "www-authenticate" in response.headers:
+        if response.status not in _REFUSED or not in_session or "www-authenticate" in response.headers:
             return response, False
         body = await self._beginning(response, _ERROR_BYTES)
         response.close()
@@ -363,7 +332,10 @@ class HttpEndpoint:
 
     async def _made(self, making: Awaitable[Mapping[str, str] | None]) -> Mapping[str, str]:
         try:
-            made = _sendable(await making or {})
+            given = await making
+            if not given:
+                return _NONE
+            made = _sendable(given)
         except ServerError:  # in the hook's own words
             raise
         except Exception as exc:  # boundary: an error of the user's hook fails the request that asked
@@ -371,35 +343,35 @@ class HttpEndpoint:
         self._settings.remember(made)
         return made
 
-    async def _sent(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        alike: Mapping[str, str] | None = None,
-        credentials: Mapping[str, str] | None = None,
-        /,
-        **how: bool,
-    ) -> Response:
-        """Send one request to any URL; keep its head for those to the endpoint that have `alike` headers too.
+    def _head(self, request: _Request, url: str, own: Mapping[str, str], credentials: Mapping[str, str]) -> bytes:
+        """Return the head of a request, which is encoded once for requests whose headers are equal.
 
-        `credentials` are those of a hook in it, which are the same for all of them for now.
-
-        Cookies go to the origin, and are taken from it, alone.
+        Why the kept one is right: it depends on the URL, on the shared headers, which never change, and on the headers
+        and cookies that it is compared by.
         """
-        run_on_own_loop = url is self._settings.url
-        client, target = (self._client, self._target) if run_on_own_loop else (self._client_of(url), target_of(url))
+        cookie = "" if self.cookies is None else self.cookies.header(url)
+        made_from = (own, credentials, cookie)
+        shared = request.headers
+        if type(shared) is not SharedHeaders or request.method != "POST" or url is not self._settings.url:
+            headers = _with_cookie(_merged(request, own, credentials), cookie)
+            return self._encoded(self._client, request.method, url, headers)
+        if shared.head is None or shared.made_from != made_from:
+            headers = _with_cookie(_merged(request, own, credentials), cookie)
+            shared.head = self._encoded(self._client, "POST", url, headers)
+            shared.made_from = made_from
+        return shared.head
+
+    def _encoded(self, client: HttpClient, method: str, url: str, headers: Mapping[str, str]) -> bytes:
         try:
-            head = client.head(method, target, self._with_cookies(client, headers, url))
-            if (
-                self._fixed is not None
-                and self.cookies is None
-                and method == "POST"
-                and isinstance(alike, SharedHeaders)
-            ):
-                alike.head, alike.credentials = head, credentials  # nothing in it changes per request
-            response = await client.ask(head, body if method == "POST" else None, **how)
+            return client.head(method, target_of(url), headers)
+        except NoAnswer as exc:
+            raise self.error(exc, client, url) from None
+
+    async def _exchange(self, client: HttpClient, request: _Request, url: str, head: bytes) -> Response:
+        """Send one request to any URL."""
+        body = request.body if request.method == "POST" else None
+        try:
+            response = await client.ask(head, body, repeatable=request.repeatable, lasting=request.lasting)
         except NoAnswer as exc:
             raise self.error(exc, client, url) from None
         if response.head.cookies or response.head.status == PROXY_AUTHENTICATION_REQUIRED:
@@ -423,22 +395,6 @@ class HttpEndpoint:
         if response.head.cookies and client is self._client:
             self.cookies = self.cookies or Cookies()
             self.cookies.take(url, response.head.cookies)
-
-    async def _merged(self, headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
-        own = self._fixed
-        if own is None:
-            own = _sendable(await own_headers(self._settings, server=self._server))
-        merged = {**_COMMON, **headers, **own}
-        if body:
-            merged.setdefault("content-type", JSON)
-        return merged
-
-    def _with_cookies(self, client: HttpClient, headers: Mapping[str, str], url: str) -> Mapping[str, str]:
-        kept = self.cookies.header(url) if self.cookies is not None and client is self._client else ""
-        if not kept:
-            return headers
-        own = headers.get("cookie")
-        return {**headers, "cookie": f"{own}; {kept}" if own else kept}
 
     def error(self, exc: NoAnswer, client: HttpClient | None = None, url: str | None = None) -> ServerError:
         """Return the error for a request without an answer; it went to the endpoint unless it says otherwise."""
@@ -519,12 +475,18 @@ class HttpEndpoint:
         return urljoin(url, location)
 
 
-class _LostSession(Exception):
-    """Takes an answer past an authorization flow, to which its status would read like a refusal of credentials."""
+def _merged(request: _Request, own: Mapping[str, str], credentials: Mapping[str, str]) -> Mapping[str, str]:
+    merged = {**_COMMON, **request.headers, **own, **credentials}
+    if request.body:
+        merged.setdefault("content-type", JSON)
+    return merged
 
-    def __init__(self, response: Response) -> None:
-        super().__init__()
-        self.response = response
+
+def _with_cookie(headers: Mapping[str, str], cookie: str) -> Mapping[str, str]:
+    if not cookie:
+        return headers
+    own = headers.get("cookie")
+    return {**headers, "cookie": f"{own}; {cookie}" if own else cookie}
 
 
 def _sendable(headers: Mapping[str, str]) -> dict[str, str]:

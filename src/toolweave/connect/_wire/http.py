@@ -42,7 +42,6 @@ from toolweave.protocol.jsonrpc import (
     LenientMessage,
     answer_id,
     decode_lenient,
-    decode_plain,
     encode_notification,
     has_leading_method,
     is_json,
@@ -167,19 +166,14 @@ class HttpWire:
             self._enter(None, None)
         headers = self._headers(method, params, schema)
         self._listeners[key] = on_notification
+        response: Response | None = None
         try:
             response = await self._endpoint.send(
                 "POST", headers, text, repeatable=method != methods.TOOLS_CALL, lasting=method == _LASTING
             )
             if method == methods.INITIALIZE:
                 self._enter(response.headers.get("mcp-session-id"), None)
-            body = response.body
-            if body is not None and response.head.is_json and len(body) <= self._settings.max_bytes:
-                result = self._parsed(body, response.status, key, method)  # as nearly every answer is
-            else:
-                with response:
-                    result = await self._answer(response, key, method)
-                    response.finish()
+            result = await self._answer(response, key, method)
         except asyncio.CancelledError:
             if "mcp-method" not in headers and method not in UNCANCELLABLE and not self.over:
                 self._tasks.start_soon(self._cancel, key)
@@ -189,6 +183,8 @@ class HttpWire:
             raise
         finally:
             del self._listeners[key]
+            if response is not None:
+                response.close()
         if method == methods.INITIALIZE:
             self._enter(self._session, as_text(result.get("protocolVersion")))
         return result
@@ -291,23 +287,36 @@ class HttpWire:
     # in
 
     async def _answer(self, response: Response, key: int | str, method: str) -> dict[str, Any]:
-        status = response.status
-        if status in (202, 204):
-            text = f"the answer did not come: server answered a request with {status} {response.reason}"
+        head = response.head
+        if head.status in (202, 204):
+            text = f"the answer did not come: server answered a request with {head.status} {head.reason}"
             raise ConnectionLostError(text.strip(), server=self._server, sent=True)
-        if status >= 300:
+        if head.status >= 300:
             raise await self._refused(response)
-        kind = response.headers.get("content-type", "").lower()
+        kind = head.headers.get("content-type", "").lower()
         if kind.startswith(EVENTS):
-            return await self._streams.answer(response, key, method, resumable=self._revision is not None)
+            result = await self._streams.answer(response, key, method, resumable=self._revision is not None)
+            response.finish()  # it still owes its last chunk
+            return result
         if not kind.startswith(JSON):
-            return await self._mislabelled(response, kind, key, method)
-        self._endpoint.check_encoding(response)
+            result = await self._mislabelled(response, kind, key, method)
+            response.finish()
+            return result
+        if "content-encoding" in head.headers:
+            self._endpoint.check_encoding(response)
         try:
-            body = await response.read(self._settings.max_bytes)
+            body = (await response.read(self._settings.max_bytes)).removeprefix(BOM_UTF8)
         except NoAnswer as exc:
             raise self._endpoint.error(exc) from None
-        return self._parsed(body, status, key, method)
+        try:
+            result = self._take(body, key, method)
+        except ValueError as exc:
+            if is_json(body):
+                raise invalid(self._server, str(exc)) from None
+            raise http_error(not_json(self._settings, head.status, body), server=self._server) from None
+        if result is None:
+            raise invalid(self._server, "it answers another request")
+        return result
 
     async def _mislabelled(self, response: Response, kind: str, key: int | str, method: str) -> dict[str, Any]:
         """Return the result in an answer with another content type, if its body is the answer to this request."""
@@ -322,25 +331,6 @@ class HttpWire:
                 self._note(f"its answers have the content type {kind[:100]!r} in place of 'application/json'")
                 return result
         raise self._endpoint.odd_answer(response, body)
-
-    def _parsed(self, body: bytes, status: int, key: int | str, method: str) -> dict[str, Any]:
-        """Return the result in a whole body of JSON."""
-        message = decode_plain(body)
-        if message is not None and message.id == key and message.method is msgspec.UNSET:
-            result: Any = message.result
-            if isinstance(result, dict) and message.error is msgspec.UNSET:  # nearly always
-                return result  # pyright: ignore[reportUnknownVariableType]
-            return result_of(message, self._server, self._note)
-        body = body.removeprefix(BOM_UTF8)
-        try:
-            result = self._take(body, key, method)
-        except ValueError as exc:
-            if is_json(body):
-                raise invalid(self._server, str(exc)) from None
-            raise http_error(not_json(self._settings, status, body), server=self._server) from None
-        if result is None:
-            raise invalid(self._server, "it answers another request")
-        return result
 
     def _take(self, text: bytes, key: int | str | None, method: str) -> dict[str, Any] | None:
         """Handle one JSON text; return the result that answers `key`, if it holds that.
