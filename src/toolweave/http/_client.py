@@ -134,11 +134,6 @@ class Response(msgspec.Struct, eq=False):
         Raises:
             NoAnswer: It broke off, or is larger than `max_bytes`.
         """
-        body = self.body
-        # Whole and not compressed, as nearly every one is.
-        if body is not None and len(body) <= max_bytes and "content-encoding" not in self.head.headers:
-            self.body = None
-            return body
         pieces: list[bytes] = []
         size = 0
         while piece := await self.piece():

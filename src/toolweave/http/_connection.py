@@ -34,7 +34,7 @@ class NoAnswer(Exception):
         self.heard = heard
 
 
-class Head(msgspec.Struct):
+class Head(msgspec.Struct, gc=False):
     """The head of a response.
 
     Attributes:
@@ -243,7 +243,7 @@ class Socket(asyncio.BufferedProtocol):
         """Take a header; those behind a body are ignored."""
         if self.has_head:
             return
-        key = name.decode("latin-1").lower()
+        key = _NAMES.get(name) or name.decode("latin-1").lower()
         text = value.decode("latin-1")
         headers = self.head.headers
         if key == "set-cookie":
@@ -297,4 +297,10 @@ def receive_buffer() -> memoryview:
     return memoryview(bytearray(_BUFFER_BYTES))
 
 
+_NAMES = {
+    spelling.encode(): name
+    for name in ("content-length", "content-type", "date", "server", "connection", "mcp-session-id", "set-cookie")
+    for spelling in (name, name.title())
+}
+"""The usual spellings of usual headers."""
 _NO_HEAD = Head(0, "", {}, [])

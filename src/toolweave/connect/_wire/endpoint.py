@@ -489,6 +489,14 @@ def _with_cookie(headers: Mapping[str, str], cookie: str) -> Mapping[str, str]:
     return {**headers, "cookie": f"{own}; {cookie}" if own else cookie}
 
 
+class _LostSession(Exception):
+    """Takes an answer past an authorization flow, to which its status would read like a refusal of credentials."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__()
+        self.response = response
+
+
 def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items() if name.lower() not in _FRAMING}
 

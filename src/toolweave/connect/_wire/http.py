@@ -302,14 +302,11 @@ class HttpWire:
             result = await self._mislabelled(response, kind, key, method)
             response.finish()
             return result
-        if "content-encoding" in head.headers:
-            self._endpoint.check_encoding(response)
+        body = response.body
+        if body is None or len(body) > self._settings.max_bytes or "content-encoding" in head.headers:
+            body = await self._body(response)
         try:
-            body = (await response.read(self._settings.max_bytes)).removeprefix(BOM_UTF8)
-        except NoAnswer as exc:
-            raise self._endpoint.error(exc) from None
-        try:
-            result = self._take(body, key, method)
+            result = self._take(body.removeprefix(BOM_UTF8), key, method)
         except ValueError as exc:
             if is_json(body):
                 raise invalid(self._server, str(exc)) from None
@@ -317,6 +314,14 @@ class HttpWire:
         if result is None:
             raise invalid(self._server, "it answers another request")
         return result
+
+    async def _body(self, response: Response) -> bytes:
+        """Return a body that arrives in parts, is compressed, or is too large, which is an error."""
+        self._endpoint.check_encoding(response)
+        try:
+            return await response.read(self._settings.max_bytes)
+        except NoAnswer as exc:
+            raise self._endpoint.error(exc) from None
 
     async def _mislabelled(self, response: Response, kind: str, key: int | str, method: str) -> dict[str, Any]:
         """Return the result in an answer with another content type, if its body is the answer to this request."""
