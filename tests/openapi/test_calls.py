@@ -290,15 +290,6 @@ async def test_an_error_status_is_an_error_that_says_it(api: Serve) -> None:
     assert len((await answered(api, MockResponse(b"x" * 100_000, 500))).text) < 5_000
 
 
-async def test_an_answer_that_is_not_what_the_document_promises_is_an_error_that_holds_it(api: Serve) -> None:
-    mock, url = api(PETS)
-    mock.answers["GET /pets"] = MockResponse({"unexpected": True})
-    async with openapi_tools(PETS, base_url=url) as pets:
-        result = await pets.execute("listPets")
-    assert result.require_error().kind is ErrorKind.INVALID_OUTPUT
-    assert '{"unexpected": true}' in result.text
-
-
 async def test_answers_of_other_kinds_are_text_and_blocks(api: Serve) -> None:
     plain = await answered(
         api, MockResponse("gr\xfc\xdfe".encode("latin-1"), headers={"content-type": "text/plain; charset=latin-1"})
@@ -308,7 +299,7 @@ async def test_answers_of_other_kinds_are_text_and_blocks(api: Serve) -> None:
     assert image.content[0].type == "image"
     blob = await answered(api, MockResponse(b"\0\1", headers={"content-type": "application/zip"}))
     assert blob.content[0].type == "resource"
-    assert "is none" in (await answered(api, MockResponse(b"{"))).text
+    assert (await answered(api, MockResponse(b"{"))).text == "{"  # the call has succeeded
     unknown = await answered(api, MockResponse(b"x", headers={"content-encoding": "br2"}))
     assert "not asked for" in unknown.text
 

@@ -9,10 +9,11 @@ from toolweave.connect._catalog import Catalog
 from toolweave.errors import ErrorKind, ToolError, printable
 from toolweave.protocol.content import TextContent
 from toolweave.schema._problems import describe
-from toolweave.tools._result import ToolResult
+from toolweave.tools._result import OUTPUT_MISMATCH_META, ToolResult
 from toolweave.tools._spec import ToolSpec
 
 _log = logging.getLogger("toolweave.connect")
+_MAX_NOTE = 500
 
 
 def checked_result(config: ServerConfig, catalog: Catalog, spec: ToolSpec, result: ToolResult) -> ToolResult:
@@ -23,6 +24,10 @@ def checked_result(config: ServerConfig, catalog: Catalog, spec: ToolSpec, resul
     validator = catalog.validator(spec, "output")
     is_there = "structuredContent" in result.raw
     if validator is None or (is_there and validator.is_valid(result.structured_content)):
+        return result
+    if not is_there and OUTPUT_MISMATCH_META in result.meta:
+        note = printable(str(result.meta[OUTPUT_MISMATCH_META])[:_MAX_NOTE])
+        _log.warning("server %r: tool %r succeeded without structured content: %s", config.name, spec.name, note)
         return result
     problems = validator.problems(result.structured_content) if is_there else ()
     said = describe(problems) if is_there else "it is missing"

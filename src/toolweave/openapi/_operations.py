@@ -10,13 +10,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from toolweave._value import Value
 from toolweave.errors import SchemaError, printable
 from toolweave.openapi._arguments import ArgumentNames
 from toolweave.openapi._body_schemas import Body, is_json, read_body
 from toolweave.openapi._document import ApiDocument, UnusablePart, escaped
+from toolweave.openapi._schema_size import bounded, checkable
 from toolweave.openapi._schemas import Needed, SchemaReader
 from toolweave.protocol.json_types import as_array, as_object, as_text
 from toolweave.schema import Validator
@@ -43,6 +44,8 @@ _PAGING = frozenset(
 _EXPRESSION = re.compile(r"\{([^{}]+)\}")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
 _MAX_OUTPUT_SCHEMA = 64 * 1024
+MAX_INPUT_SCHEMA = 64 * 1024
+"""Bytes of the schema of one tool's arguments; a model can hold few of this size."""
 
 
 class OperationProblem(Value, frozen=True, kw_only=True):
@@ -52,7 +55,8 @@ class OperationProblem(Value, frozen=True, kw_only=True):
         operation: The method and path, such as `GET /pets/{id}`.
         pointer: JSON pointer to the part at fault (RFC 6901).
         reason: The fault.
-        left_out: `"operation"` if there is no tool for it, `"output schema"` if the tool has none.
+        left_out: `"operation"` if there is no tool for it, `"output schema"` if the tool has none, else the part of the
+            tool that is.
         tool: The name of the tool, or that which it would have; `""` for a path without readable operations.
     """
 
@@ -222,16 +226,17 @@ class OperationReader:
             raise UnusablePart(pointer, "its path does not start with '/'")
         arguments = ArgumentNames()
         parameters = self._parameters(operation, item, pointer, arguments)
-        missing = set(_EXPRESSION.findall(path)) - {one.name for one in parameters if one.place == "path"}
-        if missing:
-            raise UnusablePart(pointer, f"its path has {', '.join(sorted(missing))}, which is no parameter")
+        declared = {one.name for one in parameters if one.place == "path"}
+        for name in dict.fromkeys(_EXPRESSION.findall(path)):
+            if name not in declared:  # a document may forget a parameter that its path has; it can only be a text
+                parameters.append(self._parameter(name, "path", {"schema": {"type": "string"}}, pointer, arguments))
         body = None
         if "requestBody" in operation:
             body = read_body(
                 self.document, self._inputs, operation["requestBody"], f"{pointer}/requestBody", arguments,
                 paths=self.upload_paths,
             )  # fmt: skip
-        schema = arguments.schema(self._inputs)
+        schema, check = self._input(arguments.schema(self._inputs), f"{method} {path}", pointer, spec.name)
         output, accept = self._responses(operation, f"{method} {path}", pointer, spec.name)
         servers = as_array(operation.get("servers")) or as_array(item.get("servers"))
         return Operation(
@@ -245,9 +250,29 @@ class OperationReader:
             server=as_object(servers[0]) if servers else None,
             security=_security(operation.get("security", self.document.root.get("security"))),
             accept=accept,
-            arguments=Validator(schema),
+            arguments=check,
             output=output,
         )
+
+    def _input(
+        self, schema: dict[str, Any], operation: str, pointer: str, tool: str
+    ) -> tuple[dict[str, Any], Validator]:
+        """Return the schema of the arguments as it is shown, and its validator; note what is left out of them.
+
+        Raises:
+            SchemaError: No part of it can be checked.
+        """
+        shown, depth = bounded(schema, MAX_INPUT_SCHEMA)
+        if depth is not None:
+            size = len(encode(schema)) // 1024
+            reason = f"its input schema has {size:,} kB; parts nested more than {depth} levels deep are left open"
+            self._leave_out(operation, pointer, reason, "deep parts of the input schema", tool=tool)
+        try:
+            return shown, Validator(shown)
+        except SchemaError:
+            check, changes = checkable(shown)
+        self._leave_out(operation, pointer, "; ".join(changes), "part of the checks", tool=tool)
+        return cast("dict[str, Any]", check.schema), check
 
     def _parameters(
         self, operation: Mapping[str, Any], item: Mapping[str, Any], pointer: str, arguments: ArgumentNames
@@ -343,7 +368,10 @@ class OperationReader:
             raise SchemaError(
                 f"its output schema is larger than {_MAX_OUTPUT_SCHEMA // 1024} kB", pointer=schemas[0][1]
             )
-        return Validator(whole)
+        try:
+            return Validator(whole)
+        except SchemaError:
+            return checkable(whole)[0]
 
 
 def _described(

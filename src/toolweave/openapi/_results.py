@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import anyio
 import msgspec
 
 from toolweave._json import decode_json
-from toolweave.errors import ErrorKind, ToolError, shortened
+from toolweave.errors import ErrorKind, ToolError, printable, shortened
 from toolweave.http import Inflater, NoAnswer, Unreadable
 from toolweave.openapi._body_schemas import is_json
 from toolweave.openapi._operations import Operation
@@ -22,7 +23,9 @@ from toolweave.protocol.json_types import as_object
 from toolweave.protocol.sse import EventParser
 from toolweave.schema import describe
 from toolweave.tools import CallContext, File, ToolResult
+from toolweave.tools._result import OUTPUT_MISMATCH_META
 
+_log = logging.getLogger("toolweave.openapi")
 NEXT_PAGE_META = "io.toolweave/next-page"
 """The member of a result's `meta` for the next page: `arguments` that differ for it, and its `url` if there is one."""
 _MAX_ERROR = 4_000
@@ -69,7 +72,8 @@ class AnswerReader:
         if request.method == "HEAD":
             return ToolResult.of_json({"status": answer.status, "headers": dict(answer.headers)})
         if not body:
-            return ToolResult(content=(TextContent(text=f"{answer.status} {answer.reason}".strip()),))
+            result = ToolResult(content=(TextContent(text=f"{answer.status} {answer.reason}".strip()),))
+            return _checked(operation, answer, result)
         result = _content(answer, body, kind, url)
         following = _following(operation, answer, result.structured_content, url)
         if following:
@@ -133,8 +137,9 @@ def _content(answer: ApiAnswer, body: bytes, kind: str, url: str) -> ToolResult:
     if is_json(kind):
         try:
             return ToolResult.of_json(decode_json(body))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-            raise ToolError(f"the answer says it is JSON and is none: {exc}", kind=ErrorKind.INVALID_OUTPUT) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            # The call has succeeded, whatever its answer looks like.
+            return ToolResult(content=(TextContent(text=_decoded(body, answer)),))
     if kind.startswith(_TEXTUAL) or kind.endswith(("+xml", "+yaml", "json", "jsonl")):
         return ToolResult(content=(TextContent(text=_decoded(body, answer)),))
     if not kind:
@@ -146,16 +151,18 @@ def _content(answer: ApiAnswer, body: bytes, kind: str, url: str) -> ToolResult:
 
 
 def _checked(operation: Operation, answer: ApiAnswer, result: ToolResult) -> ToolResult:
-    """Return the result, or an error that holds it too if it does not match the document."""
+    """Return the result, with a note in its `meta` if it does not match the document.
+
+    The call has succeeded: as an error, a model would make it again.
+    """
     if operation.output is None or operation.output.is_valid(result.structured_content):
         return result
     found = describe(operation.output.problems(result.structured_content))
-    error = ToolError(
-        f"the call was answered with HTTP {answer.status}, but the answer, which follows, is not what the document "
-        f"promises: {found}",
-        kind=ErrorKind.INVALID_OUTPUT,
-    )
-    return result.replace(content=(TextContent(text=error.message), *result.content), is_error=True, error=error)
+    if result.structured_content is None:
+        found = f"the answer is not JSON; its content type is {answer.headers.get('content-type', '')[:100]!r}"
+    text = f"HTTP {answer.status} is not as the document promises: {found}"
+    _log.warning("%s %s: the answer with %s", operation.method, operation.path, printable(text))
+    return result.replace(meta={**result.meta, OUTPUT_MISMATCH_META: text})
 
 
 def _failure(answer: ApiAnswer, body: bytes, kind: str) -> ToolResult:

@@ -26,7 +26,7 @@ from toolweave.serve._unknown import not_offered
 from toolweave.tools import CallContext, ToolCall, ToolsChanged, Toolset, ToolSnapshot, ToolSpec
 from toolweave.tools._function import FunctionToolset, check_schemas, function_called
 from toolweave.tools._mcp import call_result, tool_definition
-from toolweave.tools._result import ToolResult, invalid_input
+from toolweave.tools._result import OUTPUT_MISMATCH_META, ToolResult, invalid_input
 
 _log = logging.getLogger("toolweave.serve")
 
@@ -257,6 +257,8 @@ class Tools:
         if result.is_error:
             return self._failure(request, spec, result)
         if checks.output is not None and result.raw is None and not checks.output.is_valid(result.structured_content):
+            if OUTPUT_MISMATCH_META in result.meta:  # the call succeeded, and its text says what came
+                return call_result(result.replace(structured_content=None), modern=request.modern)
             problems = checks.output.problems(result.structured_content)
             found = "; ".join(f"{one.path or 'it'} {one.message}" for one in problems)
             _log.error("tool %r returned what its output schema does not allow: %s", spec.name, printable(found))

@@ -29,6 +29,9 @@ from toolweave.tools._audience import blocks_for
 from toolweave.tools._media import Payload, is_binary, payload
 from toolweave.tools._visible import shown_blocks, shown_text
 
+OUTPUT_MISMATCH_META = "io.toolweave/output-mismatch"
+"""The member of `meta` of a result whose call succeeded, but whose structured content is not as its tool promises."""
+
 
 class ToolResult(Value, frozen=True, kw_only=True):
     """The result of one tool call.
