@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import anyio
@@ -188,3 +189,46 @@ async def test_tools_have_the_context_of_whoever_runs_the_agent_in_threads_too()
 
     assert [awaited, blocking] == ["acme u 5"] * 2
     assert [(one.progress, one.total) for one in seen] == [(1, 2)] * 2
+
+
+ODD_NAMES: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "filter[name]": {"type": "string"},
+        "$top": {"type": "integer"},
+        "@type": {"type": "string"},
+        "x" * 70: {"type": "string"},
+        "plain": {"type": "string"},
+    },
+    "required": ["filter[name]"],
+}
+
+
+async def test_arguments_have_names_that_every_model_api_accepts_and_reach_the_tool_under_their_own() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def search(arguments: dict[str, Any]) -> str:
+        seen.append(arguments)
+        return "found"
+
+    made = tool(search, input_schema=ODD_NAMES)
+    (one,) = langchain_tools([made], confirm="never")
+    parameters = convert_to_openai_tool(one)["function"]["parameters"]
+    names = list(parameters["properties"])
+    assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in names)
+    assert len(set(names)) == 5
+    assert parameters["required"] == names[:1]
+    given: dict[str, Any] = dict(zip(names, ["a", 3, "b", "c", "d"], strict=True))
+    wanted = {"filter[name]": "a", "$top": 3, "@type": "b", "x" * 70: "c", "plain": "d"}
+
+    assert (await one.ainvoke(call("search", "c1", **given))).content == "found"
+    assert (await anyio.to_thread.run_sync(lambda: one.invoke(call("search", "c1", **given)))).content == "found"
+    assert (await one.ainvoke(call("search", "c1", **wanted))).content == "found"  # as a program calls it
+    assert seen == [wanted, wanted, wanted]
+
+
+def test_a_schema_whose_names_are_legal_is_its_own() -> None:
+    made = tool(str, name="t", input_schema={"type": "object", "properties": {"a-b": {}, "c_d": {}}})
+    (one,) = langchain_tools([made])
+
+    assert one.args_schema == made.spec.input_schema

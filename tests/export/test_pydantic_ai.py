@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -152,3 +153,25 @@ async def test_an_export_neither_opens_nor_closes_what_it_borrowed() -> None:
 
     assert inner.open == 0
     assert [made.id for made, _ in inner.calls] == ["c1"]
+
+
+async def test_arguments_have_names_that_every_model_api_accepts_and_reach_the_tool_under_their_own() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def search(arguments: dict[str, Any]) -> str:
+        seen.append(arguments)
+        return "found"
+
+    properties = {"filter[name]": {"type": "string"}, "$top": {"type": "integer"}, "filter_name_": {"type": "string"}}
+    made = tool(search, input_schema={"type": "object", "properties": properties, "required": ["filter[name]"]})
+    model, _ = await run([made])
+    assert model.info is not None
+    (shown,) = model.info.function_tools
+    names = list(shown.parameters_json_schema["properties"])
+    assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in names)
+    assert shown.parameters_json_schema["required"] == names[:1]
+
+    arguments: dict[str, Any] = dict(zip(names, ["a", 3, "b"], strict=True))
+    _, answers = await run([made], [call("search", "c1", **arguments)])
+    assert [one.content for one in answers] == ["found"]
+    assert seen == [{"filter[name]": "a", "$top": 3, "filter_name_": "b"}]

@@ -13,6 +13,7 @@ from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
 from toolweave.export._blocking import Bridge
 from toolweave.export._tool_calls import run_call, telling
 from toolweave.export._tool_export import ToolExport
+from toolweave.schema._lowering import with_legal_arguments
 from toolweave.tools._ambient import ambient_context
 from toolweave.tools._approval_request import approval_request
 from toolweave.tools._call import CallContext, Progress, ToolCall
@@ -37,12 +38,12 @@ def langchain_tools(
 ) -> list[BaseTool]:
     """Return the tools of a toolset as LangChain tools, for `create_agent`, `bind_tools` or a `ToolNode`.
 
-    The list is a snapshot; a call goes to the current toolset. Schemas are the tools' own JSON Schema,
-    unchanged. The content of a message is text, or text, images and PDFs; its artifact holds `structured_content` and
-    `meta`. `tool.metadata` has the tool's own name, its server and its annotations. `invoke` works in a thread without
-    an event loop, and runs the call on the loop in which the tools were exported. In a graph the progress of a call is
-    in the stream of `stream_mode="custom"`: `{"type": "toolweave_progress", "tool", "tool_call_id", "progress",
-    "total", "message"}`.
+    The list is a snapshot; a call goes to the current toolset. Schemas are the tools' own JSON Schema. Arguments with
+    names that some model APIs refuse, such as `filter[name]`, have legal ones. The content of a message is text, or
+    text, images and PDFs; its artifact holds `structured_content` and `meta`. `tool.metadata` has the tool's own name,
+    its server and its annotations. `invoke` works in a thread without an event loop, and runs the call on the loop in
+    which the tools were exported. In a graph the progress of a call is in the stream of `stream_mode="custom"`:
+    `{"type": "toolweave_progress", "tool", "tool_call_id", "progress", "total", "message"}`.
 
     Args:
         source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
@@ -59,11 +60,13 @@ def langchain_tools(
     listing = ToolExport(source, "openai", _parts)
     made, bridge, hints = _tool_class(), Bridge(), ApprovalHints(confirm, listing.toolset)
     wire, snapshot = listing.now(), listing.toolset.snapshot()
+    offered = [shown_spec(spec) for spec in snapshot if spec.name not in wire.quarantined]
     return [
         made(
             name=wire.names.wire(spec.name),
             description=spec.description,
-            args_schema=dict(spec.input_schema),
+            args_schema=schema,
+            renamed=renamed,
             metadata=_metadata(spec, hints),
             handle_tool_error=handle_tool_error,
             toolset=listing.toolset,
@@ -71,7 +74,8 @@ def langchain_tools(
             bridge=bridge,
             hints=hints,
         )
-        for spec in (shown_spec(spec) for spec in snapshot if spec.name not in wire.quarantined)
+        for spec in offered
+        for schema, renamed in (with_legal_arguments(spec.input_schema),)
     ]
 
 
@@ -91,6 +95,11 @@ def _tool_class() -> type[Any]:
         exposed: str
         bridge: Any
         hints: Any
+        renamed: Any
+
+        def own_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+            """Return a model's arguments under the tool's own names."""
+            return {self.renamed.get(name, name): value for name, value in arguments.items()}
 
         def needs_approval(self, arguments: Mapping[str, Any]) -> bool:
             """Whether a person has to approve a call."""
@@ -116,10 +125,12 @@ def _tool_class() -> type[Any]:
 
         # parameters of any name: `self` is positional, and `config` or `run_manager` are the tool's own here
         async def _arun(self, /, **arguments: Any) -> Any:
+            arguments = self.own_arguments(arguments)
             _ask(self, arguments)
             return await _run(self, arguments, _context(self))
 
         def _run(self, /, **arguments: Any) -> Any:
+            arguments = self.own_arguments(arguments)
             _ask(self, arguments)
             ctx = _context(self)
             return self.bridge.run(lambda: _run(self, arguments, ctx), instead="use `await tool.ainvoke(...)`")

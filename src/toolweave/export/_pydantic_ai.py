@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
 from toolweave.export._server_instructions import server_instructions
 from toolweave.export._tool_calls import run_call, telling
 from toolweave.export._tool_export import ToolExport
+from toolweave.schema._lowering import with_legal_arguments
 from toolweave.tools._call import Progress, ProgressCallback, ToolCall
 from toolweave.tools._media_parts import SHOWN, SOUNDS, Media, shown
 from toolweave.tools._openai_content import chat_text
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 _TAKEN = SHOWN | frozenset(SOUNDS)
 _PROGRESS = "toolweave_progress"
 """The name of progress events."""
+_RENAMED = "renamed_arguments"
+"""The member of the metadata of a definition with the original names of arguments, by the names that a model has."""
 
 
 def pydantic_ai_toolset(
@@ -96,6 +100,8 @@ def _toolset_class() -> type[Any]:
             }
 
         async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
+            names: Mapping[str, str] = tool.tool_def.metadata.get(_RENAMED, {})
+            tool_args = {names.get(given, given): value for given, value in tool_args.items()}
             call = self._listing.call(name, tool_args, ctx.tool_call_id)
             if not isinstance(call, ToolCall):
                 return _returned(call)
@@ -162,13 +168,15 @@ def _definition(name: str, spec: ToolSpec, *, asks: bool) -> Any:
     from pydantic_ai.tools import ToolDefinition
 
     spec = shown_spec(spec)
+    schema, renamed = with_legal_arguments(spec.input_schema)
+    about = {"name": spec.name, "server": spec.server, "annotations": dict(spec.annotations or {})}
     return ToolDefinition(
         name=name,
         description=spec.description or None,
-        parameters_json_schema=dict(spec.input_schema),
+        parameters_json_schema=schema,
         sequential=spec.sequential,
         kind="unapproved" if asks else "function",
-        metadata={"name": spec.name, "server": spec.server, "annotations": dict(spec.annotations or {})},
+        metadata={**about, _RENAMED: renamed} if renamed else about,
     )
 
 

@@ -100,7 +100,8 @@ REGULAR = re.compile(r"(?:[^\\(]|\\[^1-9k]|\((?!\?(?:[=!]|<[=!])))*", re.DOTALL)
 """A pattern without look-around and back-references."""
 ANCHORED = re.compile(r"\^(?:[^\\(]|\\[^A-Za-z0-9]|\((?!\?))*\$", re.DOTALL)
 """A pattern for the whole text, without groups of a special kind and without classes that are letters."""
-_ANTHROPIC_NAMES = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+LEGAL_ARGUMENTS = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+"""Names of arguments that the APIs for Claude accept, the strictest known."""
 
 MINIMAL = SchemaRules(
     keeps=frozenset({"description", "enum", "items", "properties", "required", "type"}),
@@ -124,11 +125,11 @@ PROFILES: Mapping[SchemaProfile, SchemaRules] = {
     "gpt-oss-strict": SchemaRules(
         keeps=_STRICT, formats=_STRICT_FORMATS, pattern=REGULAR, plain_unions=True, closed=True, inline=True
     ),
-    "anthropic": SchemaRules(names=_ANTHROPIC_NAMES),
+    "anthropic": SchemaRules(names=LEGAL_ARGUMENTS),
     "anthropic-strict": SchemaRules(
         keeps=_COMMON | {"additionalProperties", "const", "default", "format", "minItems"},
         formats=_STRICT_FORMATS | {"uri"},
-        names=_ANTHROPIC_NAMES,
+        names=LEGAL_ARGUMENTS,
         plain_unions=True,
         single_items=True,
         shut=True,
