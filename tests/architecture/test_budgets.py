@@ -24,7 +24,7 @@ MANY_PARAMETERS: dict[str, int] = {
     "toolweave.agent._agent.begin": 10,  # keyword-only: who a run is, and what is given to it alone
     "toolweave.agent._resume.begin": 9,  # the same, as a recorded run is begun again
     "toolweave.gateway._gateway.create_gateway": 18,  # keyword-only: what a gateway is, in one call
-    "toolweave.models._anthropic.__init__": 9,  # what a model's endpoint is, in one call
+    "toolweave.models._anthropic.__init__": 10,  # what a model's endpoint is, in one call
     "toolweave.models._openai.__init__": 9,  # keyword-only: the same
     "toolweave.serve._server.create_mcp_server": 22,  # keyword-only: what a server is, in one call
 }

@@ -23,6 +23,7 @@ from tests.models.http_server import Answer, Received, error_answer, serve
 from toolweave import ModelError
 from toolweave.models import (
     MODEL_APIS,
+    AnthropicModel,
     FallbackModel,
     Finished,
     Model,
@@ -302,6 +303,10 @@ def test_the_limits_of_an_api_are_known_and_can_be_replaced(url: str) -> None:
     assert len(known.definitions[0]["function"]["description"]) <= 1_024
     assert len(own.definitions[0]["function"]["description"]) == 2_000
     assert len(PydanticAIModel("test", tool_schemas=ToolRules(max_tools=1)).wire_tools(tools).definitions) == 1
+    claude = AnthropicModel("m", "k", tool_schemas=ToolRules(max_tools=3, max_description=900)).wire_tools(tools)
+    assert len(claude.definitions) == 3
+    assert len(claude.definitions[0]["description"]) <= 900
+    assert len(AnthropicModel("m", "k").wire_tools(tools).definitions) == 130
     with pytest.raises(ValueError, match="max_tools must be at least 1"):
         ToolRules(max_tools=0)
 

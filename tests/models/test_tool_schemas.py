@@ -14,6 +14,7 @@ from toolweave.models import (
     ModelSettings,
     OpenAICompatibleModel,
     PydanticAIModel,
+    ToolRules,
     UserMessage,
     complete,
     model_from,
@@ -185,3 +186,18 @@ async def test_strict_tools_that_a_server_refuses_are_sent_without_from_then_on(
             assert (await complete(model, request)).message.text == "fine"
 
     assert asked == [True, False, False]
+
+
+def test_the_schemas_of_a_messages_server_can_be_chosen() -> None:
+    odd = {"type": "object", "properties": {"$top": {"type": "integer"}}}
+    tools = [ToolSpec(name="t", input_schema=odd)]
+
+    def shown(**chosen: Any) -> dict[str, Any]:
+        definition = AnthropicModel("m", "k", "http://host", **chosen).wire_tools(tools).definitions[0]
+        return dict(definition)
+
+    assert "$top" not in str(shown()["input_schema"])
+    assert "$top" in str(shown(tool_schemas="openai")["input_schema"])
+    assert "$top" in str(shown(tool_schemas=ToolRules(schemas="vllm"))["input_schema"])
+    assert shown(tool_schemas="anthropic-strict").get("strict") is True
+    assert shown().get("strict") is None

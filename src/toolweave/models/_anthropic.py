@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
@@ -15,15 +15,17 @@ from toolweave.models._anthropic_turn import TurnReader
 from toolweave.models._base import ModelEvent, ModelRequest
 from toolweave.models._http import BODY, ProviderApi, SecretLike, until_end
 from toolweave.models._http_model import HttpModel, call_ids
-from toolweave.models._model_apis import api_of
+from toolweave.models._model_apis import ToolRules
 from toolweave.models._prices import Price
 from toolweave.models._refused_features import prompted
 from toolweave.models._retry import Retry
+from toolweave.models._tool_schemas import ToolSchemas, schemas_for
 from toolweave.protocol.json_types import Json
 from toolweave.schema._lowering import lower
 from toolweave.schema._profiles import SchemaProfile
 from toolweave.tools._anthropic_content import anthropic_form, anthropic_text
 from toolweave.tools._refused_tools import RefusedTools
+from toolweave.tools._spec import ToolSpec
 from toolweave.tools._wire_tools import ToolWriter, WireTools
 
 BASE_URL = "https://api.anthropic.com"
@@ -55,6 +57,7 @@ class AnthropicModel(HttpModel):
             is not larger reduces it, or turns it off; a thinking model takes no `temperature`.
         cache: Lifetime of the provider's prompt cache for the conversation's beginning, or None for no cache.
         headers: Further headers, such as `anthropic-beta`, or `authorization` in place of an API key.
+        tool_schemas: Profile of schemas, or rules for the tools of a request, in place of those known of the API.
         retry: Policy for failed requests.
         price: Price of its tokens, for a cost limit, if no price list has the model.
 
@@ -78,6 +81,7 @@ class AnthropicModel(HttpModel):
         thinking: int | Literal["adaptive"] | None = None,
         cache: Literal["5m", "1h"] | None = "5m",
         headers: Mapping[str, str | SecretLike] | None = None,
+        tool_schemas: SchemaProfile | ToolRules | None = None,
         retry: Retry | None = None,
         price: Price | None = None,
     ) -> None:
@@ -86,7 +90,8 @@ class AnthropicModel(HttpModel):
         self.max_tokens = max_tokens
         self._thinking = _thinking(thinking)
         self._cache = None if cache is None else {"type": "ephemeral", **({"ttl": cache} if cache != "5m" else {})}
-        super().__init__(_api(self.name, base_url, api_key, headers or {}), _writers(), retry)
+        self._schemas = schemas_for(base_url, model, PROVIDER, tool_schemas)
+        super().__init__(_api(self.name, base_url, api_key, headers or {}), _writers(self._schemas), retry)
         self.origin = PROVIDER if self._api.host == _HOST else self._api.url
         self.native_tool_search = self._api.host == _HOST
 
@@ -94,6 +99,10 @@ class AnthropicModel(HttpModel):
     def name(self) -> str:
         """`"anthropic:"` and the model's id."""
         return f"{PROVIDER}:{self.model}"
+
+    def wire_tools(self, tools: Sequence[ToolSpec], *, strict: bool = False) -> WireTools:
+        """Return these tools in the API's form; see `HttpModel.wire_tools`."""
+        return super().wire_tools(tools, strict=strict or self._schemas.always_strict)
 
     async def _attempt(self, request: ModelRequest, tools: WireTools, body: bytes) -> AsyncGenerator[ModelEvent, None]:
         turn, timeout = TurnReader(tools, self.origin, taken=call_ids(request)), request.settings.timeout
@@ -172,13 +181,13 @@ class AnthropicModel(HttpModel):
         return f"AnthropicModel({self.model!r})"
 
 
-def _writers() -> tuple[ToolWriter, ToolWriter]:
-    limits = api_of(BASE_URL, None).limits
+def _writers(schemas: ToolSchemas) -> tuple[ToolWriter, ToolWriter]:
+    limits = schemas.limits
     refused = RefusedTools()
 
     def writer(strict: SchemaProfile | None) -> ToolWriter:
         return ToolWriter(
-            "anthropic",
+            schemas.plain,
             anthropic_form,
             strict=strict,
             max_description=limits.max_description,
@@ -186,7 +195,7 @@ def _writers() -> tuple[ToolWriter, ToolWriter]:
             refused=refused,
         )
 
-    return writer(None), writer("anthropic-strict")
+    return writer(None), writer(schemas.strict)
 
 
 def _api(

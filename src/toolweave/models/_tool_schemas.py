@@ -15,6 +15,7 @@ _WITHOUT_STRICT: Mapping[SchemaProfile, SchemaProfile] = {
     "openai-strict": "openai",
     "compatible-strict": "openai",
     "gpt-oss-strict": "gpt-oss",
+    "anthropic-strict": "anthropic",
 }
 
 
