@@ -97,10 +97,6 @@ def _tool_class() -> type[Any]:
         hints: Any
         renamed: Any
 
-        def own_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-            """Return a model's arguments under the tool's own names."""
-            return {self.renamed.get(name, name): value for name, value in arguments.items()}
-
         def needs_approval(self, arguments: Mapping[str, Any]) -> bool:
             """Whether a person has to approve a call."""
             return self.hints is not None and self.hints.of_call(ToolCall(name=self.exposed, arguments=arguments))
@@ -125,17 +121,22 @@ def _tool_class() -> type[Any]:
 
         # parameters of any name: `self` is positional, and `config` or `run_manager` are the tool's own here
         async def _arun(self, /, **arguments: Any) -> Any:
-            arguments = self.own_arguments(arguments)
+            arguments = _own_arguments(self, arguments)
             _ask(self, arguments)
             return await _run(self, arguments, _context(self))
 
         def _run(self, /, **arguments: Any) -> Any:
-            arguments = self.own_arguments(arguments)
+            arguments = _own_arguments(self, arguments)
             _ask(self, arguments)
             ctx = _context(self)
             return self.bridge.run(lambda: _run(self, arguments, ctx), instead="use `await tool.ainvoke(...)`")
 
     return ToolsetTool
+
+
+def _own_arguments(tool: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a model's arguments under the tool's own names."""
+    return {tool.renamed.get(name, name): value for name, value in arguments.items()}
 
 
 def _id_of(given: Any) -> str | None:

@@ -257,7 +257,7 @@ class OperationReader:
     def _input(
         self, schema: dict[str, Any], operation: str, pointer: str, tool: str
     ) -> tuple[dict[str, Any], Validator]:
-        """Return the schema of the arguments as it is shown, and its validator; note what is left out of them.
+        """Return the schema of the arguments as it is shown, and its validator; note the parts that are left out.
 
         Raises:
             SchemaError: No part of it can be checked.

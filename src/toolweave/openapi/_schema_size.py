@@ -1,4 +1,4 @@
-"""Large schemas with their deep parts left open, and patterns that cannot be checked told in descriptions. Pure."""
+"""Large schemas with open deep parts, and descriptions in place of patterns that cannot be checked. Pure."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class _Cut:
 
 
 def checkable(schema: Mapping[str, Any]) -> tuple[Validator, tuple[str, ...]]:
-    """Return the validator of a schema, without what cannot be compiled, and the changes as phrases.
+    """Return the validator of the readable part of a schema, and the changes as phrases.
 
     A pattern that is left out stays in the description.
 

@@ -95,9 +95,9 @@ def _read_flag(made: Json, changes: dict[str, None]) -> None:
     flag: Any = made.get("isError", False)
     if isinstance(flag, bool) or flag is None:
         return
-    word = flag.strip().lower() if isinstance(flag, str) else flag
-    if word in _YES or word in _NO:
-        changes["has 'isError' that is not a boolean"] = None
+    changes["has 'isError' that is not a boolean"] = None
+    word: Any = flag.strip().lower() if isinstance(flag, str) else flag
+    if word in _YES or word in _NO:  # any other word says nothing
         made["isError"] = word in _YES
 
 

@@ -96,7 +96,8 @@ def read_definition(entry: Mapping[str, Any], *, server: str, prefix: str) -> To
 
 _EMPTY_ERROR = "MCP tool execution error"
 _NO_CONTENT: list[Any] = []
-_FLAGS = (False, True, None)
+_FLAGS = (bool, type(None))
+"""The types of `isError`: by value, the number 1 would count as one of them and be read as a success."""
 _MAX_SHOWN = 300
 
 
@@ -130,7 +131,7 @@ def tool_result(raw: Mapping[str, Any], *, server: str, note: Callable[[str], No
     if (
         not isinstance(content, list)
         or (content is _NO_CONTENT and "structuredContent" not in raw and not raw.get("isError"))
-        or raw.get("isError", False) not in _FLAGS
+        or type(raw.get("isError")) not in _FLAGS
     ):
         return _second_reading(raw, server, note)
     # one block is what nearly every tool answers
