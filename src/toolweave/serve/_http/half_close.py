@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-_FIRST_PROBES = (0.25, 0.1, 0.3)
+_FIRST_PROBES = (0.15, 0.05, 0.2, 0.4)
 """Seconds before each of the first probes. The second finds a client that left if its reset arrived meanwhile."""
 _PROBE_SECONDS = 1.0
 """Seconds between later probes."""
