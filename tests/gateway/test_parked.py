@@ -196,6 +196,31 @@ async def test_the_state_of_an_upstream_comes_back_to_it_byte_for_byte_and_is_no
     assert said(result) == {"state": secret, "responses": False}
 
 
+async def test_the_state_of_an_upstream_is_bounded() -> None:
+    with anyio.fail_after(60), upstream("stdio-modern") as config:
+        async with talking(gateway_to(config)) as talk:
+            long = await refused(talk, {"name": "echo_state", "arguments": {"state": "x" * (256 * 1024 + 1)}})
+            asked = await talk.ask("tools/call", {"name": "echo_state", "arguments": {"state": "x"}})
+
+    assert long.code == -32603
+    assert "is longer than 262144 bytes" in long.message
+    assert asked["resultType"] == "input_required"
+
+
+async def test_a_state_ends_with_the_patience_of_the_gateway() -> None:
+    call: Json = {"name": "echo_state", "arguments": {"state": "s"}}
+    with anyio.fail_after(60), upstream("stdio-modern") as config:
+        async with talking(gateway_to(config, patience=0.001)) as talk:
+            asked = await talk.ask("tools/call", call)
+            ends = anyio.current_time() + 0.002
+            while anyio.current_time() < ends:
+                await anyio.sleep(0.001)
+            late = await refused(talk, {**call, "requestState": asked["requestState"]})
+
+    assert late.code == -32602
+    assert "has expired" in late.message
+
+
 async def test_replicas_that_share_their_keys_open_each_others_states() -> None:
     call: Json = {"name": "echo_state", "arguments": {"state": "s"}}
     keys = ["k" * 32]

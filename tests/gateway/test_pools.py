@@ -80,6 +80,18 @@ async def test_an_idle_connection_makes_room_and_one_in_use_is_waited_for() -> N
         await pool.close()
 
 
+async def test_a_caller_has_no_more_connections_at_once_than_it_may() -> None:
+    config = server_config({"server": server(), "timeout": {"call": 0.2}}, name="up")
+    pool = AskingConnections(most_per_caller=1)
+    with anyio.fail_after(60):
+        async with pool.lease(config, LEGACY, ABLE, "ada") as hers:
+            with pytest.raises(ToolError, match="not sent"):
+                await used(pool, config, "ada")
+            await used(pool, config, "bob")
+        assert await used(pool, config, "ada") is hers
+        await pool.close()
+
+
 @pytest.mark.slow
 async def test_callers_whose_principal_is_not_known_share_a_bound_of_processes() -> None:
     pool = AskingConnections(most_unnamed=1)
