@@ -18,7 +18,9 @@ import pytest
 from tests.cli.command import Done, on_terminal, toolweave, write_config
 from tests.cli.served import serving
 from tests.cli.working import Worker, app_in, run_when, worker
+from tests.gateway.running import until
 from tests.leftovers import processes
+from tests.redis_failover import client_at, fail_over_by_sentinel, redis_pair, sentinel
 from tests.redis_server import RedisServer, free_port
 from tests.servers.fixtures import echo_command
 from toolweave import connect_mcp
@@ -244,6 +246,32 @@ def test_a_run_whose_worker_is_killed_goes_on_in_another_and_repeats_no_step(fol
             pids = [first.process.pid, second.process.pid]
     assert (run["status"], run["text"], run["attempts"]) == ("completed", "It is done.", 2)
     assert effects(folder) == ["booked 17", *(f"looking {pid}" for pid in pids)]
+
+
+def test_a_worker_at_sentinels_continues_its_run_when_another_redis_becomes_the_primary(
+    folder: Path, tmp_path: Path
+) -> None:
+    app = app_in(folder)
+    with redis_pair(tmp_path) as pair, sentinel(tmp_path, pair.primary.port) as place:
+        url = f"redis+sentinel://127.0.0.1:1,{place}/0"  # the first one listed is down
+        run_id = spawned("21", url)
+        with worker(app, "--backend", url, cwd=folder) as working:
+            assert working.wait_for("started")["backend"] == url
+            looking(working, folder)
+            fail_over_by_sentinel(place)
+            with client_at(pair.primary.port) as old:  # until then it accepts writes, and loses them
+                until(lambda: old.info("replication")["role"] == "slave", "the failover")
+            (folder / "go").touch()
+
+            assert working.wait_for("completed")["key"] == run_id
+            later = spawned("hello", url)
+            while working.wait_for("completed")["key"] != later:  # that of a run may be delivered twice
+                pass
+            pid = working.process.pid
+        run = toolweave("runs", "show", run_id, "--store", url, "--json").json
+
+    assert (run["status"], run["text"], run["attempts"]) == ("completed", "It is done.", 1)
+    assert effects(folder) == ["booked 21", f"looking {pid}"]
 
 
 def test_a_worker_that_is_asked_to_end_hands_over_what_has_not_ended_after_its_grace(

@@ -30,6 +30,8 @@ _ENDED_CALLS, _TASKS, _KIND = "gateway-ended-calls", "gateway-tasks", "upstream 
 _KEPT_MS, _LEAST_POLL_MS, _MOST_KEPT = 600_000, 50, 1_000
 _RUNNING_SECONDS, _ENDED_SECONDS = 86_400.0, 3_600.0
 _AGAIN_SECONDS = 1.0
+_MAX_BEGUN = 10_000
+"""Maximum number of tasks that are known to be of this replica, also while the store is away."""
 _REFUSED = "refused"
 
 Act: TypeAlias = Callable[[Request, str], Awaitable[Json]]
@@ -61,7 +63,11 @@ class EndedCalls:
         return ended
 
     async def find(self, principal: str | None, name: str) -> Json | None:
-        """Return the task of this id, if it is of this principal."""
+        """Return the task of this id, if it is of this principal.
+
+        Raises:
+            RequestError: It is not of this replica, and the store is away.
+        """
         kept = self._kept.get(name)
         if kept is not None:
             return kept[2] if kept[0] == principal else None
@@ -83,6 +89,7 @@ class ProcessTasks:
         self._groups = groups
         self._act = act
         self._followed: set[str] = set()
+        self._begun: OrderedDict[str, None] = OrderedDict()
 
     @property
     def shared(self) -> bool:
@@ -105,6 +112,9 @@ class ProcessTasks:
         if replicas is None or name in self._followed:
             return
         self._followed.add(name)
+        self._begun[name] = None
+        while len(self._begun) > _MAX_BEGUN:
+            self._begun.popitem(last=False)
         await _put(replicas, _TASKS, name, {"by": replicas.id, "task": shown}, _RUNNING_SECONDS)
         self._groups.current().start_soon(self._follow, name, ended)
 
@@ -141,7 +151,12 @@ class ProcessTasks:
         replicas = self._replicas
         if replicas is None or name in self._followed:
             return None
-        found = await _get(replicas, _TASKS, name)
+        try:
+            found = await _get(replicas, _TASKS, name)
+        except RequestError:
+            if name in self._begun:  # its server is a process of this replica
+                return None
+            raise
         task = None if found is None else _json(found["task"])
         if found is None or task is None:
             return None
@@ -224,15 +239,18 @@ async def _put(replicas: Replicas, collection: str, name: str, value: Json, seco
 
 
 async def _get(replicas: Replicas, collection: str, name: str) -> Json | None:
-    """Return the stored value of a task id; None while the store is away, too."""
+    """Return the stored value of a task id, or None if there is none.
+
+    Raises:
+        RequestError: The store is away, so that nothing is known of the task.
+    """
     key = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     if replicas.away is not None:
-        return None
+        raise replicas.unreachable()
     try:
         found = await replicas.store.get(collection, key)
     except StoreError as exc:
-        replicas.lost(exc)
-        return None
+        raise replicas.lost(exc) from None
     return None if found is None else _json(replicas.opened(found.value, f"{collection} {key}"))
 
 

@@ -4,6 +4,10 @@ Each replica writes a heartbeat, and has a mailbox: documents that a signal anno
 content is encrypted with the keys that replicas share, so a reader of the store learns nothing and can forge
 nothing. While the store is away, everything that does not need it keeps working.
 
+A message can get lost though the store had accepted it: when another server becomes the primary, it may lack the last
+writes of the one before. So a question that is not answered is repeated. The repetition has the same key, and the other
+replica acts on a key once: it ignores what it is working on, and sends a given answer again.
+
 Why a message is acted on at most once: it is received by deleting its document, and one of two concurrent deletions
 wins. Why a wait for an answer ends: with the answer, when the heartbeat of the other replica has expired while the
 store was reachable, when the store stays away, or after a bound. After an outage all heartbeats may have expired, so
@@ -17,6 +21,7 @@ import logging
 import math
 import secrets
 import time
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeAlias, TypeVar
@@ -47,6 +52,10 @@ _PAUSE_SECONDS = 0.5
 _PATIENCE_SECONDS = 900.0
 _MOST_AWAY = 60
 """So many checks without the store are waited for an answer."""
+_REMIND_SECONDS, _MAX_REMIND_SECONDS = 2.0, 30.0
+"""Seconds until an unanswered question is repeated, and the maximum between two repetitions."""
+_ANSWER_SECONDS, _MAX_ANSWERS, _MAX_KEYS = 120.0, 256, 10_000
+"""Bounds of the answers that are kept to be sent again, by age and number, and of the keys that are acted on once."""
 _GOODBYE_SECONDS = 2.0
 _WAIT_SECONDS = 2.0
 
@@ -88,6 +97,31 @@ class _OpenQuestion:
         self.letter: _Letter | None = None
 
 
+class _GivenAnswers:
+    """The keys of questions that were acted on, and the latest answers, for replicas that ask once more."""
+
+    def __init__(self) -> None:
+        self._letters: OrderedDict[str, _Letter | None] = OrderedDict()
+        self._kept: deque[tuple[float, str]] = deque()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._letters
+
+    def get(self, key: str) -> _Letter | None:
+        """Return the answer to a question, or None if it is not kept any more."""
+        return self._letters.get(key)
+
+    def add(self, letter: _Letter) -> None:
+        """Keep an answer, and drop those that are too old or too many."""
+        now = anyio.current_time()
+        self._letters[letter.key] = letter
+        self._kept.append((now, letter.key))
+        while len(self._kept) > _MAX_ANSWERS or self._kept[0][0] < now - _ANSWER_SECONDS:
+            self._letters[self._kept.popleft()[1]] = None
+        while len(self._letters) > _MAX_KEYS:
+            self._letters.popitem(last=False)
+
+
 class Replicas:
     """One replica among those that share a store and keys.
 
@@ -115,6 +149,7 @@ class Replicas:
         self._handlers: dict[str, list[LetterHandler]] = {}
         self._questions: dict[str, _OpenQuestion] = {}
         self._answering: dict[str, anyio.CancelScope] = {}
+        self._given = _GivenAnswers()
         self._back: list[Callable[[], Awaitable[None]]] = []
         self._running = anyio.Lock()
         self._back_since = -math.inf
@@ -165,8 +200,9 @@ class Replicas:
         key, question = secrets.token_hex(8), _OpenQuestion()
         self._questions[key] = question
         try:
-            await self._send(replica, _Letter(kind, self.id, body, key))
-            return await self._answered(replica, question)
+            letter = _Letter(kind, self.id, body, key)
+            await self._send(replica, letter)
+            return await self._answered(replica, letter, question)
         except asyncio.CancelledError:
             with anyio.move_on_after(_GOODBYE_SECONDS, shield=True):
                 await self._try_send(replica, _Letter("withdrawn", self.id, {}, key))
@@ -307,11 +343,28 @@ class Replicas:
             scope = self._answering.get(letter.key)
             if scope is not None:
                 scope.cancel()
+        elif letter.kind == "reminder":
+            self._take_reminder(letter, tasks)
         else:
-            scope = anyio.CancelScope()
-            if letter.key:
-                self._answering[letter.key] = scope
-            tasks.start_soon(self._act, letter, scope)
+            self._begin(letter, tasks)
+
+    def _take_reminder(self, reminder: _Letter, tasks: anyio.abc.TaskGroup) -> None:
+        """Act on a question that got lost, or send its answer again if that got lost."""
+        about = reminder.body
+        answer = self._given.get(about["key"])
+        if answer is not None:
+            tasks.start_soon(self._try_send, reminder.sender, answer)
+        elif about["age"] < _ANSWER_SECONDS:  # else it may have been acted on, and be forgotten
+            self._begin(_Letter(about["kind"], reminder.sender, about["body"], about["key"]), tasks)
+
+    def _begin(self, letter: _Letter, tasks: anyio.abc.TaskGroup) -> None:
+        """Act on a message in a task of its own, and on a question once."""
+        if letter.key in self._answering or letter.key in self._given:
+            return
+        scope = anyio.CancelScope()
+        if letter.key:
+            self._answering[letter.key] = scope
+        tasks.start_soon(self._act, letter, scope)
 
     async def _act(self, letter: _Letter, scope: anyio.CancelScope) -> None:
         """Act on a message; a question is answered."""
@@ -329,6 +382,7 @@ class Replicas:
                 self._answering.pop(letter.key, None)
         if letter.key and not scope.cancelled_caught:
             told = _Letter("answer", self.id, answer or {}, letter.key, failed=answer is None)
+            self._given.add(told)
             await self._try_send(letter.sender, told)
 
     # sending
@@ -352,21 +406,38 @@ class Replicas:
                 except RequestError:
                     await anyio.sleep(_PAUSE_SECONDS)
 
-    async def _answered(self, replica: str, question: _OpenQuestion) -> Json:
+    async def _remind(self, replica: str, letter: _Letter, age: float) -> None:
+        """Repeat a question of this age, if the store is there.
+
+        The reminder has no key of its own, so a replica of a version that does not know reminders ignores it.
+        """
+        about = {"kind": letter.kind, "body": letter.body, "key": letter.key, "age": age}
+        if self.away is None:
+            with suppress(RequestError):
+                await self._send(replica, _Letter("reminder", self.id, about))
+
+    async def _answered(self, replica: str, letter: _Letter, question: _OpenQuestion) -> Json:
         """Wait for the answer while the other replica lives."""
         watch, away = ReplicaWatch(self, replica), 0
+        begun, pause = anyio.current_time(), _REMIND_SECONDS
+        remind_at = begun + pause
         with anyio.move_on_after(_PATIENCE_SECONDS):
             while away < _MOST_AWAY:
                 away = 0 if self.away is None else away + 1
                 with anyio.move_on_after(_CHECK_SECONDS):
                     await question.answered.wait()
-                letter = question.letter
-                if letter is not None and letter.failed:
+                answer = question.letter
+                if answer is not None and answer.failed:
                     raise UnknownToReplica
-                if letter is not None:
-                    return letter.body
+                if answer is not None:
+                    return answer.body
                 if await watch.is_gone():
                     raise ReplicaGone
+                now = anyio.current_time()
+                if now >= remind_at:
+                    pause = min(2 * pause, _MAX_REMIND_SECONDS)
+                    remind_at = now + pause
+                    await self._remind(replica, letter, now - begun)
         raise self.unreachable()
 
     @property

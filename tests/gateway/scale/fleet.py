@@ -108,10 +108,14 @@ class Fleet:
         self.draining: set[int] = set()
         self._lives = [ExitStack() for _ in range(replicas)]
 
-    def configure(self, more: Json | None = None, *, callers: Collection[str] = tuple(API_KEYS)) -> None:
-        """Write the config that all replicas follow: the upstreams and more, and who may call them."""
+    def configure(
+        self, more: Json | None = None, *, callers: Collection[str] = tuple(API_KEYS), middleware: Sequence[Json] = ()
+    ) -> None:
+        """Write the config that all replicas follow: the upstreams and more, who may call them, and middleware."""
         servers = {one.era: one.entry for one in self.upstreams}
-        section = {"auth": {"api_keys": {name: API_KEYS[name] for name in callers}}}
+        section: Json = {"auth": {"api_keys": {name: API_KEYS[name] for name in callers}}}
+        if middleware:
+            section["middleware"] = list(middleware)
         write_gateway_config(self.folder, {**servers, **(more or {})}, section)
 
     def start(self, number: int) -> None:
