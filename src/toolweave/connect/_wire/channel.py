@@ -111,10 +111,8 @@ class ChannelWire:
         key = self._last_id if request_id is None else request_id
         text = self._texts.of(key, method, params)
         # Registered before it is written: over a queue in process the answer can be there before `send` returns.
-        answer: asyncio.Future[dict[str, Any]] = asyncio.Future(loop=self._loop)
-        self._pending[key] = answer
-        is_list = method.endswith("/list")
-        if is_list:
+        answer = self.renew(key)
+        if method.endswith("/list"):
             self._lists.add(key)
         sent = False
         try:
@@ -127,13 +125,11 @@ class ChannelWire:
         except asyncio.CancelledError:
             # Only what was sent can be cancelled. The answer may cross the notification; `_given_up` keeps it from
             # being taken for another request's.
-            if sent and not self.over:
-                await self._give_up(key, method)
+            if sent:
+                await self.give_up(key, method)
             raise
         finally:
-            self._pending.pop(key, None)
-            if is_list:
-                self._lists.discard(key)
+            self.forget(key)
             if not sent and answer.done():
                 answer.exception()  # retrieved, so that asyncio does not report it as lost
 
@@ -150,25 +146,25 @@ class ChannelWire:
             return None
         self._last_id += 1
         key = self._last_id
-        answer: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
-        self._pending[key] = answer
+        answer = self.renew(key)
         try:
             sent = self._write(key, _REQUEST_FORM % (key, members))
         except NotSent:
             sent = False
         if not sent:
-            del self._pending[key]
+            self.forget(key)
             return None
         self._posted.add(key)
         return key, answer
 
-    def forget(self, key: int) -> None:
-        """Forget a posted request that was answered."""
+    def forget(self, key: int | str) -> None:
+        """Forget a request that was answered, or was not sent."""
         self._pending.pop(key, None)
         self._posted.discard(key)
+        self._lists.discard(key)
 
-    def renew(self, key: int) -> asyncio.Future[Any]:
-        """Return the future that replaces the one for the answer to a posted request."""
+    def renew(self, key: int | str) -> asyncio.Future[Any]:
+        """Return a future for the response to a request, which replaces an earlier one."""
         answer: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
         self._pending[key] = answer
         return answer
@@ -186,8 +182,8 @@ class ChannelWire:
         except ValueError as exc:
             raise invalid(self._server, str(exc)) from None
 
-    async def give_up(self, key: int, method: str) -> None:
-        """Cancel a posted request at the server, and forget it."""
+    async def give_up(self, key: int | str, method: str) -> None:
+        """Cancel a request at the server, and forget it."""
         self.forget(key)
         if not self.over:
             await self._give_up(key, method)
