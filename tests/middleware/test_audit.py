@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -238,3 +240,19 @@ async def test_slow_requests_are_warnings_and_quick_ones_nothing(caplog: pytest.
     assert "tools/call" in caplog.text
     assert "-32602" in caplog.text
     assert "\x1b" not in caplog.text
+
+
+@pytest.mark.slow
+def test_a_line_that_a_full_disk_cut_costs_no_other_line(tmp_path: Path) -> None:
+    path = tmp_path / "audit"
+    command = [sys.executable, "-m", "tests.middleware.torn", str(path)]
+    checkout = Path(__file__).resolve().parents[2]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=120, check=True)
+
+    *lines, end = path.read_text().split("\n")
+    whole = [line for line in lines if line.endswith("}")]
+    calls = [json.loads(line)["method"] for line in whole]
+    assert done.stdout.split() == [str(2 * number) for number in range(20)]
+    assert "a line of the audit log cannot be written: OSError" in done.stderr
+    assert (len(lines) - len(whole), end) == (1, "")
+    assert calls[-10:] == ["tools/call"] * 10

@@ -38,6 +38,7 @@ class _AppendedFile:
     def __init__(self, path: Path) -> None:
         self._path = str(path)
         self._opened: _Descriptor | None = None
+        self._is_torn = False
 
     def __call__(self, line: bytes) -> None:
         """Append a line.
@@ -48,9 +49,14 @@ class _AppendedFile:
         file = self._opened
         if file is None or not file.is_at(self._path):
             file = self._opened = _Descriptor(self._path)
-        left = memoryview(line)
+            self._is_torn = False
+        # A disk that gets full takes the beginning of a line. Other processes append to the file, so that cannot be
+        # undone, but the next line must not be lost as the end of it.
+        left = memoryview(b"\n" + line if self._is_torn else line)
         while left:
-            left = left[os.write(file.number, left) :]
+            written = os.write(file.number, left)
+            left = left[written:]
+            self._is_torn = bool(left)
 
 
 class _Descriptor:

@@ -1,9 +1,9 @@
 """Makes one operating system call of the product fail, in a child process that has this folder on its path.
 
 `TOOLWEAVE_TEST_CALLS` names a file that lists the calls; `TOOLWEAVE_TEST_FAULT`, such as `12:ENOSPC`, is the number of
-the call that fails and its error. Calls are those of Toolweave, in its code or in the standard library below it, and
-those of asyncio; imports are not counted. The variables are removed, so that servers that the process starts are not
-affected.
+the call that fails and its error. Calls are those of Toolweave, in its code or in the standard library below it, those
+of asyncio, and the statements that go to SQLite; imports are not counted. The variables are removed, so that servers
+that the process starts are not affected.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import errno
 import io
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -46,7 +47,8 @@ def is_of_the_product() -> bool:
 def counted(function: Callable[..., Any], label: str) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         if is_of_the_product():
-            calls.append(f"{label} {os.path.basename(str(args[0])) if args else ''}")  # noqa: PTH119 - no calls of its own
+            of_socket = not args or isinstance(args[0], socket.socket)  # whose text has ports, which differ
+            calls.append(label if of_socket else f"{label} {os.path.basename(str(args[0]))}")  # noqa: PTH119 - no calls of its own
             if len(calls) == failing:
                 raise OSError(code, os.strerror(code))
         return function(*args, **kwargs)
@@ -56,6 +58,30 @@ def counted(function: Callable[..., Any], label: str) -> Callable[..., Any]:
 
 class CountedSocket(socket.socket):
     """A socket whose calls are counted."""
+
+
+_IN_SQLITE = {
+    "ENOSPC": (sqlite3.SQLITE_FULL, "database or disk is full"),
+    "EMFILE": (sqlite3.SQLITE_CANTOPEN, "unable to open database file"),
+}
+
+
+class CountedConnection(sqlite3.Connection):
+    """A connection to a database whose statements are counted: SQLite itself makes the calls of the system."""
+
+    def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+        """Execute a statement."""
+        _count_statement(sql)
+        return super().execute(sql, *args)
+
+
+def _count_statement(sql: str) -> None:
+    calls.append(f"sql {' '.join(sql.split()[:6])}")
+    if len(calls) == failing:
+        code, text = _IN_SQLITE.get(name, (sqlite3.SQLITE_IOERR, "disk I/O error"))
+        error = sqlite3.OperationalError(text)
+        error.sqlite_errorcode = code
+        raise error
 
 
 if calls_file or failing:
@@ -70,3 +96,10 @@ if calls_file or failing:
     builtins.open = io.open = counted(io.open, "open")
     subprocess._fork_exec = counted(subprocess._fork_exec, "fork")  # type: ignore[attr-defined]
     socket.socket = CountedSocket  # type: ignore[misc]
+    sys.modules["uvloop"] = None  # type: ignore[assignment]  # its calls of the system cannot be seen from here
+    connect: Any = sqlite3.connect
+
+    def connected(*args: Any, **options: Any) -> Any:
+        return connect(*args, **{"factory": CountedConnection, **options})
+
+    sqlite3.connect = connected

@@ -186,14 +186,15 @@ def _read_privately(path: Path) -> bytes | None:
     except OSError as exc:
         why = "is a link; tokens are kept in a file itself" if exc.errno == errno.ELOOP else f"cannot be read: {exc}"
         raise StoreError(f"the file of tokens {str(path)!r} {why}") from None
-    with os.fdopen(descriptor, "rb") as file:
-        wrong = _objection(os.fstat(descriptor))
-        if wrong:
-            raise StoreError(f"the file of tokens {str(path)!r} {wrong}")
-        try:
-            return file.read()
-        except OSError as exc:
-            raise StoreError(f"the file of tokens {str(path)!r} cannot be read: {exc.strerror or exc}") from None
+    try:
+        with os.fdopen(descriptor, "rb") as file:
+            wrong = _objection(os.fstat(descriptor))
+            data = b"" if wrong else file.read()
+    except OSError as exc:
+        raise StoreError(f"the file of tokens {str(path)!r} cannot be read: {exc.strerror or exc}") from None
+    if wrong:
+        raise StoreError(f"the file of tokens {str(path)!r} {wrong}")
+    return data
 
 
 def _objection(found: os.stat_result) -> str:

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -65,11 +65,13 @@ class FileLock:
             self._released = True
             if self._descriptor is None:
                 return
-            try:
+            # The work under the lock is done, so its caller gets no error of this. A file that stays is harmless: it is
+            # unlocked once it is closed, and the system closes it even where it reports an error.
+            with suppress(OSError):
                 self._path.unlink(missing_ok=True)  # while it is held: no other process can hold a file of this name
-            finally:
+            with suppress(OSError):
                 os.close(self._descriptor)
-                self._descriptor = None
+            self._descriptor = None
 
     def _is_named(self, descriptor: int) -> bool:
         """Whether the file that is open is the one that others would open now."""

@@ -7,6 +7,7 @@ Independent of JSON and MCP.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import stat
 import sys
@@ -18,6 +19,8 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
+_log = logging.getLogger("toolweave.serve")
+_CLIENT_IS_GONE = (BrokenPipeError, ConnectionResetError)
 _READ_BYTES = 256 * 1024
 _HIGH_WATER = 1024 * 1024
 _taken = threading.Lock()
@@ -141,14 +144,21 @@ class LineReader:
             self._arrived.set_result(os.read(self._fd, _READ_BYTES))
         except (BlockingIOError, InterruptedError):
             pass
-        except OSError:
-            self._arrived.set_result(b"")
+        except OSError as exc:
+            self._arrived.set_result(_end_of_input(exc))
 
     def _read_now(self) -> bytes:
         try:
             return os.read(self._fd, _READ_BYTES)
-        except OSError:  # a broken socket or terminal has no more to say
-            return b""
+        except OSError as exc:
+            return _end_of_input(exc)
+
+
+def _end_of_input(error: OSError) -> bytes:
+    """Return the end of an input that cannot be read, such as that of a terminal that was closed."""
+    if not isinstance(error, _CLIENT_IS_GONE):
+        _log.error("standard input cannot be read, so the server ends: %s", error)
+    return b""
 
 
 class LineWriter:
@@ -214,7 +224,9 @@ class LineWriter:
                 self._size -= written
         except (BlockingIOError, InterruptedError):
             full = True
-        except OSError:
+        except OSError as exc:
+            if not isinstance(exc, _CLIENT_IS_GONE):
+                _log.error("standard output cannot be written, so the server ends: %s", exc)
             self._end()
             return
         if full != self._full:
