@@ -18,6 +18,7 @@ from toolweave.protocol.component_meta import asked_version
 from toolweave.protocol.headers import mirrored_arguments, mirroring_problem
 from toolweave.schema import Validator
 from toolweave.schema._fitting import fitted
+from toolweave.serve._middleware import checked
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, checked_definition, only_for_caller
 from toolweave.serve._offers.tool_pages import ToolPages
 from toolweave.serve._request import Json, Method, Middleware, Request
@@ -203,8 +204,13 @@ class Tools:
         return await self._rounds.run(request, work)
 
     def with_fitting(self, middleware: Sequence[Middleware]) -> Sequence[Middleware]:
-        """Return middleware before which the arguments of calls are made to fit."""
-        return (FitArguments(self), *middleware) if middleware and self._repair else middleware
+        """Return middleware before which the arguments of calls are made to fit.
+
+        Raises:
+            TypeError: One of them is no middleware.
+        """
+        found = checked(middleware)
+        return (FitArguments(self), *found) if found and self._repair else found
 
     def with_fitted_arguments(self, request: Request) -> Request:
         """Return a call whose arguments fit the schema of its tool, or the request itself."""
