@@ -80,6 +80,7 @@ async def serve_http(
     """
     bound = bind(host, port, reuse_port=reuse_port)
     stopping = _ShutdownSignals()
+    failure: OSError | None = None  # raised outside of the task groups, which would put it into a group of errors
     try:
         url = f"{'http' if tls is None else 'https'}://{_authority(host, bound)}"
         # the socket listens only after the signal handlers, the lifespan and all imports are ready
@@ -91,10 +92,14 @@ async def serve_http(
                     tasks.start_soon(_tell, server, on_started, url)
                     try:
                         await server.serve(sockets=[bound])
+                    except OSError as exc:
+                        failure = exc
                     finally:
                         tasks.cancel_scope.cancel()
                         with anyio.CancelScope(shield=True):
                             await server.finish(bound)
+        if failure is not None:
+            raise failure
     finally:
         bound.close()
 
