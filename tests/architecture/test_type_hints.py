@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from tests.architecture.source import modules
+from toolweave.tools import CallContext, Caller
 
 pytestmark = pytest.mark.slow
 
@@ -85,6 +86,10 @@ def test_the_annotations_of_what_a_room_exports_resolve(room: str) -> None:
                 failed[name] = str(error)
 
     assert failed == {}, "import these where they cost nothing, or give a reason in LOADED_LATER"
+
+
+def test_the_context_that_handlers_declare_resolves_without_further_names() -> None:
+    assert get_type_hints(CallContext)["caller"] == Caller | None
 
 
 def test_each_module_that_is_loaded_later_is_needed_by_an_export() -> None:

@@ -394,6 +394,25 @@ def test_a_schema_that_is_nothing_but_itself_is_refused(schema: dict[str, Any], 
         lower({**schema, "$defs": {"A": {"$ref": "#/$defs/A"}}}, profile)
 
 
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("length", [50, 99])
+def test_a_chain_of_references_to_an_object_is_followed_to_its_end(length: int, profile: SchemaProfile) -> None:
+    chain = {f"d{number}": {"$ref": f"#/$defs/d{number + 1}"} for number in range(length)}
+    definitions = {**chain, f"d{length}": {"type": "object", "properties": {"a": {"type": "string"}}}}
+
+    lowered = lower({"$ref": "#/$defs/d0", "$defs": definitions}, profile)
+
+    assert list(lowered.schema["properties"]) == ["a"]
+
+
+@pytest.mark.parametrize("length", [101, 120])
+def test_a_chain_of_references_that_is_too_long_is_refused_for_its_length(length: int) -> None:
+    chain = {f"d{number}": {"$ref": f"#/$defs/d{number + 1}"} for number in range(length)}
+
+    with pytest.raises(SchemaError, match="more than 100 levels once its references are in their places"):
+        lower({"$ref": "#/$defs/d0", "$defs": {**chain, f"d{length}": {"type": "object"}}}, "openai")
+
+
 KEYWORDS = st.sampled_from(
     [
         *(

@@ -137,7 +137,7 @@ class _Lowering:
         self._lowered = 0
 
     def run(self) -> LoweredSchema:
-        root, lost = self._object(self._root, 0)
+        root, lost = self._object(self._root, ())
         kinds = types_of(root)
         # Checked after references and combinations are flattened, for `type` is often behind a `$ref`.
         if kinds and "object" not in kinds:
@@ -197,15 +197,21 @@ class _Lowering:
             self._note("", f"the argument {name[:80]!r} is called {new!r}")
         return renamed
 
-    def _object(self, node: Mapping[str, Any], depth: int) -> tuple[dict[str, Any], list[str]]:
-        """Flatten references and combinations at the top of the root or of a branch; also return the losses."""
+    def _object(self, node: Mapping[str, Any], path: tuple[int, ...]) -> tuple[dict[str, Any], list[str]]:
+        """Flatten references and combinations at the top of the root or of a branch; also return the losses.
+
+        `path` has the identities of the schemas from the root to this one: a schema that is in it twice has no end.
+        """
         self._count()
-        if depth > _MAX_HOPS:
+        if id(node) in path:
             raise SchemaError("the schema combines itself with itself")
+        if len(path) > _MAX_LEVELS:
+            raise SchemaError(_too_deep())
+        path = (*path, id(node))
         # the arguments are always an object, whatever their schema says about null
         flat = modern({key: value for key, value in node.items() if key != "nullable"}, partial(self._note, ""))
         if "$ref" in flat:
-            inner, lost = self._object(_members(self._target(flat.pop("$ref"), "")), depth + 1)
+            inner, lost = self._object(_members(self._target(flat.pop("$ref"), "")), path)
             flat, more = joined(flat, [inner])
             lost += more
         else:
@@ -215,7 +221,7 @@ class _Lowering:
         for keyword, combine in (("allOf", joined), ("oneOf", either), ("anyOf", either)):
             if keyword not in flat:
                 continue
-            branches = [self._object(_members(one), depth + 1) for one in flat.pop(keyword)]
+            branches = [self._object(_members(one), path) for one in flat.pop(keyword)]
             if branches:
                 self._note("", f"{keyword} of the arguments is put into one object", is_loss=combine is either)
                 flat, more = combine(flat, [branch for branch, _ in branches])
@@ -228,7 +234,7 @@ class _Lowering:
             return self._anything(node, where)
         self._count()
         if self._level >= _MAX_LEVELS:
-            raise SchemaError(f"the schema has more than {_MAX_LEVELS} levels once its references are in their places")
+            raise SchemaError(_too_deep())
         lost = [] if lost is None else lost
         # The path holds the targets that are being inlined, from the root to here. Its length at the entry of this
         # schema tells two cases apart: a target from before it is a recursion, one from after it is combined with
@@ -342,7 +348,7 @@ class _Lowering:
 
     def _inlined(self, node: dict[str, Any], where: str, lost: list[str]) -> dict[str, Any]:
         """Return a schema with its `$ref` replaced by the target."""
-        for _ in range(_MAX_HOPS):
+        for _ in range(_MAX_LEVELS):
             if "$ref" not in node:
                 return node
             target = self._entered(node.pop("$ref"), where, lost)
@@ -352,7 +358,7 @@ class _Lowering:
                 node["allOf"] = [*node.get("allOf", ()), target]
             else:
                 node = {**target, **node}
-        raise SchemaError("the schema's references form a chain that is too long", pointer=where)
+        raise SchemaError(f"more than {_MAX_LEVELS} references follow one another", pointer=where)
 
     def _entered(self, reference: str, where: str, lost: list[str]) -> dict[str, Any]:
         """Return the target of a `$ref` to inline; of a recursive one the type alone."""
@@ -540,6 +546,10 @@ def _is_plain_value(value: Any) -> bool:
 
 def _last(reference: str) -> str:
     return _ILLEGAL.sub("_", reference.rpartition("/")[2].lstrip("#"))[:48]
+
+
+def _too_deep() -> str:
+    return f"the schema has more than {_MAX_LEVELS} levels once its references are in their places"
 
 
 def _members(schema: Any) -> Mapping[str, Any]:

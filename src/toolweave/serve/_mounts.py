@@ -37,7 +37,8 @@ from toolweave.serve._request_context import HandlerRunner, HasRequest
 from toolweave.serve._sessions import ClientSessions
 from toolweave.serve._unknown import not_offered
 from toolweave.tools import CallContext, ToolCall, ToolResult, Toolset
-from toolweave.tools._client_requests import Caller, Question
+from toolweave.tools._caller import Caller
+from toolweave.tools._client_requests import Question
 from toolweave.tools._mcp import call_result, tool_result
 from toolweave.tools._toolset import ToolSnapshot, Unsubscribe
 from toolweave.tools._wrappers import GrowingToolset, WrapperToolset, prefixed

@@ -29,7 +29,8 @@ from toolweave.serve._request_state import TTL_SECONDS, StateSigner
 from toolweave.serve._sampling import AnswersSampling, SamplingFallback
 from toolweave.serve._sessions import ClientSessions, Sessions
 from toolweave.tools._call import IDEMPOTENCY_KEY, CallContext, ProgressCallback
-from toolweave.tools._client_requests import Caller, Keys, Question
+from toolweave.tools._caller import Caller
+from toolweave.tools._client_requests import Keys, Question
 
 _log = logging.getLogger("toolweave.serve")
 

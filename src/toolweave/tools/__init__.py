@@ -37,7 +37,8 @@ if TYPE_CHECKING:
         ToolCall,
     )
     from toolweave.tools._call_questions import CallQuestions
-    from toolweave.tools._client_requests import Caller, Elicitation, Question, Roots, Sampling
+    from toolweave.tools._caller import Caller
+    from toolweave.tools._client_requests import Elicitation, Question, Roots, Sampling
     from toolweave.tools._function import FunctionTool, tool
     from toolweave.tools._media import File
     from toolweave.tools._names import NameMap, ToolName, aliases, expose
@@ -171,8 +172,8 @@ __getattr__, __dir__ = lazy_exports(
             "ToolCall",
         ),
         "_call_questions": ("CallQuestions",),
+        "_caller": ("Caller",),
         "_client_requests": (
-            "Caller",
             "Elicitation",
             "Question",
             "Roots",

@@ -25,12 +25,13 @@ from toolweave.protocol.client_requests import (
 )
 from toolweave.protocol.logs import LogLevel, check_level
 from toolweave.tools._call_questions import CallQuestions
+from toolweave.tools._caller import Caller, HasHeaders
 from toolweave.tools._session import CallerSession, SessionPort
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultingTypeVar  # PEP 696, in `typing` from 3.13 on
 
-    from toolweave.tools._client_requests import Caller, Question
+    from toolweave.tools._client_requests import Question
 
     StateT_co = DefaultingTypeVar("StateT_co", default=Mapping[str, Any], covariant=True)
 else:
@@ -166,8 +167,6 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
         Names are in lower case. Credentials, such as `authorization` and `cookie`, are left out. A client can send any
         header: trust one only if a proxy of yours sets it.
         """
-        from toolweave.tools._client_requests import HasHeaders  # late, as below: only a served tool has one
-
         return self.caller.headers if isinstance(self.caller, HasHeaders) else {}
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
@@ -236,7 +235,7 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
             ToolError: It refused, or answered with something else.
             SchemaError: The form has a field that no form can have.
         """
-        from toolweave.tools._client_requests import Elicitation  # late, as below: only a served tool asks
+        from toolweave.tools._client_requests import Elicitation  # late: only a served tool asks
 
         return (await self._ask(Elicitation(message, schema, key=key)))[0]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from toolweave.errors import ErrorKind, SchemaError, ToolError
 from toolweave.protocol import methods
@@ -32,7 +32,6 @@ from toolweave.protocol.client_requests import (
     sampling_params,
 )
 from toolweave.protocol.json_types import Json
-from toolweave.protocol.logs import LogLevel
 from toolweave.tools._spec import ToolSpec
 
 _FORMATS = frozenset({"date", "date-time", "email", "uri"})
@@ -262,57 +261,6 @@ class Roots:
 
 Question: TypeAlias = Elicitation | Sampling | Roots
 """Any question of a handler to its client."""
-
-
-class Caller(Protocol):
-    """Sends requests of a handler to the client that called it; each transport and era has its own."""
-
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        """The client's declared capabilities, as received."""
-        ...
-
-    @property
-    def client_key(self) -> str | None:
-        """Identifies this client among all others; None where nothing does."""
-        ...
-
-    @property
-    def principal(self) -> str | None:
-        """The principal who authorized the request, for any client; None without authorization."""
-        ...
-
-    @property
-    def claims(self) -> Mapping[str, Any]:
-        """The verified claims of the request's token; empty where there is none."""
-        ...
-
-    async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
-        """Put questions to the client; return the parsed answer of each, in their order.
-
-        Raises:
-            RequestError: The client did not declare what a question needs.
-            ToolError: It refused, did not answer in time, or answered with something else.
-        """
-        ...
-
-    async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:  # data is any JSON value
-        """Send a log message, when the client wants one of this severity."""
-        ...
-
-    async def release(self) -> None:
-        """Close the stream of the response, where the client can resume it."""
-        ...
-
-
-@runtime_checkable
-class HasHeaders(Protocol):
-    """A `Caller` whose request arrived over a transport that may have headers."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers of the request, names in lower case, without credentials."""
-        ...
 
 
 def question_of(method: str, params: Mapping[str, Any]) -> Question:
