@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -36,7 +38,7 @@ from pydantic_ai.models.test import TestModel
 from toolweave import Backend, CallContext, tool
 from toolweave.agent import RunRecord, RunStatuses, SubmittedRun, work_runs
 from toolweave.durability import DurableAgent, durable
-from toolweave.errors import RunError, StoreError
+from toolweave.errors import ConfigError, RunError, StoreError
 from toolweave.export import calling, pydantic_ai_toolset
 from toolweave.state import MemoryStore, Store
 from toolweave.tools import IDEMPOTENCY_KEY
@@ -569,3 +571,15 @@ async def test_a_worker_that_stops_lets_a_call_end_and_the_run_continues_elsewhe
             tasks.cancel_scope.cancel()
 
     assert ended == ["a", "b"]
+
+
+def test_a_pydantic_ai_that_is_too_old_for_durable_runs_is_refused_with_the_version_that_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = tmp_path / "pydantic_ai_slim-2.62.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: pydantic-ai-slim\nVersion: 2.62.0\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+
+    with pytest.raises(ConfigError, match=r"need pydantic-ai-slim 2\.68 or newer, and 2\.62\.0 is installed: pip"):
+        durable(Agent(TestModel(), name="b"), MemoryStore())

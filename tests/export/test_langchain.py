@@ -1,4 +1,4 @@
-"""A toolset in LangChain and LangGraph, the real ones."""
+"""A toolset in the real LangChain. It needs no LangGraph, so it runs with the lowest version of the extra."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.graph import START, MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
-from langgraph.prebuilt import ToolNode
 
-from tests.export.offers import PNG, Rendezvous, registry
+from tests.export.offers import PNG, registry
 from tests.servers.fixtures import echo_command
 from tests.tools.doubles import Scripted, spec
 from toolweave import CallContext, ToolRegistry, Toolset, connect_mcp, tool
@@ -114,41 +110,6 @@ async def test_invoke_in_a_thread_runs_on_the_loop_that_has_the_connection() -> 
             assert await anyio.to_thread.run_sync(lambda: echo.invoke({"text": "hi"})) == "hi"
             with pytest.raises(RuntimeError, match="ainvoke"):
                 echo.invoke({"text": "hi"})
-
-
-@pytest.mark.requirement("R77")
-async def test_an_agent_loop_of_langgraph_runs_the_calls_of_a_turn_at_the_same_time() -> None:
-    tools = langchain_tools([registry(), Rendezvous(3).meet])
-    calls: Any = [*(call("meet", f"c{n}", number=n) for n in range(3)), call("broken", "c3", reason="rain")]
-    model = GenericFakeChatModel(messages=iter([AIMessage("", tool_calls=calls), AIMessage("done")]))
-
-    def after(state: Any) -> str:
-        return "tools" if state["messages"][-1].tool_calls else "__end__"
-
-    async def ask(state: MessagesState) -> Any:
-        return {"messages": [await model.ainvoke(state["messages"])]}
-
-    graph: Any = StateGraph(MessagesState)
-    graph.add_node("ask", ask)
-    graph.add_node("tools", ToolNode(tools))
-    graph.add_edge(START, "ask")
-    graph.add_conditional_edges("ask", after)
-    graph.add_edge("tools", "ask")
-
-    with anyio.fail_after(60):
-        final = await graph.compile().ainvoke({"messages": [("user", "go")]})
-
-    results = [one for one in final["messages"] if isinstance(one, ToolMessage)]
-    assert [one.content for one in results[:3]] == ["number 0", "number 1", "number 2"]  # pyright: ignore[reportUnknownMemberType]
-    assert [one.status for one in results] == ["success"] * 3 + ["error"]
-    assert final["messages"][-1].content == "done"
-
-
-async def test_a_message_can_be_kept_by_a_checkpoint() -> None:
-    message = await by_name(registry())["picture"].ainvoke(call("picture"))
-    keeper = JsonPlusSerializer()
-
-    assert keeper.loads_typed(keeper.dumps_typed(message)) == message
 
 
 async def test_the_list_is_of_its_moment_and_calls_go_to_the_toolset_as_it_is() -> None:

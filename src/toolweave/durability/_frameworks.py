@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from toolweave.agent._durable import make_durable
 from toolweave.durability._durable_agent import DurableAgent, Framework, UnknownPolicy, check_policy
+from toolweave.errors import ConfigError
 from toolweave.jobs import WorkBackend
 from toolweave.state import Store
 
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
     from pydantic_ai.agent import AbstractAgent
 
     OutputT = TypeVar("OutputT")
+
+
+_PYDANTIC_AI = (2, 68)
+"""The first version of Pydantic AI with the hooks of durable runs, as the extra `pydantic-ai-durable` has it."""
 
 
 @overload
@@ -84,6 +91,7 @@ def durable(
     Raises:
         TypeError: The agent is none of these frameworks', or `store` is neither a store nor a backend.
         ValueError: It has no name, something in it cannot be recorded, or there is no such policy.
+        ConfigError: The installed version of the framework is too old.
     """
     check_policy(on_unknown)
     if not isinstance(store, (Store, WorkBackend)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers pass anything
@@ -101,6 +109,7 @@ def durable(
 
 def _framework(agent: Any) -> Framework[Any]:
     if _is(agent, "pydantic_ai.agent", "AbstractAgent"):
+        _check_pydantic_ai()
         from toolweave.durability._pydantic_ai import PydanticAiAgent
 
         return PydanticAiAgent(agent)
@@ -116,6 +125,25 @@ def _framework(agent: Any) -> Framework[Any]:
         f"durable() takes an agent of Pydantic AI, one of the OpenAI Agents SDK or a compiled graph of LangGraph, not "
         f"{type(agent).__name__}; an Agent of Toolweave is durable by itself: Agent(..., store=...)"
     )
+
+
+def _check_pydantic_ai() -> None:
+    """Check that the installed Pydantic AI has the hooks of durable runs.
+
+    Raises:
+        ConfigError: It is too old.
+    """
+    try:
+        installed = version("pydantic-ai-slim")
+    except PackageNotFoundError:  # a copy without metadata
+        return
+    found = re.match(r"(\d+)\.(\d+)", installed)
+    if found and (int(found[1]), int(found[2])) < _PYDANTIC_AI:
+        needed = ".".join(map(str, _PYDANTIC_AI))
+        raise ConfigError(
+            f"durable runs of Pydantic AI need pydantic-ai-slim {needed} or newer, and {installed} is installed: "
+            "pip install 'toolweave[pydantic-ai-durable]'"
+        )
 
 
 def _is(agent: Any, module: str, name: str) -> bool:
