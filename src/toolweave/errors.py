@@ -369,6 +369,11 @@ class ServerError(ToolweaveError):
         self.server = server
         self.message = message
 
+    def mask(self, redact: Callable[[str], str]) -> None:
+        """Mask in place the secrets in its text, such as those that the server echoed."""
+        self.message = redact(self.message)
+        self.args = (f"server {self.server!r}: {self.message}",)
+
 
 class ConnectError(ServerError):
     """The server could not be reached or did not shake hands.
@@ -479,9 +484,8 @@ class ProtocolError(ServerError):
         self.retryable = isinstance(data, dict) and cast("dict[str, Any]", data).get("retryable") is True
 
     def mask(self, redact: Callable[[str], str]) -> None:
-        """Mask in place the secrets that the server echoed."""
-        self.message = redact(self.message)
-        self.args = (f"server {self.server!r}: {self.message}",)
+        """Mask in place the secrets in its text and data."""
+        super().mask(redact)
         self.data = mask_json(self.data, redact)
 
 

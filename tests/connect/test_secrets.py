@@ -16,7 +16,7 @@ from tests.connect.targets import connected, initialized
 from toolweave import ConfigError, McpConnection, ServerConfig, connect_mcp, load_config
 from toolweave.config import is_loopback
 from toolweave.connect._stdio.environment import inherited_environment
-from toolweave.errors import ServerError
+from toolweave.errors import ConnectError, ServerError
 
 pytestmark = pytest.mark.anyio
 
@@ -186,3 +186,13 @@ def test_a_token_that_is_the_word_for_a_sign_in_is_refused() -> None:
 def test_a_word_for_a_way_to_authorize_is_no_token(auth: Any) -> None:
     with pytest.raises(ConfigError, match="would be sent as a token"):
         ServerConfig(name="x", url="https://tools.example/mcp", auth=auth)
+
+
+@pytest.mark.parametrize("command", ["nosuch-program --token zz-Secret-1234", "nosuch-program-ghp_zzSecret12345678"])
+async def test_the_error_of_a_command_that_is_not_found_shows_no_secret_of_it(command: str) -> None:
+    with anyio.fail_after(60), pytest.raises(ConnectError, match="was not found") as caught:
+        async with connect_mcp({"command": command}):
+            pass
+
+    assert "Secret" not in f"{caught.value} {caught.value!r} {caught.value.message}"
+    assert "nosuch-program" in str(caught.value)

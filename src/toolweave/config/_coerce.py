@@ -120,11 +120,16 @@ def named(config: ServerConfig) -> ServerConfig:
     if config.name:
         return config
     if config.transport == "stdio":
-        return config.replace(name=name_from_command(config.command, config.args))
+        return config.replace(name=_without_secret(name_from_command(config.command, config.args), config))
     if config.url:
-        return config.replace(name=name_from_url(config.url))
+        return config.replace(name=_without_secret(name_from_url(config.url), config))
     own = getattr(config.server, "name", None)
     return config.replace(name=own if isinstance(own, str) and own else config.transport)
+
+
+def _without_secret(name: str, config: ServerConfig) -> str:
+    """Return a derived name, or the transport's if the name would show a secret of the config."""
+    return name if config.redact(name) == name else config.transport
 
 
 def _read(value: Any, name: str) -> ServerConfig:

@@ -38,6 +38,8 @@ async def explained(error: Exception, config: ServerConfig, report: Report, *, r
         text = "its process ended" if code is not None else error.message
         return ConnectionLostError(text, server=name, sent=False, exit_code=code, stderr=stderr)
     if isinstance(error, (ConnectError, TimeoutError, ConfigError)) or (used and isinstance(error, ServerError)):
+        if isinstance(error, ServerError):
+            error.mask(config.redact)
         return error
     text = config.redact(error.message if isinstance(error, ServerError) else f"{type(error).__name__}: {error}")
     if refused:
