@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, cast
 
+from toolweave._masking import mask_foreign
 from toolweave.config._auth import Auth
 from toolweave.config._dialect_rules import Dialect
 from toolweave.config._entries import SSE_DEPRECATED, looks_like_entry, read_entry
@@ -17,6 +18,7 @@ from toolweave.config._expand import Scope
 from toolweave.config._locate import SECTIONS, find_servers
 from toolweave.config._model import WEBSOCKET_DEPRECATED, ServerConfig, Source, read_fields_with, warn_deprecated
 from toolweave.config._naming import name_from_command, name_from_url
+from toolweave.config._secret_args import secrets_in
 from toolweave.config._timeouts import Timeouts
 from toolweave.config._validation import kind_of
 from toolweave.errors import ConfigError
@@ -128,8 +130,9 @@ def named(config: ServerConfig) -> ServerConfig:
 
 
 def _without_secret(name: str, config: ServerConfig) -> str:
-    """Return a derived name, or the transport's if the name would show a secret of the config."""
-    return name if config.redact(name) == name else config.transport
+    """Return a derived name, or the transport's if the name would show a secret of the command or the URL."""
+    secrets = secrets_in((config.command, *config.args, config.url))
+    return name if mask_foreign(name, secrets) == name else config.transport
 
 
 def _read(value: Any, name: str) -> ServerConfig:
