@@ -6,29 +6,25 @@ Knows no connection: a server's prompt is recognized by its structure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, cast
 
-from toolweave._json import decode_json
+from toolweave.agent._message_content import UnknownForm
+from toolweave.agent._message_forms import as_members, read_message, spoken
 from toolweave.errors import shortened
 from toolweave.models._messages import (
     AssistantMessage,
-    AssistantPart,
     Message,
-    TextPart,
-    ToolCallPart,
     ToolMessage,
     ToolOutcome,
     UserMessage,
 )
-from toolweave.protocol.content import ContentBlock, EmbeddedResource, ImageContent, TextContent
-from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.content import ContentBlock, EmbeddedResource, TextContent
 from toolweave.tools._media import File
 from toolweave.tools._result import ToolResult
 
-_DATA_URL = re.compile(r"data:(image/[\w.+-]+);base64,")
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_][\w.-]*)\s*\}\}")
 
 
@@ -86,7 +82,7 @@ class Prompt:
         """Return a prompt from the result of `get_prompt`; `text` comes after its messages."""
         made = cls(text, **options)
         for message in prompt.messages:
-            made._messages.append(_spoken(message.role, (message.content,)))
+            made._messages.append(spoken(message.role, (message.content,)))
         return made
 
     def add_file(
@@ -157,8 +153,8 @@ Part: TypeAlias = str | ContentBlock | Message | PromptMessageLike | Mapping[str
 Sendable: TypeAlias = Prompt | PromptMessages | Part | Sequence[Part]
 """The types that `Agent.send` takes.
 
-A mapping is a message as other libraries write them: `{"role": "user" or "assistant", "content": ...}`, whose content
-is a text or a list of texts, blocks and mappings such as `{"type": "text", "text": ...}`.
+A mapping is a message in the form of the chat API or the Messages API, such as `{"role": "user", "content": ...}`, or
+an item of the Responses API. Objects are messages of LangChain, Pydantic AI, or the packages of OpenAI and Anthropic.
 """
 
 
@@ -166,33 +162,87 @@ def messages_of(sent: Sendable) -> tuple[Message, ...]:
     """Convert a sendable value to messages; texts and blocks in a sequence are joined into user messages.
 
     Raises:
-        TypeError: The value is of no type that can be sent.
+        TypeError: The value, or an entry of it, is of no type that can be sent.
         ValueError: A prompt lacks a variable, or there is nothing to answer.
     """
     if isinstance(sent, Prompt):
         return sent.messages()
-    said = getattr(sent, "messages", None)
-    if isinstance(said, Sequence):  # a prompt of a server
-        sent = cast("Sequence[Part]", said)
-    single = isinstance(sent, str) or not isinstance(sent, Sequence)
-    items: Iterable[Any] = (sent,) if single else cast("Sequence[Any]", sent)
-    messages: list[Message] = []
-    blocks: list[ContentBlock] = []
-    for given in items:
-        item = _message(given) if isinstance(given, Mapping) or _is_prompt_message(given) else given
-        if isinstance(item, (UserMessage, AssistantMessage, ToolMessage)):
-            if blocks:
-                messages.append(UserMessage(content=tuple(blocks)))
-                blocks = []
-            messages.append(item)
-        elif isinstance(item, (str, *_BLOCKS)):
-            blocks.append(TextContent(text=item) if isinstance(item, str) else cast("ContentBlock", item))
+    held = getattr(sent, "messages", None)
+    if isinstance(held, Sequence):  # a prompt of a server
+        sent = cast("Sequence[Part]", held)
+    if isinstance(sent, str) or not isinstance(sent, Sequence):
+        history = _History()
+        history.add(sent, "the message")
+    else:
+        history = _History()
+        for index, item in enumerate(cast("Sequence[Any]", sent)):
+            history.add(item, f"messages[{index}]")
+    return _named(history.finish())
+
+
+class _History:
+    """Messages that are put together from the entries of a history.
+
+    The Responses API has a turn of the model as several items, and each result of a tool as an entry. They become one
+    message, as those of our own runs are.
+    """
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._blocks: list[ContentBlock] = []
+        self._after_item = False
+
+    def add(self, item: Any, place: str) -> None:
+        """Add an entry.
+
+        Raises:
+            TypeError: It is of no type that can be sent; the text begins with its place.
+        """
+        if isinstance(item, str):
+            self._blocks.append(TextContent(text=item))
+        elif isinstance(item, _BLOCKS):
+            self._blocks.append(cast("ContentBlock", item))
+        elif isinstance(item, (UserMessage, AssistantMessage, ToolMessage)):
+            self._end_blocks()
+            self._messages.append(item)
+            self._after_item = False
         else:
-            kind = type(cast("object", item)).__name__
-            raise TypeError(f"an agent is sent texts, blocks, a Prompt or messages, not {kind}")
-    if blocks:
-        messages.append(UserMessage(content=tuple(blocks)))
-    return _named(messages)
+            self._end_blocks()
+            self._read(item, place)
+
+    def finish(self) -> list[Message]:
+        """Return the messages."""
+        self._end_blocks()
+        return self._messages
+
+    def _end_blocks(self) -> None:
+        if self._blocks:
+            self._messages.append(UserMessage(content=tuple(self._blocks)))
+            self._blocks = []
+            self._after_item = False
+
+    def _read(self, item: Any, place: str) -> None:
+        members = as_members(item)
+        if members is None:
+            kind = type(item).__name__
+            raise TypeError(f"{place}: an agent is sent texts, content blocks, a Prompt or messages, not {kind}")
+        try:
+            read = read_message(members)
+        except UnknownForm as exc:
+            raise TypeError(f"{place}: {exc}") from None
+        continues = read.continues or (read.is_item and self._after_item)
+        for message in read.messages:
+            self._append(message, continues=continues)
+        self._after_item = read.is_item
+
+    def _append(self, message: Message, *, continues: bool) -> None:
+        last = self._messages[-1] if self._messages else None
+        if isinstance(last, ToolMessage) and isinstance(message, ToolMessage):
+            self._messages[-1] = ToolMessage(outcomes=(*last.outcomes, *message.outcomes))
+        elif continues and isinstance(last, AssistantMessage) and isinstance(message, AssistantMessage):
+            self._messages[-1] = AssistantMessage(parts=(*last.parts, *message.parts))
+        else:
+            self._messages.append(message)
 
 
 def _named(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -218,113 +268,10 @@ def _named_outcome(outcome: ToolOutcome, names: Mapping[str, str]) -> ToolOutcom
     name = names.get(outcome.call_id)
     if name is None:
         raise TypeError(
-            f"the messages have no call {outcome.call_id!r} that this result is of; a result alone is sent as a "
-            "ToolMessage, which names the tool"
+            f"the messages have no call {outcome.call_id!r} that this result is of. Send the message with the call "
+            "before it, or the result as a ToolMessage, which names the tool."
         )
     return replace(outcome, name=name)
 
 
 _BLOCKS: tuple[type, ...] = ContentBlock.__args__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
-
-
-def _is_prompt_message(item: Any) -> bool:
-    return isinstance(getattr(item, "role", None), str) and hasattr(item, "content")
-
-
-def _message(item: Any) -> Message:
-    """Return a message that is a mapping, or an object of this shape.
-
-    Raises:
-        TypeError: It is none, or one that an agent is not sent.
-    """
-    plain = isinstance(item, Mapping)
-    members = cast("Mapping[str, Any]", item) if plain else {"role": item.role, "content": item.content}
-    role, content = members.get("role"), members.get("content")
-    if role in ("system", "developer"):
-        raise TypeError("an agent is sent no system message; give it to the agent: Agent(..., system=...)")
-    if role not in ("user", "assistant", "tool"):
-        raise TypeError(f"a message's role is 'user', 'assistant' or 'tool', not {role!r}")
-    if role == "tool":
-        return _outcome(members)
-    if role == "assistant" and members.get("tool_calls"):
-        return _with_calls(content, members["tool_calls"])
-    parts: Sequence[Any] = cast("Sequence[Any]", content) if isinstance(content, (list, tuple)) else [content]
-    return _spoken(role, tuple(map(_block, parts)))
-
-
-def _with_calls(content: object, calls: object) -> AssistantMessage:
-    """Return an answer with calls of tools, in the form of OpenAI's chat API.
-
-    Raises:
-        TypeError: A call is malformed.
-    """
-    parts: list[AssistantPart] = []
-    if content:
-        blocks: Sequence[Any] = cast("Sequence[Any]", content) if isinstance(content, (list, tuple)) else [content]
-        parts += (TextPart(text=_block(part).render()) for part in blocks)
-    for call in cast("Sequence[Any]", calls) if isinstance(calls, (list, tuple)) else [calls]:
-        members = as_object(call) or {}
-        function = as_object(members.get("function")) or {}
-        key, name = as_text(members.get("id")), as_text(function.get("name"))
-        if key is None or name is None or "arguments" not in function:
-            raise TypeError(
-                "a tool call is {'id': ..., 'function': {'name': ..., 'arguments': ...}}, or a part of an "
-                "AssistantMessage"
-            )
-        parts.append(_call(key, name, function["arguments"]))
-    return AssistantMessage(parts=tuple(parts))
-
-
-def _call(key: str, name: str, arguments: object) -> ToolCallPart:
-    """Return a call; arguments that are not a JSON object are kept as the text that they are."""
-    if isinstance(arguments, Mapping):
-        return ToolCallPart(id=key, name=name, arguments=dict(cast("Mapping[str, Any]", arguments)))
-    try:
-        decoded: object = decode_json(str(arguments) or "{}")
-    except ValueError:
-        decoded = None
-    if isinstance(decoded, dict):
-        return ToolCallPart(id=key, name=name, arguments=cast("dict[str, Any]", decoded))
-    return ToolCallPart(id=key, name=name, malformed=str(arguments))
-
-
-def _outcome(members: Mapping[str, Any]) -> ToolMessage:
-    """Return the result of one call, in the form of OpenAI's chat API.
-
-    Raises:
-        TypeError: It names no call, or has no readable content.
-    """
-    key, content = members.get("tool_call_id"), members.get("content")
-    if not isinstance(key, str):
-        raise TypeError("a message of a tool names its call: {'role': 'tool', 'tool_call_id': ..., 'content': ...}")
-    parts: Sequence[Any] = cast("Sequence[Any]", content) if isinstance(content, (list, tuple)) else [content]
-    result = ToolResult(content=tuple(map(_block, parts)))
-    return ToolMessage(outcomes=(ToolOutcome(call_id=key, name="", result=result),))
-
-
-def _spoken(role: str, blocks: tuple[ContentBlock, ...]) -> Message:
-    if role != "assistant":
-        return UserMessage(content=blocks)
-    return AssistantMessage(parts=tuple(TextPart(text=block.render()) for block in blocks))
-
-
-def _block(part: Any) -> ContentBlock:
-    if isinstance(part, str):
-        return TextContent(text=part)
-    if isinstance(part, _BLOCKS):
-        return cast("ContentBlock", part)
-    members: Mapping[str, Any] = cast("Mapping[str, Any]", part) if isinstance(part, Mapping) else dict[str, Any]()
-    match members:
-        case {"type": "text" | "input_text", "text": str(text)}:
-            return TextContent(text=text)
-        case {"type": "image", "data": str(data)}:
-            return ImageContent(data=data, mime_type=str(members.get("mimeType", "image/png")))
-        case {"type": "image_url", "image_url": {"url": str(url)}} if match := _DATA_URL.match(url):
-            return ImageContent(data=url[match.end() :], mime_type=match.group(1))
-        case _:
-            what = (
-                f"a part of type {members.get('type')!r}"
-                if members
-                else f"content of {type(cast('object', part)).__name__}"
-            )
-            raise TypeError(f"a message's content is a text, blocks, or parts of type 'text' or 'image', not {what}")

@@ -119,7 +119,12 @@ def _our_parts(part: wire.ModelResponsePart, tools: WireTools) -> Iterable[Assis
 
 
 def _added(part: wire.TextPart | wire.ToolCallPart) -> Iterable[AssistantPart]:
-    added = {name: value for name in _ADDED if (value := getattr(part, name)) is not None}
+    return additions_to_next({name: getattr(part, name) for name in _ADDED})
+
+
+def additions_to_next(members: Mapping[str, Any]) -> Iterable[AssistantPart]:
+    """Yield the part with the additions of a provider to a text or call; it stands before that part."""
+    added = {name: members[name] for name in _ADDED if members.get(name) is not None}
     if added.keys() - {"provider_name"}:
         yield ProviderPart(provider=PROVIDER, raw={"part_kind": _OF_NEXT, **added})
 

@@ -1,0 +1,156 @@
+"""Content of messages in the forms of other libraries and APIs, read as content blocks. Pure.
+
+Knows the parts of the chat API, the Messages API, the Responses API, MCP, LangChain and Pydantic AI.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from toolweave.protocol.content import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    TextContent,
+    UnknownContent,
+    content_block,
+    plain_base64,
+)
+from toolweave.protocol.json_types import as_object, as_text
+
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
+_BLOCKS: tuple[type, ...] = ContentBlock.__args__  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+_TEXTS: Mapping[str, str] = {
+    "text": "text",
+    "input_text": "text",
+    "output_text": "text",
+    "refusal": "refusal",
+    "text-content": "content",
+}
+"""Types of parts that are a text, with the member that holds it."""
+_FITTING = (
+    "a text, content blocks, or parts of type 'text', 'image', 'image_url', 'input_image', 'input_audio', 'document' "
+    "and 'file' that hold their data"
+)
+
+
+class UnknownForm(TypeError):
+    """A message in an unknown form; the text names the member and lists the accepted forms."""
+
+
+def parts_of(content: object) -> Sequence[Any]:
+    """Return the parts of a content: its items, or itself as the only one; none for None."""
+    if content is None:
+        return ()
+    if isinstance(content, (list, tuple)):
+        return cast("Sequence[Any]", content)
+    return (content,)
+
+
+def blocks_of(content: object, member: str = "content") -> tuple[ContentBlock, ...]:
+    """Return a content as blocks; `member` is its name for an error.
+
+    Raises:
+        UnknownForm: A part is of an unknown type.
+    """
+    return tuple(block_of(part, member) for part in parts_of(content))
+
+
+def block_of(part: object, member: str = "content") -> ContentBlock:
+    """Return one part as a block; `member` is the name of its content for an error.
+
+    Raises:
+        UnknownForm: The part is of an unknown type.
+    """
+    if isinstance(part, str):
+        return TextContent(text=part)
+    if isinstance(part, _BLOCKS):
+        return cast("ContentBlock", part)
+    members = part_members(part)
+    if members is None:
+        raise UnknownForm(f"{member!r} is content of {type(part).__name__}. Content is {_FITTING}.")
+    kind = part_type(members)
+    text = members.get(_TEXTS.get(kind, ""))
+    if isinstance(text, str):
+        return TextContent(text=text)
+    block = _media(kind, members) or _mcp_block(kind, members)
+    if block is None:
+        raise UnknownForm(f"{member!r} has a part of type {kind!r} that cannot be read. Content is {_FITTING}.")
+    return block
+
+
+def part_members(part: object) -> Mapping[str, Any] | None:
+    """Return the members of a part, which may be an object of a library; None for a value of another kind."""
+    if isinstance(part, Mapping):
+        return cast("Mapping[str, Any]", part)
+    dump = getattr(part, "model_dump", None)
+    if not callable(dump):
+        return None
+    return cast("Mapping[str, Any]", dump(by_alias=True, exclude_none=True, warnings=False))
+
+
+def part_type(members: Mapping[str, Any]) -> str:
+    """Return the type of a part; Pydantic AI calls it `kind`."""
+    return str(members.get("type") or members.get("kind") or "")
+
+
+def _media(kind: str, members: Mapping[str, Any]) -> ContentBlock | None:
+    """Return an image, a sound or a file in the form of an API; None for one that is only a URL."""
+    source = as_object(members.get("source")) or {}
+    match kind:
+        case "image_url" | "input_image":
+            url = members.get("image_url")
+            return _from_url(url if isinstance(url, str) else (as_object(url) or {}).get("url"))
+        case "file" | "input_file":
+            held = as_object(members.get("file")) or members
+            return _from_url(held.get("file_data"), as_text(held.get("filename"))) or _plain_media(members)
+        case "input_audio":
+            sound = as_object(members.get("input_audio")) or {}
+            form = sound.get("format")
+            return _from_data(sound.get("data"), "audio/mpeg" if form == "mp3" else f"audio/{form}")
+        case "document" if source.get("type") == "text":
+            text = as_text(source.get("data"))
+            title = as_text(members.get("title")) or ""
+            return None if text is None else EmbeddedResource(uri=title, text=text, mime_type="text/plain")
+        case "image" | "document" if source:
+            return _from_data(source.get("data"), source.get("media_type"), as_text(members.get("title")))
+        case "image" | "audio" | "binary":
+            return _plain_media(members)
+        case _:
+            return None
+
+
+def _plain_media(members: Mapping[str, Any]) -> ContentBlock | None:
+    """Return media whose data stand beside their type, in the forms of MCP, LangChain and Pydantic AI."""
+    data = members.get("data") or members.get("base64")
+    kinds = (members.get(name) for name in ("mimeType", "mime_type", "media_type"))
+    kind = next((one for one in kinds if isinstance(one, str)), None)
+    if kind is None and members.get("type") == "image":
+        kind = "image/png"
+    return _from_data(data, kind, as_text(members.get("filename")))
+
+
+def _from_url(url: object, name: str | None = None) -> ContentBlock | None:
+    match = _DATA_URL.match(url) if isinstance(url, str) else None
+    return None if match is None else _from_data(match.string[match.end() :], match.group(1), name)
+
+
+def _from_data(data: object, mime_type: object, name: str | None = None) -> ContentBlock | None:
+    if not isinstance(data, str) or not isinstance(mime_type, str):
+        return None
+    data, _ = plain_base64(data)
+    if mime_type.startswith("image/"):
+        return ImageContent(data=data, mime_type=mime_type)
+    if mime_type.startswith("audio/"):
+        return AudioContent(data=data, mime_type=mime_type)
+    return EmbeddedResource(uri=name or "", blob=data, mime_type=mime_type)
+
+
+def _mcp_block(kind: str, members: Mapping[str, Any]) -> ContentBlock | None:
+    if kind not in ("resource", "resource_link"):
+        return None
+    block = content_block(dict(members))
+    return None if isinstance(block, UnknownContent) else block

@@ -1,0 +1,361 @@
+"""Messages in the forms of other libraries and APIs, read as ours. Pure.
+
+Reads the mappings of the chat API, the Messages API and the Responses API, and those of messages of LangChain and
+Pydantic AI. An object of a library is converted to such a mapping first, so no library is imported here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from functools import cache
+from typing import Any, cast
+
+from toolweave.agent._message_content import UnknownForm, block_of, blocks_of, part_members, part_type, parts_of
+from toolweave.errors import ToolError
+from toolweave.models._anthropic_messages import PROVIDER as ANTHROPIC
+from toolweave.models._messages import (
+    AssistantMessage,
+    AssistantPart,
+    Message,
+    ProviderPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolOutcome,
+    UserMessage,
+)
+from toolweave.models._pydantic_ai import PROVIDER as PYDANTIC_AI
+from toolweave.models._pydantic_ai import additions_to_next
+from toolweave.models._responses_items import texts
+from toolweave.protocol.content import ContentBlock
+from toolweave.protocol.json_types import as_object, as_text
+from toolweave.tools._arguments import json_text, read_arguments
+from toolweave.tools._result import ToolResult
+
+_OPENAI = "openai"
+_SYSTEM = ("system", "developer")
+_LANGCHAIN_ROLES: Mapping[str, str] = {
+    "human": "user",
+    "HumanMessageChunk": "user",
+    "ai": "assistant",
+    "AIMessageChunk": "assistant",
+    "tool": "tool",
+    "ToolMessageChunk": "tool",
+    "system": "system",
+    "SystemMessageChunk": "system",
+}
+_OPENAI_STEPS = re.compile(r"(?!function_call)(?:\w+_call(?:_output)?|mcp_\w+)")
+"""Types of output items of the Responses API that are steps of OpenAI's own tools."""
+_ANTHROPIC_STEPS = re.compile(r"(?:server|mcp)_tool_use|\w+_tool_result")
+"""Types of blocks of the Messages API that are steps of Anthropic's own tools."""
+_SETTINGS = re.compile(r"instruction(?:-\w+)?|[\w-]+-delta")
+"""Kinds of parts of Pydantic AI that record the settings of an agent, which are not a part of the conversation."""
+_THOUGHT_MEMBERS = ("type", "thinking", "signature", "data")
+_REASONING_MEMBERS = ("type", "id", "summary", "content", "encrypted_content")
+_FITTING = (
+    "A message has the role 'user', 'assistant' or 'tool', or is an item of the Responses API or a message of "
+    "LangChain or Pydantic AI."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadMessages:
+    """The messages that one entry of a history is.
+
+    Attributes:
+        messages: The messages, one for most entries.
+        is_item: Whether the entry is an item of the Responses API, in which a turn of the model is several.
+        continues: Whether such an item can only be a further part of the turn before it.
+    """
+
+    messages: tuple[Message, ...]
+    is_item: bool = False
+    continues: bool = False
+
+
+def as_members(item: object) -> Mapping[str, Any] | None:
+    """Return the members of a message of another library; None for a value of another kind."""
+    members = part_members(item)
+    if members is not None:
+        return members
+    if is_dataclass(item) and isinstance(getattr(item, "parts", None), Sequence) and hasattr(item, "kind"):
+        return _dataclass_dump(type(item))(item)
+    role = getattr(item, "role", None)
+    if isinstance(role, str) and hasattr(item, "content"):
+        return {"role": role, "content": getattr(item, "content")}  # noqa: B009 - of any type
+    return None
+
+
+def read_message(members: Mapping[str, Any]) -> ReadMessages:
+    """Return the messages of one entry of a history.
+
+    Raises:
+        UnknownForm: The entry is of no known form, or is a system message.
+    """
+    parts = members.get("parts")
+    if members.get("kind") in ("request", "response") and isinstance(parts, (list, tuple)):
+        return ReadMessages(messages=_pydantic_ai_messages(cast("Sequence[Any]", parts)))
+    role, kind = members.get("role"), members.get("type")
+    if role is None and isinstance(kind, str):
+        if kind in _LANGCHAIN_ROLES:
+            return _by_role("type", _LANGCHAIN_ROLES[kind], as_object(members.get("data")) or members)
+        return _item(kind, members)
+    found = _by_role("role", role, members)
+    return ReadMessages(messages=found.messages, is_item=kind == "message" and role == "assistant")
+
+
+def spoken(role: str, blocks: tuple[ContentBlock, ...]) -> Message:
+    """Return a message of blocks alone."""
+    if role != "assistant":
+        return UserMessage(content=blocks)
+    return AssistantMessage(parts=tuple(TextPart(text=block.render()) for block in blocks))
+
+
+def _by_role(member: str, role: object, members: Mapping[str, Any]) -> ReadMessages:
+    match role:
+        case "user":
+            found = _user(members)
+        case "assistant":
+            found = (_assistant(members),)
+        case "tool":
+            found = (_tool(members),)
+        case _ if role in _SYSTEM:
+            raise UnknownForm(
+                f"{member!r} is {role!r}. An agent accepts no system message in a history, because a history must not "
+                "change its instructions: give the text to Agent(..., system=...) and leave this message out."
+            )
+        case _:
+            raise UnknownForm(f"{member!r} is {role!r}. {_FITTING}")
+    return ReadMessages(messages=found)
+
+
+def _user(members: Mapping[str, Any]) -> tuple[Message, ...]:
+    """Return a message of the user; results of tools, which the Messages API has in it, are a message of their own."""
+    _require(members, "content")
+    outcomes: list[ToolOutcome] = []
+    blocks: list[ContentBlock] = []
+    for part in parts_of(members["content"]):
+        held = part_members(part) or {}
+        if part_type(held) == "tool_result":
+            key = _text(held, "tool_use_id", "a part of type 'tool_result'")
+            failed = bool(held.get("is_error"))
+            outcomes.append(_outcome(key, "", blocks_of(held.get("content")), is_error=failed))
+        else:
+            blocks.append(block_of(part))
+    found: list[Message] = [ToolMessage(outcomes=tuple(outcomes))] if outcomes else []
+    if blocks or not outcomes:
+        found.append(UserMessage(content=tuple(blocks)))
+    return tuple(found)
+
+
+def _assistant(members: Mapping[str, Any]) -> AssistantMessage:
+    if members.get("function_call") is not None:
+        raise UnknownForm("'function_call' has no id that its result could name. Calls are in 'tool_calls'.")
+    calls = members.get("tool_calls") or ()
+    invalid = members.get("invalid_tool_calls") or ()
+    if not calls and not invalid and members.get("refusal") is None:
+        _require(members, "content")
+    parts = [_assistant_part(part) for part in parts_of(members.get("content")) if part != ""]
+    refusal = as_text(members.get("refusal"))
+    if refusal:
+        parts.append(TextPart(text=refusal))
+    # LangChain has a call in both places: as its provider wrote it, and in its own form.
+    known = {part.id for part in parts if isinstance(part, ToolCallPart)}
+    found = (_listed_call(call) for call in (*parts_of(calls), *parts_of(invalid)))
+    parts += [call for call in found if call.id not in known]
+    return AssistantMessage(parts=tuple(parts))
+
+
+def _assistant_part(part: object) -> AssistantPart:
+    members = part_members(part) or {}
+    match part_type(members):
+        case "tool_use":
+            return _call(members, "id", "input")
+        case "tool_call":
+            return _call(members, "id", "args")
+        case "function_call":
+            return _call(members, "call_id", "arguments")
+        case "thinking" | "redacted_thinking":
+            return _thought(members)
+        case "reasoning":
+            return _reasoning(members)
+        case kind if _ANTHROPIC_STEPS.fullmatch(kind):
+            return ProviderPart(provider=ANTHROPIC, raw=dict(members))
+        case kind if _OPENAI_STEPS.fullmatch(kind):
+            return ProviderPart(provider=_OPENAI, raw=dict(members))
+        case _:
+            return TextPart(text=block_of(part).render())
+
+
+def _thought(members: Mapping[str, Any]) -> ThinkingPart:
+    """Return a thought of the Messages API; without its signature it is sent to no provider."""
+    text = "".join(texts(members.get("thinking")))
+    if not members.get("signature") and not members.get("data"):
+        return ThinkingPart(text=text)
+    return ThinkingPart(text=text, raw=_only(members, _THOUGHT_MEMBERS), provider=ANTHROPIC)
+
+
+def _reasoning(members: Mapping[str, Any]) -> ThinkingPart:
+    """Return a thought of the Responses API; without its encrypted content it is sent to no provider."""
+    text = "\n\n".join(texts(members.get("summary"))) or "".join(texts(members.get("content")))
+    text = text or as_text(members.get("reasoning")) or ""
+    if not members.get("encrypted_content"):
+        return ThinkingPart(text=text)
+    return ThinkingPart(text=text, raw=_only(members, _REASONING_MEMBERS), provider=_OPENAI)
+
+
+def _only(members: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the members that an API accepts: libraries add others, such as an index."""
+    return {name: members[name] for name in names if members.get(name) is not None}
+
+
+def _listed_call(call: object) -> ToolCallPart:
+    """Return an entry of `tool_calls`, in the form of the chat API or of LangChain."""
+    members = part_members(call) or {}
+    function = as_object(members.get("function"))
+    if function is not None:
+        return _call({**function, "id": members.get("id")}, "id", "arguments", within="'tool_calls'")
+    if "args" in members:
+        return _call(members, "id", "args", within="'tool_calls'")
+    raise UnknownForm(
+        "'tool_calls' has an entry that is not a call. A call is {'id': ..., 'function': {'name': ..., 'arguments': "
+        "...}}, {'id': ..., 'name': ..., 'args': ...}, or a part of an AssistantMessage."
+    )
+
+
+def _call(members: Mapping[str, Any], key: str, arguments: str, within: str | None = None) -> ToolCallPart:
+    """Return a call; arguments that are not a JSON object are kept as the text that they are."""
+    where = within or f"a part of type {part_type(members)!r}"
+    call_id, name = _text(members, key, where), _text(members, "name", where)
+    given = members.get(arguments)
+    if isinstance(given, Mapping):
+        return ToolCallPart(id=call_id, name=name, arguments=dict(cast("Mapping[str, Any]", given)))
+    if given is not None and not isinstance(given, str):
+        given = json_text(given)
+    read, malformed = read_arguments(given or "")
+    return ToolCallPart(id=call_id, name=name, arguments=read, malformed=malformed)
+
+
+def _tool(members: Mapping[str, Any]) -> ToolMessage:
+    """Return the result of one call, in the form of the chat API or of LangChain."""
+    key = _text(members, "tool_call_id", "a message of a tool")
+    _require(members, "content")
+    name = as_text(members.get("name")) or ""
+    failed = members.get("status") == "error"
+    return ToolMessage(outcomes=(_outcome(key, name, blocks_of(members["content"]), is_error=failed),))
+
+
+def _item(kind: str, members: Mapping[str, Any]) -> ReadMessages:
+    """Return an item of the Responses API."""
+    if kind == "function_call_output":
+        key = _text(members, "call_id", "an item of type 'function_call_output'")
+        outcome = _outcome(key, "", blocks_of(members.get("output"), "output"), is_error=False)
+        return ReadMessages(messages=(ToolMessage(outcomes=(outcome,)),), is_item=True)
+    if kind not in ("function_call", "reasoning") and not _OPENAI_STEPS.fullmatch(kind):
+        raise UnknownForm(f"'type' is {kind!r}. {_FITTING}")
+    part = _assistant_part(members)
+    return ReadMessages(messages=(AssistantMessage(parts=(part,)),), is_item=True, continues=True)
+
+
+def _pydantic_ai_messages(parts: Sequence[Any]) -> tuple[Message, ...]:
+    """Return a request or a response of Pydantic AI, whose parts are of one or more messages of ours."""
+    found: list[Message] = []
+    for part in parts:
+        members = part_members(part) or {}
+        if _SETTINGS.fullmatch(str(members.get("part_kind"))):
+            continue
+        message = _pydantic_ai_part(members)
+        last = found[-1] if found else None
+        if isinstance(last, ToolMessage) and isinstance(message, ToolMessage):
+            found[-1] = ToolMessage(outcomes=(*last.outcomes, *message.outcomes))
+        elif isinstance(last, AssistantMessage) and isinstance(message, AssistantMessage):
+            found[-1] = AssistantMessage(parts=(*last.parts, *message.parts))
+        else:
+            found.append(message)
+    return tuple(found)
+
+
+def _pydantic_ai_part(members: Mapping[str, Any]) -> Message:
+    content = members.get("content")
+    match members.get("part_kind"):
+        case "system-prompt":
+            return _by_role("part_kind", "system", members).messages[0]
+        case "user-prompt":
+            return UserMessage(content=blocks_of(content))
+        case "tool-return":
+            failed = members.get("outcome", "success") != "success"
+            return _pydantic_ai_outcome(members, _returned(content), is_error=failed)
+        case "retry-prompt" if members.get("tool_name"):
+            return _pydantic_ai_outcome(members, blocks_of(_as_text(content)), is_error=True)
+        case "retry-prompt" | "retry-feedback":
+            return UserMessage.of(_as_text(content))
+        case kind:
+            return AssistantMessage(parts=_pydantic_ai_response_part(kind, members))
+
+
+def _pydantic_ai_outcome(
+    members: Mapping[str, Any], blocks: tuple[ContentBlock, ...], *, is_error: bool
+) -> ToolMessage:
+    where = f"a part of kind {members.get('part_kind')!r}"
+    key, name = _text(members, "tool_call_id", where), _text(members, "tool_name", where)
+    return ToolMessage(outcomes=(_outcome(key, name, blocks, is_error=is_error),))
+
+
+def _pydantic_ai_response_part(kind: object, members: Mapping[str, Any]) -> tuple[AssistantPart, ...]:
+    content = as_text(members.get("content")) or ""
+    match kind:
+        case "text":
+            return (*additions_to_next(members), TextPart(text=content))
+        case "thinking":
+            return (ThinkingPart(text=content, raw=dict(members), provider=PYDANTIC_AI),)
+        case "tool-call":
+            named = {**members, "name": members.get("tool_name")}
+            call = _call(named, "tool_call_id", "args", within="a part of kind 'tool-call'")
+            return (*additions_to_next(members), call)
+        case "builtin-tool-call" | "builtin-tool-return" | "file" | "compaction":
+            return (ProviderPart(provider=PYDANTIC_AI, raw=dict(members)),)
+        case _:
+            raise UnknownForm(f"'parts' has a part whose 'part_kind' is {kind!r}. {_FITTING}")
+
+
+def _returned(content: object) -> tuple[ContentBlock, ...]:
+    """Return the value that a tool of Pydantic AI returned."""
+    parts = parts_of(content)
+    if all(isinstance(one, str) or as_text((part_members(one) or {}).get("kind")) == "binary" for one in parts):
+        return blocks_of(content)
+    return ToolResult.of_json(content).content
+
+
+def _as_text(content: object) -> str:
+    return content if isinstance(content, str) else json_text(content)
+
+
+def _outcome(key: str, name: str, blocks: tuple[ContentBlock, ...], *, is_error: bool) -> ToolOutcome:
+    result = ToolResult(content=blocks)
+    if is_error:
+        result = result.replace(is_error=True, error=ToolError(result.text))
+    return ToolOutcome(call_id=key, name=name, result=result)
+
+
+def _text(members: Mapping[str, Any], name: str, where: str) -> str:
+    value = members.get(name)
+    if not isinstance(value, str):
+        raise UnknownForm(f"{name!r} of {where} is {value!r}. It names the call or the tool, as a text.")
+    return value
+
+
+def _require(members: Mapping[str, Any], name: str) -> None:
+    if members.get(name) is None:
+        raise UnknownForm(f"{name!r} is missing. {_FITTING}")
+
+
+@cache
+def _dataclass_dump(kind: type[Any]) -> Callable[[object], Mapping[str, Any]]:
+    """Return a function that converts dataclasses of a type of Pydantic AI to JSON values."""
+    import pydantic
+
+    adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(kind)
+    return lambda item: adapter.dump_python(item, mode="json", exclude_none=True)
