@@ -21,6 +21,8 @@ _MIN_ENCODED_LENGTH = 6
 _LETTERS = re.compile(r"[A-Za-z0-9]+")
 _BASE64_CHARACTER = "[A-Za-z0-9+/_-]"
 _HTML_NAMES = {'"': "quot", "&": "amp", "<": "lt", ">": "gt", "'": "apos"}
+_BACKSLASHES = r"(?<!\\)(?:\\|(?i:u005c|x5c|%(?:25)*5c|&(?:amp;)*\#x0*5c;)|&(?:amp;)*\#0*92;)++"
+"""A pattern of one or more backslashes in any of their forms, as many as there are."""
 _ESCAPED_CONTROLS = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 
 
@@ -67,31 +69,57 @@ def _mask_escaped(text: str, value: str) -> str:
     longest = max(_LETTERS.findall(value), key=len, default="")
     if longest not in text:  # letters and digits stay as they are in every form
         return text
-    return re.sub("".join(map(_any_form, value)), MASK, text)
+    return re.sub(_any_form(value), MASK, text)
 
 
-def _any_form(char: str) -> str:
-    """Return a pattern of a character and its escaped forms in JSON, Python, URLs, HTML and shells."""
+def _any_form(value: str) -> str:
+    """Return a pattern of a value and its escaped forms in JSON, Python, URLs, HTML and shells.
+
+    The texts are foreign, so no part of the pattern can match one text in two ways: the time stays linear. A run of
+    backslashes is one part, which takes all backslashes of the text and those that escape the next character; the part
+    of a character without a run before it begins where no backslash stands before.
+    """
+    parts: list[str] = []
+    after_run = False
+    for found in re.finditer(r"\\+|[^\\]", value):
+        piece = found.group()
+        is_run = piece.startswith("\\")
+        parts.append(_BACKSLASHES if is_run else _any_form_of(piece, after_run=after_run))
+        after_run = is_run
+    return "".join(parts)
+
+
+def _any_form_of(char: str, *, after_run: bool) -> str:
+    """Return a pattern of a character, other than a backslash, and its escaped forms.
+
+    Args:
+        char: The character.
+        after_run: Whether the pattern before has taken the backslashes that may escape the character.
+    """
     if char.isascii() and char.isalnum():
         return char
     code = ord(char)
     percent = "".join(f"%(?:25)*{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
     units = char.encode("utf-16-be", "surrogatepass").hex()
-    unicode = "".join(rf"\\+u{units[at : at + 4]}" for at in range(0, len(units), 4))
-    forms = [rf"(?i:{percent})", rf"(?i:{unicode})", rf"(?i:\\+U{code:08x})", rf"(?i:&(?:amp;)*\#x0*{code:x};)"]
-    forms += [rf"&(?:amp;)*\#0*{code};"]
+    unicode = r"\\++".join(f"u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    escaped = [f"(?i:{unicode})", f"(?i:U{code:08x})"]
     if code < 256:
-        forms.append(rf"(?i:\\+x{code:02x})")
+        escaped.append(f"(?i:x{code:02x})")
+    if char in _ESCAPED_CONTROLS:
+        escaped.append(_ESCAPED_CONTROLS[char])
+    forms = [f"(?i:{percent})", rf"(?i:&(?:amp;)*\#x0*{code:x};)", rf"&(?:amp;)*\#0*{code};"]
     if char in _HTML_NAMES:
         forms.append(f"&(?:amp;)*{_HTML_NAMES[char]};")
-    if char in _ESCAPED_CONTROLS:
-        forms.append(rf"\\+{_ESCAPED_CONTROLS[char]}")
     if char == " ":
         forms.append(r"\+")
     if char == "'":
-        forms += [r"'\\+''", """'"'"'"""]
-    itself = r"\\+" if char == "\\" else rf"\\*{re.escape(char)}"
-    return f"(?:{'|'.join([*forms, itself])})"
+        forms += [r"'\\++''", """'"'"'"""]
+    after_backslashes = "|".join(escaped)
+    if after_run:
+        forms += [after_backslashes, re.escape(char)]
+    else:
+        forms += [rf"(?<!\\)\\++(?:{after_backslashes}|{re.escape(char)})", re.escape(char)]
+    return f"(?>{'|'.join(forms)})"
 
 
 def _mask_encoded(text: str, value: str) -> str:

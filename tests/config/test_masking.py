@@ -200,3 +200,38 @@ def test_the_error_of_a_config_that_is_not_valid_shows_no_secret() -> None:
         ServerConfig(name="s", command="run", args=["--config", JSON], cwd=f"{SECRET}\0")
 
     assert not shows(str(caught.value))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "secret", ["DOMAIN\\user'9", '{\\"pw\\":\\"s3cret\\"}', "\\\\host\\c$ x", "line\nbreak&\\", 'ä\U0001f511\\"z']
+)
+def test_a_secret_with_backslashes_is_masked_in_whatever_form_it_is_repeated(
+    secret: str, form: Callable[[str], str]
+) -> None:
+    config = ServerConfig(command="x", env={"TOKEN": secret})
+
+    shown = str(config.error(f"it said <{form(secret)}> at the end"))
+
+    assert form(secret) not in shown
+    assert "***" in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{"
+        + ",".join(f'{chr(92) * 40}"pw{chr(92) * 40}":{chr(92) * 40}"s3cret{chr(92) * 40}"' for _ in range(8))
+        + "!",
+        "s3cret" + "\\" * 100_000,
+        "s3cret" + "%2525" * 20_000,
+        "s3cret" + "&amp;" * 20_000,
+        "s3cret" + "&#0" + "0" * 100_000,
+    ],
+)
+def test_no_foreign_text_makes_masking_slow(text: str) -> None:
+    """A pattern that can match one text in two ways would take hours here, and hit the timeout of the tests."""
+    secret = '{\\"pw\\":\\"s3cret\\",\\"pw\\":\\"s3cret\\"} % & \\\\ \\n'
+    config = ServerConfig(command="x", env={"TOKEN": secret, "OTHER": "\\\\\\s3cret\\\\"})
+
+    assert "s3cret" in str(config.error(text))
