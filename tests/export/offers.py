@@ -21,7 +21,7 @@ from toolweave import (
     tool,
 )
 
-__all__ = ["PNG", "Rendezvous", "odd", "picture", "registry"]
+__all__ = ["ODD_SCHEMAS", "PNG", "Rendezvous", "odd", "picture", "registry"]
 
 
 def _png() -> bytes:
@@ -35,6 +35,30 @@ def _png() -> bytes:
 
 
 PNG = base64.b64encode(_png()).decode()
+
+
+_ODD = {"filter[name]": {"type": "string"}, "$top": {"type": "integer"}, "plain": {"type": "string"}}
+ODD_SCHEMAS: dict[str, dict[str, Any]] = {
+    "plain": {"type": "object", "properties": _ODD, "required": ["filter[name]"]},
+    "a reference": {
+        "type": "object",
+        "$ref": "#/$defs/search",
+        "$defs": {"search": {"type": "object", "properties": _ODD, "required": ["filter[name]"]}},
+    },
+    "a combination": {
+        "type": "object",
+        "properties": {"plain": {"type": "string"}},
+        "anyOf": [
+            {"properties": {"filter[name]": _ODD["filter[name]"]}, "required": ["filter[name]"]},
+            {"properties": {"$top": _ODD["$top"]}},
+        ],
+    },
+    "a reference to an argument": {
+        "type": "object",
+        "properties": {**_ODD, "same": {"$ref": "#/properties/filter%5Bname%5D"}},
+    },
+}
+"""Schemas with names of arguments that some model APIs refuse, in several places."""
 
 
 def add(a: int, b: int = 2) -> int:

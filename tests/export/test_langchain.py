@@ -12,7 +12,7 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, ToolException
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from tests.export.offers import PNG, registry
+from tests.export.offers import ODD_SCHEMAS, PNG, registry
 from tests.servers.fixtures import echo_command
 from tests.tools.doubles import Scripted, spec
 from toolweave import CallContext, ToolRegistry, Toolset, connect_mcp, tool
@@ -188,8 +188,30 @@ async def test_arguments_have_names_that_every_model_api_accepts_and_reach_the_t
     assert seen == [wanted, wanted, wanted]
 
 
+@pytest.mark.parametrize("schema", ODD_SCHEMAS.values(), ids=ODD_SCHEMAS)
+async def test_names_behind_references_and_combinations_are_legal_and_reach_the_tool_under_their_own(
+    schema: dict[str, Any],
+) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def search(arguments: dict[str, Any]) -> str:
+        seen.append(arguments)
+        return "found"
+
+    (one,) = langchain_tools([tool(search, input_schema=schema)], confirm="never")
+    assert isinstance(one.args_schema, dict)
+    assert set(one.args_schema["properties"]) >= {"filter_name", "top", "plain"}
+    given = call("search", "c1", filter_name="a", top=3, plain="b")
+
+    assert (await one.ainvoke(given)).content == "found"
+    assert seen == [{"filter[name]": "a", "$top": 3, "plain": "b"}]
+
+
 def test_a_schema_whose_names_are_legal_is_its_own() -> None:
-    made = tool(str, name="t", input_schema={"type": "object", "properties": {"a-b": {}, "c_d": {}}})
+    def legal(arguments: dict[str, Any]) -> str:
+        return str(arguments)
+
+    made = tool(legal, input_schema={"type": "object", "properties": {"a-b": {}, "c_d": {}}})
     (one,) = langchain_tools([made])
 
     assert one.args_schema == made.spec.input_schema

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from agents import Agent, FunctionTool, ModelResponse, RunConfig, Runner, Usage
 from agents.models.interface import Model
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
-from tests.export.offers import PNG, Rendezvous, registry
+from tests.export.offers import ODD_SCHEMAS, PNG, Rendezvous, registry
 from tests.tools.doubles import Scripted, spec
 from toolweave import ToolRegistry, Toolset, tool
 from toolweave.export import openai_agents_tools
@@ -146,3 +147,39 @@ async def test_an_export_neither_opens_nor_closes_what_it_borrowed() -> None:
 
     assert inner.open == 0
     assert [made.id for made, _ in inner.calls] == ["c1"]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("schema", ODD_SCHEMAS.values(), ids=ODD_SCHEMAS)
+async def test_arguments_have_names_that_every_model_api_accepts_and_reach_the_tool_under_their_own(
+    schema: dict[str, Any], strict: bool
+) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def search(arguments: dict[str, Any]) -> str:
+        seen.append(arguments)
+        return "found"
+
+    made = tool(search, input_schema=schema)
+    (shown,) = openai_agents_tools([made], strict=strict)
+    assert isinstance(shown, FunctionTool)
+    names = set(shown.params_json_schema["properties"])
+    assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in names)
+    assert names >= {"filter_name", "top", "plain"}
+    assert set(shown.params_json_schema.get("required", [])) <= names
+    assert "#/properties/filter" not in json.dumps(shown.params_json_schema)
+
+    model = await run([made], call("search", filter_name="a", top=3, plain="b"), strict=strict)
+    assert list(model.outputs()) == ["found"]
+    assert seen == [{"filter[name]": "a", "$top": 3, "plain": "b"}]
+
+
+def test_a_schema_whose_names_are_legal_keeps_them() -> None:
+    def legal(arguments: dict[str, Any]) -> str:
+        return str(arguments)
+
+    made = tool(legal, input_schema={"type": "object", "properties": {"a-b": {"type": "string"}}})
+    (shown,) = openai_agents_tools([made])
+
+    assert isinstance(shown, FunctionTool)
+    assert shown.params_json_schema == made.spec.input_schema

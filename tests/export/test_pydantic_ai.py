@@ -12,7 +12,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import BinaryContent, ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from tests.export.offers import PNG, Rendezvous, registry
+from tests.export.offers import ODD_SCHEMAS, PNG, Rendezvous, registry
 from tests.tools.doubles import Scripted, spec
 from toolweave import ToolRegistry, Toolset, tool
 from toolweave.export import pydantic_ai_toolset
@@ -175,3 +175,23 @@ async def test_arguments_have_names_that_every_model_api_accepts_and_reach_the_t
     _, answers = await run([made], [call("search", "c1", **arguments)])
     assert [one.content for one in answers] == ["found"]
     assert seen == [{"filter[name]": "a", "$top": 3, "filter_name_": "b"}]
+
+
+@pytest.mark.parametrize("schema", ODD_SCHEMAS.values(), ids=ODD_SCHEMAS)
+async def test_names_behind_references_and_combinations_are_legal_and_reach_the_tool_under_their_own(
+    schema: dict[str, Any],
+) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def search(arguments: dict[str, Any]) -> str:
+        seen.append(arguments)
+        return "found"
+
+    made = tool(search, input_schema=schema)
+    model, answers = await run([made], [call("search", "c1", filter_name="a", top=3, plain="b")])
+
+    assert model.info is not None
+    (shown,) = model.info.function_tools
+    assert set(shown.parameters_json_schema["properties"]) >= {"filter_name", "top", "plain"}
+    assert [one.content for one in answers] == ["found"]
+    assert seen == [{"filter[name]": "a", "$top": 3, "plain": "b"}]

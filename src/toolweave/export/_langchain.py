@@ -13,7 +13,6 @@ from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
 from toolweave.export._blocking import Bridge
 from toolweave.export._tool_calls import run_call, telling
 from toolweave.export._tool_export import ToolExport
-from toolweave.schema._lowering import with_legal_arguments
 from toolweave.tools._ambient import ambient_context
 from toolweave.tools._approval_request import approval_request
 from toolweave.tools._call import CallContext, Progress, ToolCall
@@ -57,16 +56,17 @@ def langchain_tools(
         ModuleNotFoundError: LangChain is missing: `pip install 'toolweave[langchain]'`.
         ValueError: There is no policy of the name in `confirm`.
     """
-    listing = ToolExport(source, "openai", _parts)
+    listing = ToolExport(source, "openai", _parts, any_api=True)
     made, bridge, hints = _tool_class(), Bridge(), ApprovalHints(confirm, listing.toolset)
     wire, snapshot = listing.now(), listing.toolset.snapshot()
+    legal: dict[str, Mapping[str, Any]] = {wire.call_name(one["name"]): one["schema"] for one in wire.definitions}
     offered = [shown_spec(spec) for spec in snapshot if spec.name not in wire.quarantined]
     return [
         made(
             name=wire.names.wire(spec.name),
             description=spec.description,
-            args_schema=schema,
-            renamed=renamed,
+            args_schema=dict(legal[spec.name] if spec.name in wire.renamed else spec.input_schema),
+            renamed=wire.renamed.get(spec.name, {}),
             metadata=_metadata(spec, hints),
             handle_tool_error=handle_tool_error,
             toolset=listing.toolset,
@@ -75,12 +75,11 @@ def langchain_tools(
             hints=hints,
         )
         for spec in offered
-        for schema, renamed in (with_legal_arguments(spec.input_schema),)
     ]
 
 
 def _parts(tool: WireTool) -> dict[str, Any]:
-    return {"name": tool.name}
+    return {"name": tool.name, "schema": tool.schema}
 
 
 @cache

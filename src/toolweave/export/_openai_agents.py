@@ -36,7 +36,8 @@ def openai_agents_tools(
     """Return the tools of a toolset for `agents.Agent(tools=...)`.
 
     A tool that the toolset no longer offers is disabled at the next turn of the model; one that is new is in the next
-    list. Errors are text for the model to read, and never end a run.
+    list. Arguments with names that some model APIs refuse, such as `filter[name]`, have legal ones. Errors are text for
+    the model to read, and never end a run.
 
     Args:
         source: A toolset, tools or functions, as for `as_toolset`. It is borrowed: neither opened nor closed.
@@ -56,6 +57,7 @@ def openai_agents_tools(
         _parts,
         strict="openai-strict" if strict else None,
         max_description=MAX_DESCRIPTION,
+        any_api=True,
     )
     made = _FunctionTools(listing, ApprovalHints(confirm, listing.toolset), on_progress)
     return LiveTools(made.now) if live else made.now()

@@ -11,7 +11,6 @@ from toolweave.export._approval_hints import ApprovalHints, ConfirmCalls
 from toolweave.export._server_instructions import server_instructions
 from toolweave.export._tool_calls import run_call, telling
 from toolweave.export._tool_export import ToolExport
-from toolweave.schema._lowering import with_legal_arguments
 from toolweave.tools._call import Progress, ProgressCallback, ToolCall
 from toolweave.tools._media_parts import SHOWN, SOUNDS, Media, shown
 from toolweave.tools._openai_content import chat_text
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 _TAKEN = SHOWN | frozenset(SOUNDS)
 _PROGRESS = "toolweave_progress"
 """The name of progress events."""
-_RENAMED = "renamed_arguments"
-"""The member of the metadata of a definition with the original names of arguments, by the names that a model has."""
 
 
 def pydantic_ai_toolset(
@@ -61,8 +58,8 @@ def pydantic_ai_toolset(
     return _toolset_class()(source, id, confirm, include_instructions)
 
 
-def _name(tool: WireTool) -> dict[str, Any]:
-    return {"name": tool.name}
+def _parts(tool: WireTool) -> dict[str, Any]:
+    return {"name": tool.name, "schema": tool.schema}
 
 
 @cache
@@ -75,7 +72,7 @@ def _toolset_class() -> type[Any]:
 
         def __init__(self, source: ToolSource, id: str | None, confirm: ConfirmCalls, instructed: bool) -> None:  # noqa: A002
             self._id = id
-            self._listing = ToolExport(source, "openai", _name)
+            self._listing = ToolExport(source, "openai", _parts, any_api=True)
             self._hints = ApprovalHints(confirm, self._listing.toolset)
             self._instructed = instructed
 
@@ -88,11 +85,15 @@ def _toolset_class() -> type[Any]:
 
         async def get_tools(self, ctx: RunContext[Any]) -> dict[str, Any]:
             wire = self._listing.now()
+            legal: dict[str, Mapping[str, Any]] = {one["name"]: one["schema"] for one in wire.definitions}
+            renamed = {wire.names.wire(name) for name in wire.renamed}
             offered = [spec for spec in self._listing.toolset.snapshot() if spec.name not in wire.quarantined]
             return {
                 (name := wire.names.wire(spec.name)): ToolsetTool(
                     toolset=self,
-                    tool_def=_definition(name, spec, asks=self._hints.of_tool(spec)),
+                    tool_def=_definition(
+                        name, spec, legal[name] if name in renamed else None, asks=self._hints.of_tool(spec)
+                    ),
                     max_retries=1,
                     args_validator=_ArgumentsValidator(self._listing, name),
                 )
@@ -100,8 +101,6 @@ def _toolset_class() -> type[Any]:
             }
 
         async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
-            names: Mapping[str, str] = tool.tool_def.metadata.get(_RENAMED, {})
-            tool_args = {names.get(given, given): value for given, value in tool_args.items()}
             call = self._listing.call(name, tool_args, ctx.tool_call_id)
             if not isinstance(call, ToolCall):
                 return _returned(call)
@@ -164,19 +163,18 @@ class _ArgumentsValidator:
         return dict(call.arguments) if isinstance(call, ToolCall) else _returned(call)
 
 
-def _definition(name: str, spec: ToolSpec, *, asks: bool) -> Any:
+def _definition(name: str, spec: ToolSpec, legal: Mapping[str, Any] | None, *, asks: bool) -> Any:
+    """Return a definition; `legal` is a schema with other names of arguments, where the tool's own are not legal."""
     from pydantic_ai.tools import ToolDefinition
 
     spec = shown_spec(spec)
-    schema, renamed = with_legal_arguments(spec.input_schema)
-    about = {"name": spec.name, "server": spec.server, "annotations": dict(spec.annotations or {})}
     return ToolDefinition(
         name=name,
         description=spec.description or None,
-        parameters_json_schema=schema,
+        parameters_json_schema=dict(spec.input_schema if legal is None else legal),
         sequential=spec.sequential,
         kind="unapproved" if asks else "function",
-        metadata={**about, _RENAMED: renamed} if renamed else about,
+        metadata={"name": spec.name, "server": spec.server, "annotations": dict(spec.annotations or {})},
     )
 
 

@@ -29,6 +29,7 @@ class ToolExport:
         form: Returns a tool's definition in the API's form.
         strict: The profile of structured outputs, for tools whose schemas it can express.
         max_description: Characters that a description may have.
+        any_api: Whether arguments get names that every model API accepts: a framework chooses the model later.
     """
 
     __slots__ = ("_listed", "_writer", "toolset")
@@ -41,9 +42,10 @@ class ToolExport:
         *,
         strict: SchemaProfile | None = None,
         max_description: int | None = None,
+        any_api: bool = False,
     ) -> None:
         self.toolset: Toolset = filtered(borrowed_toolset(source), predicate=lambda spec: spec.for_models)
-        self._writer = ToolWriter(profile, form, strict=strict, max_description=max_description)
+        self._writer = ToolWriter(profile, form, strict=strict, max_description=max_description, any_api=any_api)
         self._listed: WireTools | None = None
 
     def now(self) -> WireTools:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
@@ -29,8 +29,6 @@ from toolweave.schema._normalize import (
 from toolweave.schema._profiles import LEGAL_ARGUMENTS, MINIMAL, PROFILES, SchemaProfile, SchemaRules
 from toolweave.schema._strict import check_not_recursive, check_strict, close, shut, types_of_values
 
-_NAMING = frozenset(("allOf", "anyOf", "oneOf", "not", "if", "$ref", "dependentSchemas", "dependencies"))
-"""Keywords beside which an argument cannot be renamed in one place alone."""
 _MAX_HOPS = 32
 _MAX_NAME = 56
 """Characters of a new name for an argument, so that a number behind it keeps it within 64."""
@@ -64,14 +62,22 @@ class LoweredSchema:
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def lower(schema: Mapping[str, Any], profile: SchemaProfile) -> LoweredSchema:
+def lower(schema: Mapping[str, Any], profile: SchemaProfile, *, any_api: bool = False) -> LoweredSchema:
     """Lower the schema of a tool's arguments for an LLM API; the original is not changed.
+
+    Args:
+        schema: The schema.
+        profile: The API's profile.
+        any_api: Give arguments names that every other API accepts, too: a framework chooses the model later.
 
     Raises:
         SchemaError: The API cannot express it, or it passes a bound: of depth, of size, of what is combined.
     """
     check_schema(schema)
-    return _Lowering(dict(schema), PROFILES[profile]).run()
+    rules = PROFILES[profile]
+    if any_api:
+        rules = replace(rules, names=LEGAL_ARGUMENTS)
+    return _Lowering(dict(schema), rules).run()
 
 
 def simplified(schema: Mapping[str, Any]) -> LoweredSchema:
@@ -82,40 +88,6 @@ def simplified(schema: Mapping[str, Any]) -> LoweredSchema:
     """
     check_schema(schema)
     return _Lowering(dict(schema), MINIMAL).run()
-
-
-def rename_arguments(root: dict[str, Any], legal: re.Pattern[str]) -> dict[str, str]:
-    """Give arguments whose names are not legal another one, in place; return the original names by the new."""
-    properties: dict[str, Any] = root["properties"]
-    new_names: dict[str, str] = {}
-    taken = {name for name in properties if legal.fullmatch(name)}
-    for name in [one for one in properties if one not in taken]:
-        new_names[name] = _legal_name(name, taken)
-        taken.add(new_names[name])
-    root["properties"] = {new_names.get(name, name): one for name, one in properties.items()}
-    if "required" in root:
-        root["required"] = [new_names.get(name, name) for name in root["required"]]
-    if "dependentRequired" in root:
-        root["dependentRequired"] = {
-            new_names.get(name, name): [new_names.get(one, one) for one in names]
-            for name, names in root["dependentRequired"].items()
-        }
-    return {new: name for name, new in new_names.items()}
-
-
-def with_legal_arguments(schema: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return a schema whose arguments have names that every model API accepts, and the original names by the new.
-
-    For frameworks that write the schema for a model that is not known here. A schema is only changed if each place in
-    which a name stands can be renamed.
-    """
-    root = dict(schema)
-    properties = root.get("properties")
-    if not isinstance(properties, dict) or all(map(LEGAL_ARGUMENTS.fullmatch, cast("dict[str, Any]", properties))):
-        return root, {}
-    if _NAMING & root.keys() or not isinstance(root.get("required", []), list):
-        return root, {}
-    return root, rename_arguments(root, LEGAL_ARGUMENTS)
 
 
 class _Lowering:
@@ -192,10 +164,21 @@ class _Lowering:
         properties: dict[str, Any] = root["properties"]
         if legal is None or all(map(legal.fullmatch, properties)):
             return {}
-        renamed = rename_arguments(root, legal)
-        for new, name in renamed.items():
-            self._note("", f"the argument {name[:80]!r} is called {new!r}")
-        return renamed
+        new_names: dict[str, str] = {}
+        taken = {name for name in properties if legal.fullmatch(name)}
+        for name in [one for one in properties if one not in taken]:
+            new_names[name] = _legal_name(name, taken)
+            taken.add(new_names[name])
+            self._note("", f"the argument {name[:80]!r} is called {new_names[name]!r}")
+        root["properties"] = {new_names.get(name, name): one for name, one in properties.items()}
+        if "required" in root:
+            root["required"] = [new_names.get(name, name) for name in root["required"]]
+        if "dependentRequired" in root:
+            root["dependentRequired"] = {
+                new_names.get(name, name): [new_names.get(one, one) for one in names]
+                for name, names in root["dependentRequired"].items()
+            }
+        return {new: name for name, new in new_names.items()}
 
     def _object(self, node: Mapping[str, Any], path: tuple[int, ...]) -> tuple[dict[str, Any], list[str]]:
         """Flatten references and combinations at the top of the root or of a branch; also return the losses.

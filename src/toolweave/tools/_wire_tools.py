@@ -123,6 +123,7 @@ class ToolWriter:
             description. None for no bound.
         max_tools: Maximum number of tools in a request; the last ones are left out of a longer list. None for no bound.
         refused: The definitions that the provider refused in earlier requests.
+        any_api: Whether arguments get names that every other API accepts, too.
     """
 
     def __init__(
@@ -134,6 +135,7 @@ class ToolWriter:
         max_description: int | None = None,
         max_tools: int | None = None,
         refused: RefusedTools | None = None,
+        any_api: bool = False,
     ) -> None:
         self._max_description = max_description
         self._max_tools = max_tools
@@ -142,6 +144,7 @@ class ToolWriter:
         self._profile: SchemaProfile = profile
         self._strict: SchemaProfile | None = strict
         self._form = form
+        self._any_api = any_api
         self._lists: list[tuple[Sequence[ToolSpec], tuple[ToolSpec, ...], WireTools]] = []
         self._tools: dict[tuple[int, bool], _Prepared] = {}
 
@@ -240,11 +243,11 @@ class ToolWriter:
             return self._simplified(spec, note)
         if strict is not None and refusal.offer is OfferedForm.WHOLE:
             try:
-                return _prepare(spec, lower(spec.input_schema, strict), strict=True)
+                return _prepare(spec, lower(spec.input_schema, strict, any_api=self._any_api), strict=True)
             except SchemaError as exc:  # what strict mode has no words for is offered without it
                 note = f"not strict: {exc}"
         try:
-            return replace(_prepare(spec, lower(spec.input_schema, self._profile)), note=note)
+            return replace(_prepare(spec, lower(spec.input_schema, self._profile, any_api=self._any_api)), note=note)
         except SchemaError as exc:
             return _Prepared(spec, "", None, str(exc))
 
