@@ -6,9 +6,11 @@ import pytest
 
 from tests.connect.proxying import proxying
 from tests.models.fake_openai import KEY
+from tests.openapi.documents import document, operation
 from toolweave import ConnectError, connect_mcp
-from toolweave.errors import ModelError
+from toolweave.errors import ConfigError, ModelError
 from toolweave.models import ModelRequest, OpenAICompatibleModel, UserMessage, complete
+from toolweave.openapi import openapi_tools
 
 pytestmark = pytest.mark.anyio
 
@@ -44,6 +46,42 @@ async def test_the_error_of_a_server_elsewhere_names_the_proxy_alone(monkeypatch
             await connect_mcp({"url": "http://mcp.example/mcp"}, timeout={"connect": 10})
     assert proxy.url in str(refused.value)
     assert "NO_PROXY" not in str(refused.value)
+
+
+@pytest.mark.parametrize("status", ["502 Bad Gateway", "403 Forbidden"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+async def test_a_call_of_an_api_behind_a_proxy_names_the_proxy(
+    monkeypatch: pytest.MonkeyPatch, status: str, host: str
+) -> None:
+    source = document({"/a": {"get": operation(operationId="get")}})
+    async with proxying(answer=answer(status)) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        async with openapi_tools(source, base_url=f"http://{host}:9") as api:
+            result = await api.execute("get")
+    assert result.is_error
+    assert f"came through the proxy {proxy.url} of the environment" in result.text
+    assert f"add {host.strip('[]')} to NO_PROXY" in result.text
+
+
+async def test_a_document_of_an_api_behind_a_proxy_names_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with proxying(answer=answer("502 Bad Gateway")) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        with pytest.raises(ConfigError) as refused:
+            async with openapi_tools("http://localhost:9/openapi.json"):
+                pass
+    assert f"came through the proxy {proxy.url}" in str(refused.value)
+    assert "add localhost to NO_PROXY" in str(refused.value)
+
+
+async def test_an_error_in_the_form_of_an_api_does_not_name_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = document({"/a": {"get": operation(operationId="get")}})
+    refusal = answer("404 Not Found", b'{"detail": "gone"}').replace(b"text/html", b"application/json")
+    async with proxying(answer=refusal) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        async with openapi_tools(source, base_url="http://localhost:9") as api:
+            result = await api.execute("get")
+    assert result.is_error
+    assert "proxy" not in result.text
 
 
 async def test_a_model_behind_a_proxy_names_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,10 @@ class AsgiSender:
         """Return the answer of the application, through redirects, and the URL that gave it."""
         return await redirected(self._once, request)
 
+    def came_through(self, url: str) -> str:
+        """Return nothing: no proxy is in a process."""
+        return ""
+
     async def _once(self, request: ApiRequest) -> ApiAnswer:
         self._origin = self._origin or origin_of(request.url)
         if self._group is None or origin_of(request.url) != self._origin:

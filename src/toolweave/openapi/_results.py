@@ -43,10 +43,12 @@ class AnswerReader:
     Attributes:
         max_bytes: The largest answer.
         seconds: The longest time without a piece of a stream of events.
+        through: The end of an error about a page that a proxy may have sent itself.
     """
 
     max_bytes: int
     seconds: float
+    through: str = ""
 
     async def read(
         self, operation: Operation, request: ApiRequest, answer: ApiAnswer, url: str, ctx: CallContext
@@ -68,7 +70,7 @@ class AnswerReader:
         except NoAnswer as exc:
             raise unanswered(exc, request) from None
         if not 200 <= answer.status < 300:
-            return _failure(answer, body, kind)
+            return _failure(answer, body, kind, self.through)
         if request.method == "HEAD":
             return ToolResult.of_json({"status": answer.status, "headers": dict(answer.headers)})
         if not body:
@@ -165,7 +167,7 @@ def _checked(operation: Operation, answer: ApiAnswer, result: ToolResult) -> Too
     return result.replace(meta={**result.meta, OUTPUT_MISMATCH_META: text})
 
 
-def _failure(answer: ApiAnswer, body: bytes, kind: str) -> ToolResult:
+def _failure(answer: ApiAnswer, body: bytes, kind: str, through: str) -> ToolResult:
     status, text = answer.status, shortened(_decoded(body, answer).strip(), _MAX_ERROR)
     data: dict[str, Any] = {"status": status}
     if is_json(kind) and len(body) <= _MAX_ERROR:
@@ -173,9 +175,12 @@ def _failure(answer: ApiAnswer, body: bytes, kind: str) -> ToolResult:
     if "retry-after" in answer.headers:
         data["retry_after"] = answer.headers["retry-after"]
     head = f"HTTP {status} {answer.reason}".strip()
+    message = f"{head}: {text}" if text else head
+    if not is_json(kind):  # JSON is the form of an API, and a proxy sends pages
+        message += through
     return ToolResult.failure(
         ToolError(
-            f"{head}: {text}" if text else head,
+            message,
             kind=ErrorKind.AUTH_REQUIRED if status == 401 else ErrorKind.EXECUTION_FAILED,
             code=status,
             retryable=status == 429,

@@ -17,6 +17,7 @@ from toolweave.http import (
     HttpClient,
     NoAnswer,
     Unreadable,
+    came_through,
     http_proxy_for,
     origin_of,
     refused_by_proxy,
@@ -100,6 +101,10 @@ class ApiSender(Protocol):
         """
         ...
 
+    def came_through(self, url: str) -> str:
+        """Return the end of an error about a response from a URL, if a proxy may have sent the response itself."""
+        ...
+
 
 class HttpSender:
     """Sends requests over HTTP.
@@ -162,6 +167,13 @@ class HttpSender:
                 origin, HttpClient(url, connect_seconds=self._seconds, proxy=proxy, addresses=addresses)
             )
         return client
+
+    def came_through(self, url: str) -> str:
+        """Return the end of an error about a response from a URL; empty without a proxy that reads the request."""
+        client = self._clients.get(origin_of(url))
+        if client is None or client.proxy is None or not client.forwarded:
+            return ""
+        return came_through(url, client.proxy)
 
     def close(self) -> None:
         """Close every connection."""

@@ -302,6 +302,7 @@ class OpenApiToolset(BaseToolset):
                     if answer.status != 200:
                         raise ConfigError(
                             f"{shown} was answered with HTTP {answer.status}; download it and give its path"
+                            f"{sender.came_through(where)}"
                         )
                     reader = AnswerReader(max_bytes=MAX_BYTES, seconds=options.timeout)
                     text = await reader.whole(answer)
@@ -388,7 +389,7 @@ class OpenApiToolset(BaseToolset):
             try:
                 if answer.headers.get("content-type", "").startswith("text/event-stream"):
                     scope.deadline = float("inf")  # its reader has bounds of its own
-                reader = AnswerReader(max_bytes=options.max_bytes, seconds=seconds)
+                reader = AnswerReader(max_bytes=options.max_bytes, seconds=seconds, through=sender.came_through(url))
                 return await reader.read(operation, request, answer, url, ctx)
             finally:
                 answer.close()
