@@ -1,4 +1,4 @@
-"""`python -m benchmarks.instructions [--gateway | --served] [TREE ...]`: the processor's instructions of one call.
+"""`python -m benchmarks.instructions [--http | --gateway | --served] [TREE ...]`: the processor's instructions of one call.
 
 Ratios to raw move by a tenth and more from run to run; counted instructions do not, however busy the machine is. Each
 TREE is a checkout with its `.venv`, this one by default; the first is what the others are divided by. With `--gateway`
@@ -49,8 +49,21 @@ def per_call_of_client(tree: Path, name: str, case: str) -> int:
     return round((_counted(tree, name, case, many) - _counted(tree, name, case, few)) / (many - few))
 
 
-def _counted(tree: Path, name: str, case: str, calls: int) -> int:
-    client = [str(tree / ".venv/bin/python"), str(Path(__file__)), "--calls", name, case, str(calls)]
+def per_call_over_http(tree: Path, name: str, callers: int) -> int:
+    """Return the instructions of a client for one call of the modern era over HTTP."""
+    server = [sys.executable, "-S", "-E", str(ECHO), "--http", "--era", "modern"]
+    with subprocess.Popen(server, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            over_http = (f"http://127.0.0.1:{int(process.stdout.readline())}/mcp", str(callers))
+            few, many = (_counted(tree, name, "100 B", calls, *over_http) for calls in (FEW, MANY))
+        finally:
+            process.kill()
+    return round((many - few) / (MANY - FEW))
+
+
+def _counted(tree: Path, name: str, case: str, calls: int, *over_http: str) -> int:
+    client = [str(tree / ".venv/bin/python"), str(Path(__file__)), "--calls", name, case, str(calls), *over_http]
     done = subprocess.run(_command(client), check=True, env=_environment(tree), capture_output=True, text=True)
     return _collected(done.stderr)
 
@@ -133,11 +146,13 @@ async def _counted_through(tree: Path, contender: str, modern: bool, calls: int)
         return _collected(told.read())
 
 
-async def _client(name: str, case: str, calls: int) -> None:
-    """Call a tool, or list all tools, so often."""
+async def _client(name: str, case: str, calls: int, url: str = "", callers: str = "") -> None:
+    """Call a tool, or list all tools, so often: over stdio, or with so many callers of a URL."""
     tools = ("--tools", "1000") if case == TOOLS else ()
     async with AsyncExitStack() as stack:
         target = Target(command=(sys.executable, "-S", "-E", str(ECHO), *tools), modern=False)
+        if url:
+            target = Target(url=url, modern=True)
         opened = await CLIENTS[name].opener(stack, target)
 
         async def call(times: int) -> None:
@@ -147,24 +162,26 @@ async def _client(name: str, case: str, calls: int) -> None:
                 else:
                     await (opened.call("payload", {"size": SIZES[case]}) if case in SIZES else opened.call("rows", {}))
 
-        callers = 1 if case == TOOLS else CALLERS  # several at once would share a list
-        await asyncio.gather(*(call(calls // callers) for _ in range(callers)))
+        usual = 1 if case == TOOLS else CALLERS  # several at once would share a list
+        together = int(callers) if callers else usual
+        await asyncio.gather(*(call(calls // together) for _ in range(together)))
 
 
 def main() -> None:
     """Read the command line, count, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description=__doc__)
     parser.add_argument("trees", nargs="*", type=Path, metavar="TREE", default=[ROOT])
+    parser.add_argument("--http", action="store_true", help="count a client over HTTP instead of stdio")
     parser.add_argument("--gateway", action="store_true", help="count a gateway instead of a client")
     parser.add_argument("--served", action="store_true", help="count a server over HTTP instead of a client")
     parser.add_argument("--client", choices=OURS, default=OURS[0], help="of ours: whose calls are counted")
-    parser.add_argument("--calls", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--calls", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.calls:
-        name, case, calls = options.calls
+        name, case, calls, *over_http = options.calls
         factory = importlib.import_module("uvloop").new_event_loop if CLIENTS[name].uvloop else None
         with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(_client(name, case, int(calls)))
+            runner.run(_client(name, case, int(calls), *over_http))
         return
     if shutil.which("valgrind") is None:
         parser.exit(2, "valgrind is not installed\n")
@@ -172,10 +189,18 @@ def main() -> None:
         per_call = per_call_through if options.gateway else per_call_served
         _print_of_eras(per_call, [tree.resolve() for tree in options.trees])
         return
+    trees = [tree.resolve() for tree in options.trees]
+    if options.http:
+        for callers in (1, CALLERS):
+            _print(f"{callers} at once", [per_call_over_http(tree, options.client, callers) for tree in trees])
+        return
     for case in CASES:
-        counts = [per_call_of_client(tree.resolve(), options.client, case) for tree in options.trees]
-        ratios = "  ".join(f"{count:>11,} ({count / counts[0]:.2f})" for count in counts)
-        print(f"{case:11} {ratios}", flush=True)
+        _print(case, [per_call_of_client(tree, options.client, case) for tree in trees])
+
+
+def _print(case: str, counts: Sequence[int]) -> None:
+    ratios = "  ".join(f"{count:>11,} ({count / counts[0]:.2f})" for count in counts)
+    print(f"{case:11} {ratios}", flush=True)
 
 
 class _PerCall(Protocol):

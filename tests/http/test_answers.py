@@ -24,6 +24,9 @@ class Peer:
     def get_write_buffer_size(self) -> int:
         return 0
 
+    def is_closing(self) -> bool:
+        return self.closed
+
     def abort(self) -> None:
         self.closed = True
 

@@ -6,7 +6,7 @@ Why the pool loses no slot: each request that does not last takes one, from `_fr
 returns it exactly once: by `release` after its exchange, or by `_leave` after a failure. A slot that is returned goes
 to the request that has waited longest. A waiter that is cancelled after its turn came passes the slot on. A kept
 connection may have been closed by the server meanwhile: only a repeatable request that got no byte of an answer is sent
-again, on a new one.
+again, on a new one; any other only if the server provably did not receive it (see `_connection`).
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ class HttpClient:
         self, head: bytes, body: bytes | None, *, repeatable: bool = False, lasting: bool = False
     ) -> Response:
         """Send a request whose head was made by `head`, with a body if that is for one with content; see `send`."""
-        request = _with_body(head, body)
+        request = head + b"\r\n" if body is None else b"%b%d\r\n\r\n%b" % (head, len(body), body)
         socket: Socket | None = None
         if lasting:
             self._lasting += 1
@@ -308,19 +308,21 @@ class HttpClient:
         try:
             if socket is None and (socket := self._take_idle()) is not None:
                 socket.begin(request, lasting=lasting)
+            is_kept = True
             while socket is None or not socket.has_head:
                 if socket is None:
-                    # A kept connection may have been closed by the server in the very moment of sending, which no check
-                    # can exclude. Then, and only before a byte of the answer came, a repeatable request goes out once
-                    # more, on a new connection (RFC 9110, 9.2.2; RFC 9112, 9.3.1).
-                    socket, repeatable = await self._connect(), False  # it was not kept: what fails on it has failed
+                    socket = await self._connect()
+                    is_kept = False
                     socket.begin(request, lasting=lasting)
                 try:
                     await socket.news()
                 except BaseException as exc:
                     self._drop(socket)
                     # Also for a cancellation: the answer may still arrive, so nobody else may get this connection.
-                    if not repeatable or not isinstance(exc, NoAnswer) or exc.heard:
+                    # A kept connection may have been closed by the server in the very moment of sending, which no check
+                    # can exclude. Then the request goes out once more, on a new connection, if that is safe. What fails
+                    # on a new one has failed.
+                    if not is_kept or not isinstance(exc, NoAnswer) or not _is_safe_again(exc, repeatable=repeatable):
                         raise
                     socket = None
         except BaseException:
@@ -341,6 +343,7 @@ class HttpClient:
         else:
             hint = socket.head.headers.get("keep-alive")
             now, seconds = time.monotonic(), _IDLE_SECONDS if hint is None else _idle_seconds(hint)
+            socket.idle_since = now
             socket.idle_until = now + seconds
             # Handed over with its permit, before it is seen as idle: a request that arrives now cannot overtake those
             # that wait.
@@ -513,7 +516,7 @@ class HttpClient:
         request = request_head("CONNECT", "", self._place, _credentials(proxy), authority=self._place)
         try:
             try:
-                outer.begin(_with_body(request, None))
+                outer.begin(request + b"\r\n")
                 while not outer.has_head:
                     await outer.news()
             except NoAnswer as exc:
@@ -543,8 +546,9 @@ def _credentials(proxy: HttpProxy) -> dict[str, str]:
     return {} if proxy.authorization is None else {"proxy-authorization": proxy.authorization}
 
 
-def _with_body(head: bytes, body: bytes | None) -> bytes:
-    return head + b"\r\n" if body is None else b"%b%d\r\n\r\n%b" % (head, len(body), body)
+def _is_safe_again(exc: NoAnswer, *, repeatable: bool) -> bool:
+    """Whether a request without a response can be sent again (RFC 9110, 9.2.2; RFC 9112, 9.3.1)."""
+    return not exc.heard and (repeatable or not exc.sent)
 
 
 def _idle_seconds(hint: str) -> float:

@@ -1,6 +1,11 @@
 """One HTTP/1.1 connection and the exchange that runs on it: httptools parses, asyncio carries.
 
 Every response goes through the parser. Knows nothing of pools, redirects or JSON-RPC, and decodes no content encoding.
+
+Why a request can be sent again if the connection ends before any byte of the response: the end of a TCP stream carries
+the number of bytes that the server had received when it closed. If the kernel still waits for the acknowledgment of
+some of the request, or never got them, then the server closed before the request was whole (RFC 9112, 9.6: it
+processes nothing that arrives afterwards). Linux gives the number of these bytes.
 """
 
 from __future__ import annotations
@@ -8,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import sys
 from collections.abc import Callable
 from socket import SO_KEEPALIVE, SOL_SOCKET
 from typing import cast
@@ -15,9 +21,15 @@ from typing import cast
 import httptools
 import msgspec
 
+if sys.platform == "linux":
+    import fcntl
+    import termios
+
 _MAX_HEAD_BYTES = 256 * 1024
 _PAUSE_BYTES = 1024 * 1024
 _BUFFER_BYTES = 64 * 1024
+_UNPOLLED_SECONDS = 0.01
+"""The time for which an idle connection is used again without a look at its socket, where a resend can be proved."""
 
 
 class NoAnswer(Exception):
@@ -59,8 +71,9 @@ class Socket(asyncio.BufferedProtocol):
         error: The reason why it ended, or None.
         transport: The transport of the event loop.
         head: The head of the answer, once it is there (`has_head`).
-        held: Bytes of the body that have arrived and are not read.
+        held: The number of bytes that have arrived since the last read.
         lasting: Whether the exchange is a long-lived stream.
+        idle_since: The time at which the last exchange ended, on the monotonic clock.
         idle_until: The time at which the server closes it, on the monotonic clock.
         arrivals: The number of pieces that have arrived, of all exchanges.
     """
@@ -70,38 +83,48 @@ class Socket(asyncio.BufferedProtocol):
         self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.ended = self.lasting = False
-        self.idle_until = 0.0
+        self.idle_since = self.idle_until = 0.0
         self.arrivals = 0
         self._buffer = receive_buffer() if buffer is None else buffer
+        # The parser calls these for each piece: methods of lists run no Python code.
+        self.pieces: list[bytes] = []
+        self._reason: list[bytes] = []
+        self.on_body = self.pieces.append
+        self.on_status = self._reason.append
         self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
         self._settled: Callable[[], None] | None = None
         self._poll = select.poll() if hasattr(select, "poll") else None
+        self._counts_unreceived = False
         self.error: NoAnswer | None = None
         self._paused = False
-        self._forget()
-
-    def _forget(self) -> None:
-        """Forget the last exchange; one that has failed was the connection's last, so `error` stays."""
         self.head = _NO_HEAD
         self.complete = self.has_head = self.reusable = self._heard = False
-        self.pieces: list[bytes] = []
-        self.held = self._head_bytes = 0
-        self._until_end = False
+        self.held = 0
 
     def begin(self, request: bytes, waiter: asyncio.Future[None] | None = None, *, lasting: bool = False) -> None:
         """Begin an exchange by sending its request; `waiter` is done at the first news.
 
-        Raises:
-            NoAnswer: The connection is closed.
+        If the connection is closed, `news` raises the error.
         """
-        if self.transport is None or self.ended:
-            raise NoAnswer("WriteError", "the connection is closed", sent=False)
-        if self.has_head or self._heard:
-            self._forget()
+        # What the last exchange has left. `head` and `reusable` are set before they are read; after an error no other
+        # exchange follows.
+        self.complete = self.has_head = self._heard = False
+        self.pieces.clear()
+        self.held = 0
         self.lasting = lasting
         self._waiter = waiter
-        self.transport.write(request)
+        transport = self.transport
+        if transport is not None and not self.ended:
+            transport.write(request)
+            # Nothing waits to be written before a request, so asyncio passes it to the kernel at once. If the kernel
+            # refuses it, which closes the transport, no byte has left.
+            if not transport.is_closing():
+                return
+        self.error = NoAnswer("WriteError", "the connection is closed", sent=False)
+        self.abort()
+        if waiter is not None:
+            waiter.set_result(None)
 
     def news(self) -> asyncio.Future[None]:
         """Return a future that is done at the next event of the exchange.
@@ -127,9 +150,15 @@ class Socket(asyncio.BufferedProtocol):
         return data
 
     def is_usable(self, now: float) -> bool:
-        """Whether the idle connection is still open and silent, by a poll of its socket."""
+        """Whether the idle connection is still open and silent, as far as that matters: see `_counts_unreceived`.
+
+        A poll of the socket finds a close, or bytes that nobody requested, that the event loop has not read yet. It is
+        left out just after an exchange if a request that meets a close can be proved not to have been received.
+        """
         if self.ended or now >= self.idle_until or self.transport is None:
             return False
+        if self._counts_unreceived and now < self.idle_since + _UNPOLLED_SECONDS:
+            return True
         return not (self.transport.is_closing() if self._poll is None else self._poll.poll(0))
 
     def is_free(self) -> bool:
@@ -174,6 +203,12 @@ class Socket(asyncio.BufferedProtocol):
         connection.setsockopt(SOL_SOCKET, SO_KEEPALIVE, 1)
         if self._poll is not None:
             self._poll.register(connection.fileno(), select.POLLIN)
+        # uvloop writes at the end of a turn of the loop, and TLS sends bytes of its own: neither has been tried.
+        self._counts_unreceived = (
+            sys.platform == "linux"
+            and isinstance(self._loop, asyncio.SelectorEventLoop)
+            and transport.get_extra_info("sslcontext") is None
+        )
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes are received."""
@@ -186,14 +221,13 @@ class Socket(asyncio.BufferedProtocol):
             self.abort()
             return
         self._heard = True
+        self.held += nbytes
         try:
             self._parser.feed_data(self._buffer[:nbytes])
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
             self._fail("RemoteProtocolError", str(exc))
-        if not self.has_head:
-            self._head_bytes += nbytes
-            if self._head_bytes > _MAX_HEAD_BYTES:
-                self._fail("RemoteProtocolError", f"its headers are larger than {_MAX_HEAD_BYTES} bytes")
+        if not self.has_head and self.held > _MAX_HEAD_BYTES:
+            self._fail("RemoteProtocolError", f"its headers are larger than {_MAX_HEAD_BYTES} bytes")
         if self.held > _PAUSE_BYTES and not self.complete and not self._paused and self.transport is not None:
             self._paused = True
             self.transport.pause_reading()
@@ -206,6 +240,8 @@ class Socket(asyncio.BufferedProtocol):
     def eof_received(self) -> None:
         """Note that nothing more will come; the transport closes itself."""
         self.ended = True
+        if not self._heard and self._is_partly_unreceived():
+            self._fail("RemoteProtocolError", "the server disconnected before it received the request", sent=False)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Note the end of the connection, and end or fail the exchange."""
@@ -216,8 +252,8 @@ class Socket(asyncio.BufferedProtocol):
             self._fail("ReadError", str(exc))
         elif not self.has_head:
             self._fail("RemoteProtocolError", "the server disconnected without sending a response")
-        elif self._until_end:
-            self.complete = True
+        elif "content-length" not in self.head.headers and "transfer-encoding" not in self.head.headers:
+            self.complete = True  # the body goes on until the end of the connection
         else:
             self._fail("RemoteProtocolError", "peer closed connection without sending complete message body")
         if self._waiter is not None and not self._waiter.done():
@@ -229,15 +265,9 @@ class Socket(asyncio.BufferedProtocol):
 
     def on_message_begin(self) -> None:
         """Note another response."""
-        if self.complete:  # another response was not requested
-            self.reusable = False
-        elif not self.has_head:
-            self.head = Head(0, "", {}, [])
-
-    def on_status(self, status: bytes) -> None:
-        """Take the reason phrase."""
-        if not self.has_head:
-            self.head.reason += status.decode("latin-1")
+        if self.complete:
+            raise ValueError("another response was not requested")  # which ends the parsing
+        self.head = Head(0, "", {}, [])
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; those behind a body are ignored."""
@@ -255,9 +285,9 @@ class Socket(asyncio.BufferedProtocol):
 
     def on_headers_complete(self) -> None:
         """Note that the head is there."""
-        if self.has_head:
-            return
         head = self.head
+        head.reason = b"".join(self._reason).decode("latin-1")
+        self._reason.clear()
         status = head.status = self._parser.get_status_code()
         if status < 200:
             if status < 100:
@@ -267,24 +297,26 @@ class Socket(asyncio.BufferedProtocol):
             return
         self.has_head = True
         self.reusable = self._parser.should_keep_alive()
-        self._until_end = "content-length" not in head.headers and "transfer-encoding" not in head.headers
-
-    def on_body(self, body: bytes) -> None:
-        """Take a piece of the body."""
-        if self.complete:
-            return
-        self.held += len(body)
-        self.pieces.append(body)
 
     def on_message_complete(self) -> None:
         """Note that the response is whole; after an interim one (RFC 9110, 15.2) the real one follows."""
         self.complete = self.has_head
 
-    def _fail(self, kind: str, detail: str) -> None:
+    def _fail(self, kind: str, detail: str, *, sent: bool = True) -> None:
         self.reusable = False
         if not self.complete and self.error is None:
-            self.error = NoAnswer(kind, detail, heard=self._heard)
+            self.error = NoAnswer(kind, detail, sent=sent, heard=self._heard)
         self.abort()
+
+    def _is_partly_unreceived(self) -> bool:
+        """Whether the server closed before it had received all bytes of the request, which it therefore ignores."""
+        if sys.platform != "linux" or not self._counts_unreceived or self.transport is None:
+            return False
+        if self.transport.get_write_buffer_size() > 0:
+            return True
+        descriptor = self.transport.get_extra_info("socket").fileno()
+        unacknowledged = fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4))
+        return int.from_bytes(unacknowledged, sys.byteorder) > 0
 
     def _settle(self) -> None:
         if self._settled is not None and (self.complete or self.ended):

@@ -15,11 +15,11 @@ class SharedHeaders(dict[str, str]):
     """Constant headers that many requests share, by lower-case names.
 
     Attributes:
-        head: The encoded head of the last such request, or None.
-        made_from: The other headers in that head, by which its user knows whether it is still right.
+        head: The encoded head of the last such request.
+        made_from: The rest of what that head was made from, or None: its user compares whether it is still right.
     """
 
-    head: bytes | None = None
+    head: bytes = b""
     made_from: object = None
 
 

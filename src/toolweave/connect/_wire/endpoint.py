@@ -169,7 +169,7 @@ class _Request(msgspec.Struct, gc=False):
 
     method: str
     headers: Mapping[str, str]
-    body: bytes
+    body: bytes | None
     repeatable: bool
     lasting: bool
 
@@ -234,28 +234,31 @@ class HttpEndpoint:
             ConnectionLostError: There is no answer, or the credentials could not be made.
             ProtocolError: It redirects to where nothing is sent, or too often.
         """
-        request = _Request(method, headers, body, repeatable, lasting)
-        url, status = self._settings.url, 0
-        hook = self._settings.hook
-        for _ in range(1 + _MAX_REDIRECTS):
-            own = self._fixed
-            if own is None:
-                own = _sendable(await own_headers(self._settings, server=self._server))
-            if self._settings.flow is not None:
-                response = await self._by_flow(self._settings.flow, request, url, own)
-            else:
-                credentials = _NONE if hook is None else await self._made(hook.headers(method, url))
-                head = self._head(request, url, own, credentials)
-                response = await self._exchange(self._client, request, url, head)
-                if hook is not None and response.head.status in _REFUSED:
-                    response = await self._accepted(hook, response, request, url, own, credentials)
-                if self._answered is not None:
-                    self._answered(url, response.head.headers)
-            status = response.head.status
-            if not 300 <= status < 400 or "location" not in response.head.headers:
-                return response
-            response.close()
-            url = self._moved(method, url, response)
+        request = _Request(method, headers, body if method == "POST" else None, repeatable, lasting)
+        settings = self._settings
+        url, status = settings.url, 0
+        hook = settings.hook
+        try:
+            for _ in range(1 + _MAX_REDIRECTS):
+                own = self._fixed
+                if own is None:
+                    own = _sendable(await own_headers(settings, server=self._server))
+                if settings.flow is not None:
+                    response = await self._by_flow(settings.flow, request, url, own)
+                else:
+                    credentials = _NONE if hook is None else await self._made(hook.headers(method, url))
+                    head = self._head(request, url, own, credentials)
+                    response = await self._client.ask(head, request.body, repeatable=repeatable, lasting=lasting)
+                    self._take(self._client, url, response)
+                    if hook is not None:
+                        response = await self._accepted(hook, response, request, url, own, credentials)
+                status = response.head.status
+                if status < 300 or status >= 400 or "location" not in response.head.headers:
+                    return response
+                response.close()
+                url = self._moved(method, url, response)
+        except NoAnswer as exc:
+            raise self.error(exc, url=url) from None
         text = f"it redirects more than {_MAX_REDIRECTS} times"
         raise http_error(HttpFault(status=status, text=text), server=self._server)
 
@@ -268,19 +271,22 @@ class HttpEndpoint:
             # the cookies of the endpoint's origin go to that alone
             cookie = "" if self.cookies is None or client is not self._client else self.cookies.header(url)
             head = self._encoded(client, method, url, _with_cookie(headers, cookie))
-            sent = _Request(method, headers, body, request.repeatable, request.lasting)
-            response, is_lost = await self._session_checked(await self._exchange(client, sent, url, head), headers)
+            content = body if method == "POST" else None
+            try:
+                response = await client.ask(head, content, repeatable=request.repeatable, lasting=request.lasting)
+                self._take(client, url, response)
+            except NoAnswer as exc:
+                raise self.error(exc, client, url) from None
+            response, is_lost = await self._session_checked(response, headers)
             if is_lost:
                 raise _LostSession(response)
             return response
 
         auth = HttpxAuth(flow, self._settings, server=self._server)
         try:
-            return await auth.send(request.method, url, _merged(request, own, _NONE), request.body, transmit)
+            return await auth.send(request.method, url, _merged(request, own, _NONE), request.body or b"", transmit)
         except _LostSession as exc:
             return exc.response
-        except NoAnswer as exc:  # when the flow read a body
-            raise self.error(exc) from None
 
     async def _accepted(
         self,
@@ -293,8 +299,10 @@ class HttpEndpoint:
     ) -> Response:
         """Send a request again as long as it is refused and the hook has other headers for it; bounded."""
         for attempt in range(resends_of(hook)):
+            if response.status not in _REFUSED:
+                break
             response, is_lost = await self._session_checked(response, request.headers)
-            if is_lost or response.status not in _REFUSED:
+            if is_lost:
                 break
             challenge = AuthChallenge(
                 method=request.method,
@@ -302,7 +310,7 @@ class HttpEndpoint:
                 status=response.status,
                 headers=response.headers,
                 sent=sent,
-                operation=operation_of(request.body),
+                operation=operation_of(request.body or b""),
                 attempt=attempt,
             )
             try:
@@ -314,7 +322,13 @@ class HttpEndpoint:
                 break
             response.close()
             sent = others
-            response = await self._exchange(self._client, request, url, self._head(request, url, own, others))
+            head = self._head(request, url, own, others)
+            response = await self._client.ask(
+                head, request.body, repeatable=request.repeatable, lasting=request.lasting
+            )
+            self._take(self._client, url, response)
+        if self._answered is not None:
+            self._answered(url, response.head.headers)
         return response
 
     async def _session_checked(self, response: Response, headers: Mapping[str, str]) -> tuple[Response, bool]:
@@ -346,37 +360,25 @@ class HttpEndpoint:
     def _head(self, request: _Request, url: str, own: Mapping[str, str], credentials: Mapping[str, str]) -> bytes:
         """Return the head of a request, which is encoded once for requests whose headers are equal.
 
-        Why the kept one is right: it depends on the URL, on the shared headers, which never change, and on the headers
-        and cookies that it is compared by.
+        Why the kept one is right: it depends on the shared headers, which never change, and on what it is compared by.
         """
         cookie = "" if self.cookies is None else self.cookies.header(url)
-        made_from = (own, credentials, cookie)
+        made_from = (request.method, url, own, credentials, cookie)
         shared = request.headers
-        if type(shared) is not SharedHeaders or request.method != "POST" or url is not self._settings.url:
-            headers = _with_cookie(_merged(request, own, credentials), cookie)
-            return self._encoded(self._client, request.method, url, headers)
-        if shared.head is None or shared.made_from != made_from:
-            headers = _with_cookie(_merged(request, own, credentials), cookie)
-            shared.head = self._encoded(self._client, "POST", url, headers)
+        if type(shared) is SharedHeaders and shared.made_from == made_from:
+            return shared.head
+        headers = _with_cookie(_merged(request, own, credentials), cookie)
+        head = self._encoded(self._client, request.method, url, headers)
+        if type(shared) is SharedHeaders:
+            shared.head = head
             shared.made_from = made_from
-        return shared.head
+        return head
 
     def _encoded(self, client: HttpClient, method: str, url: str, headers: Mapping[str, str]) -> bytes:
         try:
             return client.head(method, target_of(url), headers)
         except NoAnswer as exc:
             raise self.error(exc, client, url) from None
-
-    async def _exchange(self, client: HttpClient, request: _Request, url: str, head: bytes) -> Response:
-        """Send one request to any URL."""
-        body = request.body if request.method == "POST" else None
-        try:
-            response = await client.ask(head, body, repeatable=request.repeatable, lasting=request.lasting)
-        except NoAnswer as exc:
-            raise self.error(exc, client, url) from None
-        if response.head.cookies or response.head.status == PROXY_AUTHENTICATION_REQUIRED:
-            self._take(client, url, response)
-        return response
 
     def _client_of(self, url: str) -> HttpClient:
         """Return the client of a URL: an authorization flow sends requests to other servers too."""
@@ -387,14 +389,19 @@ class HttpEndpoint:
         return client
 
     def _take(self, client: HttpClient, url: str, response: Response) -> None:
-        """Keep the cookies of an answer; raise an error if the proxy gave it instead of the server."""
-        if response.status == PROXY_AUTHENTICATION_REQUIRED and client.forwarded:
+        """Keep the cookies of an answer.
+
+        Raises:
+            NoAnswer: The proxy gave it instead of the server.
+        """
+        head = response.head
+        if head.status == PROXY_AUTHENTICATION_REQUIRED and client.forwarded:
             response.close()
-            why = refused_by_proxy(response.status, response.reason, url.partition("?")[0])
-            raise self.error(NoAnswer("ProxyError", why, sent=False), client, url)
-        if response.head.cookies and client is self._client:
+            why = refused_by_proxy(head.status, head.reason, url.partition("?")[0])
+            raise NoAnswer("ProxyError", why, sent=False)
+        if head.cookies and client is self._client:
             self.cookies = self.cookies or Cookies()
-            self.cookies.take(url, response.head.cookies)
+            self.cookies.take(url, head.cookies)
 
     def error(self, exc: NoAnswer, client: HttpClient | None = None, url: str | None = None) -> ServerError:
         """Return the error for a request without an answer; it went to the endpoint unless it says otherwise."""

@@ -162,7 +162,8 @@ class HttpWire:
             raise self._loss(False)
         key = next(self._ids) if request_id is None else request_id
         text = self._texts.of(key, method, params)
-        if method == methods.INITIALIZE:  # the probe's headers no longer apply
+        initializes = method == methods.INITIALIZE
+        if initializes:  # the probe's headers no longer apply
             self._enter(None, None)
         headers = self._headers(method, params, schema)
         self._listeners[key] = on_notification
@@ -171,7 +172,7 @@ class HttpWire:
             response = await self._endpoint.send(
                 "POST", headers, text, repeatable=method != methods.TOOLS_CALL, lasting=method == _LASTING
             )
-            if method == methods.INITIALIZE:
+            if initializes:
                 self._enter(response.headers.get("mcp-session-id"), None)
             result = await self._answer(response, key, method)
         except asyncio.CancelledError:
@@ -183,9 +184,9 @@ class HttpWire:
             raise
         finally:
             del self._listeners[key]
-            if response is not None:
+            if response is not None and response.body is None:
                 response.close()
-        if method == methods.INITIALIZE:
+        if initializes:
             self._enter(self._session, as_text(result.get("protocolVersion")))
         return result
 
@@ -288,19 +289,15 @@ class HttpWire:
 
     async def _answer(self, response: Response, key: int | str, method: str) -> dict[str, Any]:
         head = response.head
-        if head.status in (202, 204):
-            text = f"the answer did not come: server answered a request with {head.status} {head.reason}"
-            raise ConnectionLostError(text.strip(), server=self._server, sent=True)
-        if head.status >= 300:
-            raise await self._refused(response)
+        if head.status != 200:
+            await self._check_status(response)
         kind = head.headers.get("content-type", "").lower()
-        if kind.startswith(EVENTS):
-            result = await self._streams.answer(response, key, method, resumable=self._revision is not None)
-            response.finish()  # it still owes its last chunk
-            return result
         if not kind.startswith(JSON):
-            result = await self._mislabelled(response, kind, key, method)
-            response.finish()
+            if kind.startswith(EVENTS):
+                result = await self._streams.answer(response, key, method, resumable=self._revision is not None)
+            else:
+                result = await self._mislabelled(response, kind, key, method)
+            response.finish()  # a stream still owes its last chunk
             return result
         body = response.body
         if body is None or len(body) > self._settings.max_bytes or "content-encoding" in head.headers:
@@ -314,6 +311,15 @@ class HttpWire:
         if result is None:
             raise invalid(self._server, "it answers another request")
         return result
+
+    async def _check_status(self, response: Response) -> None:
+        """Raise the error of a status that comes with no answer."""
+        head = response.head
+        if head.status in (202, 204):
+            text = f"the answer did not come: server answered a request with {head.status} {head.reason}"
+            raise ConnectionLostError(text.strip(), server=self._server, sent=True)
+        if head.status >= 300:
+            raise await self._refused(response)
 
     async def _body(self, response: Response) -> bytes:
         """Return a body that arrives in parts, is compressed, or is too large, which is an error."""

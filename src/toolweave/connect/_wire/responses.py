@@ -39,19 +39,19 @@ def result_of(message: LenientMessage, server: str, note: Callable[[str], None] 
         if message.result is msgspec.UNSET or bytes(message.error).strip() != b"null":
             raise _peer_error(message.error, server)
         note("its answers have 'error': null beside the result")
-    if message.result is msgspec.UNSET:
-        raise invalid(server, "it has neither 'result' nor 'error'")
     result: Any = message.result
     if isinstance(result, msgspec.Raw):
         try:
             result = value_of(result)
         except ValueError as exc:
             raise invalid(server, str(exc)) from None
+    if isinstance(result, dict):
+        return result  # pyright: ignore[reportUnknownVariableType]
+    if result is msgspec.UNSET:
+        raise invalid(server, "it has neither 'result' nor 'error'")
     if result is None:
         raise invalid(server, "its 'result' is no object: None")
-    if not isinstance(result, dict):
-        return BareResult(result)
-    return result  # pyright: ignore[reportUnknownVariableType]
+    return BareResult(result)
 
 
 def object_result(
