@@ -1,8 +1,9 @@
-"""`python -m benchmarks.instructions [--http | --gateway | --served] [TREE ...]`: the processor's instructions of one call.
+"""`python -m benchmarks.instructions [--http | --gateway | --served] [TREE ...]`: the instructions of one call.
 
 Ratios to raw move by a tenth and more from run to run; counted instructions do not, however busy the machine is. Each
-TREE is a checkout with its `.venv`, this one by default; the first is what the others are divided by. With `--gateway`
-they are those of a gateway's process, and divided by those of the bare pass-through; with `--served` those of a server
+TREE is a checkout with its `.venv`, this one by default; the first is what the others are divided by. With `--http` the
+client is one over HTTP, by itself and with 16 calls at once, in place of one over stdio. With `--gateway` the counts
+are those of a gateway's process, and divided by those of the bare pass-through; with `--served` those of a server
 over HTTP, and divided by those of a bare ASGI application. Needs `valgrind`.
 """
 
