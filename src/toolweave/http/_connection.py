@@ -70,8 +70,14 @@ class Socket(asyncio.BufferedProtocol):
         ended: Whether it can carry no further exchange.
         error: The reason why it ended, or None.
         transport: The transport of the event loop.
-        head: The head of the answer, once it is there (`has_head`).
+        head: The head of the answer, once it is there.
+        has_head: Whether the head of the answer has arrived.
+        complete: Whether the answer has arrived whole.
+        reusable: Whether the server keeps the connection after this answer.
+        pieces: The parts of the body that have arrived and are not read.
         held: The number of bytes that have arrived since the last read.
+        on_body: Called by the parser with each part of the body.
+        on_status: Called by the parser with each part of the reason phrase.
         lasting: Whether the exchange is a long-lived stream.
         idle_since: The time at which the last exchange ended, on the monotonic clock.
         idle_until: The time at which the server closes it, on the monotonic clock.
