@@ -131,6 +131,24 @@ async def test_a_call_whose_stream_cannot_be_resumed_is_not_made_again(status: i
     assert len([one for one in server.exchanges if "last-event-id" in one.headers]) == 1
 
 
+async def test_a_call_whose_stream_brings_nothing_new_is_resumed_three_times() -> None:
+    async def special(exchange: Exchange, message: Json) -> bool:
+        if message.get("method") == "tools/call" or "last-event-id" in exchange.headers:
+            await exchange.start_stream()
+            await exchange.chunk(b"id: e-1\nretry: 1\ndata:\n\n")
+            await exchange.end_stream()
+            return True
+        return False
+
+    server = legacy(special)
+    async with listening(server.handle) as (url, _), connected(url) as connection:
+        result = await (await connection.list_tools())["t"].execute()
+        assert result.error is not None
+        assert result.error.kind is ErrorKind.OUTCOME_UNKNOWN
+    assert server.methods().count("tools/call") == 1
+    assert [one.headers["last-event-id"] for one in server.exchanges if "last-event-id" in one.headers] == ["e-1"] * 3
+
+
 @pytest.mark.requirement("D4")
 async def test_credentials_that_run_out_before_the_stream_is_resumed_are_asked_for() -> None:
     async def special(exchange: Exchange, message: Json) -> bool:

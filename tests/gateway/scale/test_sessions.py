@@ -24,7 +24,9 @@ from tests.serve.exchanges import events, exchange
 from tests.serve.offered import Doings, doing_server
 from toolweave import CallContext, create_mcp_server
 from toolweave.gateway import Replicas, create_gateway
+from toolweave.gateway._shared_sessions import SealedSessions
 from toolweave.serve import BearerAuth, HttpLimits, McpServer
+from toolweave.serve._request import Client
 from toolweave.state import MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -153,6 +155,20 @@ async def test_a_full_table_makes_room_since_every_session_can_come_back() -> No
         sums = [sum_of(await client.call(url, "add", a=1, b=2)) for client in clients]
 
     assert sums == ["3"] * 4
+
+
+async def test_the_id_of_a_session_is_good_for_seven_days() -> None:
+    now = 1_000_000_000.0
+    client = Client(version="2025-11-25", conversation="one")
+    session_id = SealedSessions(KEYS, clock=lambda: now).issue(client, "/mcp")
+
+    last = SealedSessions(KEYS, clock=lambda: now + 7 * 86_400)
+    later = SealedSessions(KEYS, clock=lambda: now + 7 * 86_400 + 1)
+
+    restored = await last.restore(session_id, None, "/mcp")
+    assert restored is not None
+    assert restored.client.conversation == "one"
+    assert await later.restore(session_id, None, "/mcp") is None
 
 
 async def test_a_session_that_has_ended_is_gone_where_that_is_known() -> None:
