@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import sys
 from pathlib import Path
+from urllib.parse import quote
 
 import anyio
 import pytest
@@ -66,3 +70,48 @@ async def test_a_gateway_without_a_console_keeps_no_calls(tmp_path: Path) -> Non
     manager.asgi_app()  # no admin token, so nobody could sign in
 
     assert (manager.recent_calls, manager.has_console, manager.console_link()) == (None, False, None)
+
+
+ECHO = """
+import base64, json, os, sys, urllib.parse
+from toolweave import ToolError, create_mcp_server
+
+key = os.environ["API_KEY"]
+forms = {
+    "plain": key,
+    "json": json.dumps({"key": key}),
+    "percent": urllib.parse.quote(key, safe=""),
+    "base64": base64.b64encode(key.encode()).decode(),
+}
+server = create_mcp_server(name="echo")
+
+@server.tool
+def fail(form: str) -> str:
+    "Fail."
+    raise ToolError("refused: " + forms[form])
+
+server.run_stdio()
+"""
+
+
+@pytest.mark.parametrize("form", ["plain", "json", "percent", "base64"])
+async def test_a_secret_that_a_server_repeats_is_in_no_log_and_on_no_page(form: str, tmp_path: Path) -> None:
+    secret, audit = 'z1SECRET"z/2z-987654+Q', tmp_path / "audit.jsonl"
+    shown = (secret, json.dumps(secret)[1:-1], quote(secret, safe=""), base64.b64encode(secret.encode()).decode())
+    file = tmp_path / "echo.py"
+    file.write_text(ECHO)
+    entry = {"command": sys.executable, "args": [str(file)], "env": {"API_KEY": secret}}
+    log = {"name": "audit_log", "path": str(audit)}
+    manager = GatewayManager({"mcpServers": {"up": entry}, "gateway": {"middleware": [log]}})
+    with anyio.fail_after(BOUND):
+        async with (
+            served_app(manager.asgi_app(admin_token=ADMIN)) as base,
+            connect_mcp({"url": f"{base}/mcp"}) as caller,
+        ):
+            assert (await caller.call_tool("up_fail", {"form": form})).is_error
+
+    assert manager.recent_calls is not None
+    kept = [one.error for one in manager.recent_calls.newest_first if one.name == "up_fail"]
+    assert [one.startswith("refused: ") for one in kept] == [True]
+    for text in (*kept, audit.read_text()):
+        assert [one for one in shown if one in text] == []

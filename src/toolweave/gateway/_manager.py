@@ -233,7 +233,7 @@ class GatewayManager:
             app.route("/admin", AdminApi(self, admin_token))
         wanted, hosts = self.config.ui if self._options.ui is None else self._options.ui, options.get("allowed_hosts")
         if wants_console(wanted, host=host, token=admin_token, hosts=hosts) and admin_token is not None:
-            self.recent_calls = RecentCalls()
+            self.recent_calls = RecentCalls(self.hub)
             self._console = add_console(self, app, admin_token, self.recent_calls)
             self._put_rules(self.server, None)
         if self._metrics is not None:

@@ -16,6 +16,7 @@ from toolweave.errors import RequestError
 from toolweave.gateway._fast_calls import AnsweredCall
 from toolweave.gateway._recent_tasks import RecentTasks, TaskAnswerer, TasksSeen
 from toolweave.gateway._telemetry import first_text, subject_of
+from toolweave.hub import Hub
 from toolweave.middleware._outcome import outcome_of, shape_of, word_of
 from toolweave.middleware._outcome import subject_of as name_of
 from toolweave.protocol import methods
@@ -23,6 +24,7 @@ from toolweave.serve._request import CallNext, Client, Json, Middleware, Request
 
 _MOST = 500
 _LONGEST = 300
+_MASKED_TIMES = 10
 _DEEPEST = 2
 _MOST_FLAT = 16
 _MOST_CLIENTS = 2048
@@ -104,13 +106,17 @@ class _KeptCall(msgspec.Struct, frozen=True):
 class RecentCalls:
     """Middleware that keeps the last 500 calls of tools, prompts, resources and completions, and other failures.
 
+    Args:
+        hub: The upstreams. Secrets of their configs are masked in the texts of errors.
+
     Attributes:
         tasks: Keeps the tasks that calls became.
     """
 
     reads_results = False  # but those of calls, which are never left as texts
 
-    def __init__(self) -> None:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
         self.tasks = RecentTasks()
         self._kept: deque[RecentCall | _KeptCall] = deque(maxlen=_MOST)
         self._software: dict[int, tuple[Mapping[str, Any] | None, str]] = {}
@@ -176,8 +182,15 @@ class RecentCalls:
             is_flat = _NESTED.isdisjoint(kinds) and len(kinds) <= _MOST_FLAT and sum(map(len, arguments)) <= _LONGEST
             shape = (tuple(arguments), kinds) if is_flat else _shape(arguments)
         principal = "" if caller is None else principal_name(caller)[:_LONGEST]
-        kept = *about, principal, known[1], client.version, outcome, error[:_LONGEST], shape
+        kept = *about, principal, known[1], client.version, outcome, self._masked(about[2], error), shape
         self._kept.append(_KeptCall(time.time(), *kept))
+
+    def _masked(self, server: str, text: str) -> str:
+        """Return the beginning of an error's text, without the secrets of the config of its server."""
+        connection = self._hub.clients.get(server) if text else None
+        # A secret that is cut in two is not recognised, so more is masked than is kept.
+        text = text[: _MASKED_TIMES * _LONGEST]
+        return (text if connection is None else connection.config.redact(text))[:_LONGEST]
 
     def _meet(self, info: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, str]:
         if len(self._software) >= _MOST_CLIENTS:
@@ -203,7 +216,7 @@ class RecentCalls:
             seconds=seconds,
             outcome=outcome,
             code=code,
-            error=text,
+            error=self._masked(server, text),
             arguments=request.params.get("arguments"),
         )
 

@@ -25,8 +25,7 @@ from tests.serve.offered import Doings, doing_server
 from toolweave import CallContext, create_mcp_server
 from toolweave.gateway import Replicas, create_gateway
 from toolweave.gateway._shared_sessions import SealedSessions
-from toolweave.serve import BearerAuth, HttpLimits, McpServer
-from toolweave.serve._request import Client
+from toolweave.serve import BearerAuth, Client, HttpLimits, McpServer
 from toolweave.state import MemoryStore
 
 pytestmark = pytest.mark.anyio
