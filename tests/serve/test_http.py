@@ -82,7 +82,6 @@ async def test_a_modern_call_is_answered_with_the_result_itself_in_one_json_body
         pytest.param(call_body("steps"), id="progress that nobody asked for"),
         pytest.param(with_params(arguments=None), id="arguments null"),
         pytest.param(with_params(arguments=[1]), id="arguments a list"),
-        pytest.param(with_params(name=5), id="name a number"),
         pytest.param(with_params(_meta=None), id="no meta"),
         pytest.param(with_meta("protocolVersion"), id="no version"),
         pytest.param(with_meta("clientCapabilities"), id="no capabilities"),
