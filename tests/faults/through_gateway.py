@@ -64,13 +64,6 @@ class GatewayProcess:
             raise RuntimeError("the gateway did not start")
         return self._caller
 
-    def logged(self, server: str) -> list[str]:
-        """Return the lines of its log since the first one that names a server."""
-        assert self._running is not None
-        lines = self._running.log.splitlines()
-        first = next((number for number, line in enumerate(lines) if f"server {server!r}" in line), len(lines))
-        return lines[first:]
-
     async def status(self, server: str) -> UpstreamStatus:
         """Return what it tells of a server to whoever runs it."""
         assert self._running is not None
@@ -113,12 +106,11 @@ class Behind:
         """Call its `echo` and return the text of the result.
 
         Raises:
-            RuntimeError: The result is an error; with what the log of the gateway says of the server, where its
-                operator finds the cause.
+            RuntimeError: The result is an error.
         """
         result = await self.whole.caller.call_tool(f"{self.name}_echo", {"text": text}, timeout=self.seconds)
         if result.is_error:
-            raise RuntimeError("\n".join((result.text, *self.whole.logged(self.name))))
+            raise RuntimeError(result.text)
         return result.text
 
     async def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, Unpack
+from typing import Protocol, Unpack
 
 import anyio
 import uvicorn
@@ -15,7 +15,7 @@ from toolweave.serve import McpServer
 from toolweave.serve._http.app import HttpApp, HttpLimits, HttpOptions
 from toolweave.serve._http.uvicorn_server import serve_http
 
-__all__ = ["Served", "served_app", "served_asgi", "served_by_the_sdk", "served_http"]
+__all__ = ["Served", "served_app", "served_by_the_sdk", "served_http"]
 
 STOPPING = HttpLimits(shutdown_seconds=2)
 """What a test that is over waits for calls that still run."""
@@ -61,13 +61,6 @@ async def served_http(server: Served, **options: Unpack[HttpOptions]) -> AsyncGe
 async def served_by_the_sdk(server: McpServer) -> AsyncGenerator[str]:
     """Serve the official SDK's own app in front of the same server, for comparison; yield the URL of its endpoint."""
     app = sdk_server(server).streamable_http_app(host="0.0.0.0")  # which binds nothing, and checks no Host header
-    async with served_asgi(app) as url:
-        yield f"{url}/mcp"
-
-
-@asynccontextmanager
-async def served_asgi(app: Any) -> AsyncGenerator[str]:
-    """Serve any ASGI app for the block; yield its address without a path."""
     config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, timeout_graceful_shutdown=2)
     runner = uvicorn.Server(config)
     async with anyio.create_task_group() as tasks:
@@ -77,6 +70,6 @@ async def served_asgi(app: Any) -> AsyncGenerator[str]:
                 await anyio.sleep(0.01)
         port = runner.servers[0].sockets[0].getsockname()[1]
         try:
-            yield f"http://127.0.0.1:{port}"
+            yield f"http://127.0.0.1:{port}/mcp"
         finally:
             runner.should_exit = True

@@ -16,8 +16,7 @@ import msgspec
 
 from toolweave._json import decode_json
 from toolweave.connect import ConnectionState
-from toolweave.errors import AuthRequiredError, RequestError, ToolError
-from toolweave.gateway._caller_errors import error_for_caller
+from toolweave.errors import AuthRequiredError, RequestError, ToolError, as_tool_error
 from toolweave.gateway._caller_gateways import CallerGateways, InnerGateway
 from toolweave.gateway._caller_hubs import exchanges
 from toolweave.gateway._routes import Routes
@@ -240,7 +239,7 @@ class CallerRequests:
         principal = str(inner.of_caller)
         asked = not exc.scopes or self._outer.sign_ins.asked_lately(str(exc.server), principal, exc.scopes)
         if config is None or not askable or (exc.status == 403 and asked):
-            raise error_for_caller(exc, as_caller=True) from None
+            raise as_tool_error(exc) from None
         tool = sign_in_tool(config.name, config.tool_prefix)
         return await self._after_sign_in(request, inner, tool, exc.scopes)
 

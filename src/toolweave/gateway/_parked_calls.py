@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from toolweave.errors import ProtocolError, RequestError, ServerError, ToolError, ToolweaveError, as_tool_error
-from toolweave.gateway._caller_errors import error_for_caller
 from toolweave.gateway._caller_stream import CallerStream
 from toolweave.gateway._parking import LiveCall, ParkedRound, Parking, ParkingFull
 from toolweave.gateway._replicas import ReplicaGone, Replicas, UnknownToReplica
@@ -165,8 +164,6 @@ def _members(error: ToolweaveError) -> Json:
         return {"server": error.server, "message": error.message, "code": error.code, "data": error.data}
     if isinstance(error, RequestError):
         return {"message": error.message, "code": error.code, "data": error.data}
-    if isinstance(error, ServerError):  # its details stay in the log of this replica
-        return error_for_caller(error).to_dict()
     return as_tool_error(error).to_dict()
 
 

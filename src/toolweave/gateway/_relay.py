@@ -18,9 +18,16 @@ import msgspec
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._direct import DirectCall
 from toolweave.connect._session import Declared
-from toolweave.errors import AuthRequiredError, ErrorKind, ProtocolError, RequestError, ServerError, ToolError
+from toolweave.errors import (
+    AuthRequiredError,
+    ErrorKind,
+    ProtocolError,
+    RequestError,
+    ServerError,
+    ToolError,
+    as_tool_error,
+)
 from toolweave.gateway._caller_abilities import check_able, check_questions, declared_to_legacy
-from toolweave.gateway._caller_errors import error_for_caller, is_transport_fault
 from toolweave.gateway._caller_stream import CallerStream
 from toolweave.gateway._connections import AskingConnection, AskingConnections, owner_of
 from toolweave.gateway._handshake_connections import HANDSHAKE, HandshakeConnections, refuses_handshake
@@ -51,6 +58,7 @@ from toolweave.protocol.eras import (
     question_for,
 )
 from toolweave.protocol.input_required import INPUT_REQUIRED, INPUT_RESPONSES, REQUEST_STATE, input_required
+from toolweave.protocol.json_types import as_object
 from toolweave.protocol.tasks import declares_tasks, is_task
 from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.serve._logs import Logs
@@ -207,10 +215,7 @@ class Relay:
         connection = self.shared.get(server)
         if connection is None:
             error = self._hub.errors.get(server)
-            if isinstance(error, ServerError):
-                raise error_for_caller(error)
-            state = "is gone" if error is None else "cannot be used: its settings are wrong"
-            raise ToolError(f"MCP error: server {server!r} {state}", kind=ErrorKind.NOT_SENT)
+            raise ToolError(f"MCP error: {error or f'server {server!r} is gone'}", kind=ErrorKind.NOT_SENT)
         return connection
 
     def give_up(self, request: Request) -> None:
@@ -537,7 +542,7 @@ class Relay:
             RequestError: The upstream's own error, or that of a request which is no call of a tool.
         """
         is_call, modern = call.method == methods.TOOLS_CALL, call.request.modern
-        if isinstance(exc, ProtocolError) and not is_transport_fault(exc):
+        if isinstance(exc, ProtocolError) and not _is_fault(exc):
             if exc.code == URL_ELICITATION_REQUIRED and modern:  # an error of older revisions: it means the same
                 needed = {"requiredCapabilities": ABILITIES["elicitation.url"]}
                 raise RequestError(exc.message, code=MISSING_CAPABILITY, data=needed) from None
@@ -549,7 +554,7 @@ class Relay:
             lacking = ", ".join(missing_abilities(exc.data)) or "a capability"
             text = f"the tool needs {lacking}, which this client (revision {call.request.client.version}) cannot do"
             exc = ToolError(f"{text}: {exc.message}", kind=ErrorKind.PROTOCOL, code=exc.code, data=exc.data)
-        error = exc if isinstance(exc, ToolError) else error_for_caller(exc, as_caller=self._of_caller)
+        error = as_tool_error(exc)
         if is_call:
             return call_result(ToolResult.failure(error), modern=modern)
         code = INVALID_PARAMS if error.kind is ErrorKind.DENIED else INTERNAL_ERROR  # pins withhold what it names
@@ -577,6 +582,11 @@ def _ignore(client: Client) -> None:
 
 def _visited(pages: tuple[str, ...], answers: Mapping[str, Any]) -> bool:
     return all(key in answers and answers[key].get("action") == "accept" for key in pages)
+
+
+def _is_fault(exc: ProtocolError) -> bool:
+    """Whether an error is of the transport, and not one that the upstream answered."""
+    return exc.code == INTERNAL_ERROR and "http_status" in (as_object(exc.data) or {})
 
 
 def _odd(call: RelayedCall, what: str) -> RequestError:

@@ -7,7 +7,6 @@ in a form, or as the argument of the tool that signs in.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,7 +16,6 @@ import anyio
 
 from toolweave.config import is_loopback
 from toolweave.errors import ErrorKind, RequestError, ServerError, StoreError, ToolError
-from toolweave.gateway._caller_errors import error_for_caller
 from toolweave.gateway._sealed_state import SealedRound, StateCipher
 from toolweave.gateway._sign_ins import SignIns
 from toolweave.protocol import methods
@@ -43,8 +41,6 @@ from toolweave.serve._changes import Changes, Topic
 from toolweave.serve._request import Client, Json, Request
 from toolweave.tools import ToolSpec
 from toolweave.tools._names import expose
-
-_log = logging.getLogger("toolweave.gateway")
 
 _PAGE, _CODE, _DONE = "page", "code", "done"
 _SCHEMA: Mapping[str, Any] = {
@@ -152,12 +148,8 @@ class SignInFirst:
     async def _confirm(self, server: str, principal: str, code: str, tool: ToolSpec) -> None:
         try:
             good = await self.sign_ins.confirm(server, principal, code)
-        except StoreError as exc:
-            _log.warning("the tokens of a caller for server %r cannot be stored: %s", server, exc)
-            raise _wanted(f"the sign-in at server {server!r} cannot be stored now; try again later") from None
-        except ServerError as exc:
-            why = error_for_caller(exc, as_caller=True).message
-            raise _wanted(f"server {server!r} cannot be used with this sign-in: {why}") from None
+        except (ServerError, StoreError) as exc:
+            raise _wanted(f"server {server!r} cannot be used with this sign-in: {exc}") from None
         if not good:
             raise _wanted(
                 f"this is not the code of a sign-in at {server!r} that waits for one; call {tool.name!r} without a "

@@ -30,7 +30,6 @@ from toolweave.errors import (
     StoreError,
     printable,
 )
-from toolweave.gateway._caller_errors import without_addresses
 from toolweave.gateway._caller_hubs import CallerHubs, GatewayCaller, exchanges
 from toolweave.gateway._replicas import ReplicaGone, Replicas, UnknownToReplica
 from toolweave.hub import Hub
@@ -377,8 +376,7 @@ class SignIns:
             )
             one.code = f"{secrets.randbelow(10**_DIGITS):0{_DIGITS}d}"
         except (ServerError, StoreError) as exc:
-            stored = "the store of the gateway cannot be used"
-            one.problem = stored if isinstance(exc, StoreError) else without_addresses(printable(str(exc)))
+            one.problem = printable(str(exc))
             _log.warning("a sign-in of a caller failed: %s", exc)
         except Exception:  # boundary: one person's sign-in must not end the gateway
             one.problem = "it did not work; the log of the gateway says why"

@@ -14,7 +14,6 @@ import anyio
 
 from toolweave.connect import McpConnection
 from toolweave.errors import ProtocolError, RequestError, ServerError, ToolError
-from toolweave.gateway._caller_errors import error_for_caller, is_transport_fault
 from toolweave.gateway._connections import AskingConnections, Owner, owner_of
 from toolweave.gateway._handshake_connections import HandshakeConnections
 from toolweave.gateway._perspectives import Perspective, Perspectives
@@ -93,13 +92,12 @@ class ResourceUpdates:
             if not request.modern:
                 await self._open_handshakes(request, perspective, uri)
             found = await self._subscribe(followed)
-        except ServerError as error:
-            if not isinstance(error, ProtocolError) or is_transport_fault(error):
-                text = f"resource {uri!r} cannot be subscribed to now: {error_for_caller(error).message}"
-                raise RequestError(text, code=INTERNAL_ERROR) from None
+        except ProtocolError as error:
             raise RequestError(error.message, code=_code(request, error.code), data=error.data) from None
         except ToolError as error:  # pins withhold it
             raise RequestError(error.message, code=_code(request, INVALID_PARAMS), data={"uri": uri}) from None
+        except ServerError as error:
+            raise RequestError(f"resource {uri!r} cannot be subscribed to now: {error}", code=INTERNAL_ERROR) from None
         if not found:
             raise RequestError(
                 f"no server announces updates of resource {uri!r}",
