@@ -6,6 +6,7 @@ import logging
 import resource
 import signal
 import sys
+from pathlib import Path
 
 import anyio
 
@@ -13,7 +14,8 @@ from toolweave import connect_mcp, create_mcp_server
 from toolweave.middleware import AuditLog
 from toolweave.tools import tool
 
-ROOM = 400
+ROOM = 100
+"""Bytes that are left on the disk, which is less than a line."""
 
 
 @tool
@@ -25,8 +27,9 @@ def double(number: int) -> int:
 async def main(path: str) -> None:
     server = create_mcp_server(name="s", version="1", tools=[double], middleware=[AuditLog(path=path)])
     async with connect_mcp(server) as connection:
+        full = Path(path).stat().st_size + ROOM
         for number in range(20):
-            limit = ROOM if number < 10 else resource.RLIM_INFINITY
+            limit = full if number < 10 else resource.RLIM_INFINITY
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
             print((await connection.call_tool("double", {"number": number})).text)
 

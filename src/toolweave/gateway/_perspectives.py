@@ -279,6 +279,10 @@ class Perspectives:
         def note_shared(connection: McpConnection, change: object) -> None:
             loop.call_soon_threadsafe(self._note_handshake)  # the hub may run in another thread
 
+        # An event belongs to one event loop, and a gateway may be opened again in another one.
+        self._wake = anyio.Event()
+        if self._due:
+            self._wake.set()
         ends = (
             self._connections.listen(self._note_own),
             self._handshakes.listen(self._note_handshake),

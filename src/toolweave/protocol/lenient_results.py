@@ -97,8 +97,10 @@ def _read_flag(made: Json, changes: dict[str, None]) -> None:
         return
     changes["has 'isError' that is not a boolean"] = None
     word: Any = flag.strip().lower() if isinstance(flag, str) else flag
-    if word in _YES or word in _NO:  # any other word says nothing
+    if word in _YES or word in _NO:
         made["isError"] = word in _YES
+    else:  # any other word says nothing
+        del made["isError"]
 
 
 def _words(block: Json, *names: str) -> str:
