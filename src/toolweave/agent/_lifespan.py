@@ -24,8 +24,7 @@ import anyio
 import anyio.abc
 
 from toolweave._backoff import backoff
-from toolweave.errors import AuthRequiredError, ConfigError
-from toolweave.tools._keep_trying import keep_trying
+from toolweave.tools._keep_trying import keep_trying, needs_person
 from toolweave.tools._owner_loop import described, running_loop
 from toolweave.tools._toolset import Toolset
 
@@ -79,7 +78,7 @@ class _OpenSource:
     @property
     def retryable(self) -> bool:
         """Whether another attempt may succeed without a change by a person."""
-        return self.error is not None and not isinstance(self.error, AuthRequiredError | ConfigError)
+        return self.error is not None and not needs_person(self.error)
 
 
 class AgentLifespan:

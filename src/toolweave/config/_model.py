@@ -237,10 +237,11 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     def endpoint(self) -> str:
         """The command line or URL as it may be shown, secrets masked."""
         if self.transport == "stdio":
-            return " ".join(_quoted(self._hide(word)) for word in mask_args((self.command, *self.args)))
+            hide = self._hider()
+            return " ".join(_quoted(hide(word)) for word in mask_args((self.command, *self.args)))
         if self.server is not None:
             return f"in-process {type(self.server).__name__}"
-        return self._hide(mask_url(self.url)) or self.transport
+        return self._hider()(mask_url(self.url)) or self.transport
 
     @property
     def caution(self) -> str:
@@ -274,7 +275,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         """Make a `ConfigError` about this server, with its name and location and without its secrets."""
         path, line = (self.source.path, self.source.line) if self.source else (None, None)
         name = self.name if isinstance(self.name, str) and self.name else None  # pyright: ignore[reportUnnecessaryIsInstance]
-        return ConfigError(self._hide(message), server=name, field=field, path=path, line=line)
+        return ConfigError(self._hider()(message), server=name, field=field, path=path, line=line)
 
     def replace(self, **changes: Any) -> ServerConfig:
         """Return a config with some fields changed, checked like a new one.
@@ -318,7 +319,8 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         for name in ("auth", "options", "shape"):
             if name in entry:
                 entry[name] = mask_options(entry[name])
-        return {key: _plain(value, self._hide) for key, value in entry.items()}
+        hide = self._hider()
+        return {key: _plain(value, hide) for key, value in entry.items()}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ServerConfig):
@@ -340,11 +342,15 @@ class ServerConfig(Value, frozen=True, kw_only=True):
                 state[key] = dict(state[key])
         return _rebuild, (state,)
 
-    def _hide(self, text: str | Secret) -> str:
-        if isinstance(text, Secret):
-            return MASK
+    def _hider(self) -> Callable[[str | Secret], str]:
+        """Return a function that masks the secrets in a text; they are looked for once, for all texts of a view."""
         secrets = self._secrets()
-        return mask_foreign(mask_values(text, (reveal(value) for value in self.sensitive)), secrets)
+        sensitive = [reveal(value) for value in _items(self.sensitive)]
+
+        def hide(text: str | Secret) -> str:
+            return MASK if isinstance(text, Secret) else mask_foreign(mask_values(text, sensitive), secrets)
+
+        return hide
 
     def _secrets(self) -> list[str]:
         """Return the values to mask, short ones included. The config may be invalid, with fields of any type."""

@@ -25,10 +25,9 @@ from toolweave.connect._client_features.callbacks import AnswerRequest, ClientSt
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._state import ConnectionState
 from toolweave.errors import ErrorKind, RequestError, ServerError, ToolError, printable
-from toolweave.gateway._handshake_connections import OnServerNotification, report_list_changes
+from toolweave.gateway._handshake_connections import OnServerNotification, report_list_changes, watch_lists
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.logs import LogLevel
-from toolweave.protocol.subscriptions import LIST_CHANGED
 from toolweave.serve._request import Client, Json
 
 _log = logging.getLogger("toolweave.gateway")
@@ -198,17 +197,6 @@ class AskingConnections:
         for listener in tuple(self._listeners.values()):
             listener(owner, announced)
 
-    def _watch(self, made: AskingConnection, owner: Owner) -> None:
-        """Report changes of the lists of a connection: by its state, its tools, or an announcement of its server."""
-
-        def note(notification: tuple[str, Mapping[str, Any]]) -> None:
-            if notification[0] in LIST_CHANGED.values():
-                self._changed(owner, notification[0])
-
-        made.connection.on("state", lambda change: self._changed(owner))
-        made.connection.on("notification", note)
-        made.connection.subscribe(lambda change: self._changed(owner))
-
     # leases
 
     @asynccontextmanager
@@ -314,7 +302,7 @@ class AskingConnections:
         self._pool.setdefault(key, []).append(made)
         if owner is not None:
             self._owned.setdefault(owner, []).append(made)
-            self._watch(made, owner)
+            watch_lists(made.connection, partial(self._changed, owner))
         return made
 
     def _crowd(self, key: _Key, config: ServerConfig) -> Sequence[tuple[_Key, AskingConnection]] | None:

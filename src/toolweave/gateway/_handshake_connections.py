@@ -151,21 +151,10 @@ class HandshakeConnections:
         connection = McpConnection(shared.config.replace(protocol=HANDSHAKE), callbacks=callbacks)
         if shared.config.transport != "stdio":  # a process has lists of its own
             report_list_changes(connection, shared)
-        self._watch(connection)
+        watch_lists(connection, self._changed)
         if self.on_notification is not None:
             connection.on("notification", partial(self.on_notification, shared.name))
         return connection
-
-    def _watch(self, connection: McpConnection) -> None:
-        """Report changes of the lists of a connection: by its state, its tools, or an announcement of its server."""
-
-        def note(notification: tuple[str, Mapping[str, Any]]) -> None:
-            if notification[0] in LIST_CHANGED.values():
-                self._changed(notification[0])
-
-        connection.on("state", lambda change: self._changed())
-        connection.on("notification", note)
-        connection.subscribe(lambda change: self._changed())
 
     async def _close(self, sibling: _Sibling) -> None:
         if sibling.connection is not None:
@@ -197,6 +186,23 @@ def refuses_handshake(error: ServerError) -> bool:
         return False
     status = error.status
     return error.code is not None or (status is not None and 400 <= status < 500 and status not in _PASSING)
+
+
+def watch_lists(connection: McpConnection, changed: Callable[[str | None], None]) -> None:
+    """Report changes of the lists of a connection: by its state, its tools, or an announcement of its server.
+
+    Args:
+        connection: The connection.
+        changed: Called after each change, with the notification by which the server announced it, or None.
+    """
+
+    def note(notification: tuple[str, Mapping[str, Any]]) -> None:
+        if notification[0] in LIST_CHANGED.values():
+            changed(notification[0])
+
+    connection.on("state", lambda change: changed(None))
+    connection.on("notification", note)
+    connection.subscribe(lambda change: changed(None))
 
 
 def report_list_changes(connection: McpConnection, shared: McpConnection) -> None:

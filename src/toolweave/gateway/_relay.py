@@ -568,12 +568,13 @@ def has_only(first: McpConnection, shared: McpConnection, method: str, params: M
     """
     if method == methods.TOOLS_CALL:
         name = params.get("name")
-        here, there = ({spec.original_name for spec in one.snapshot()} for one in (first, shared))
-        return name in here and name not in there
+        here, there = (any(spec.original_name == name for spec in one.snapshot()) for one in (first, shared))
+        return here and not there
     kind, member = ("prompts", "name") if method == methods.PROMPTS_GET else ("resources", "uri")
+    wanted = params.get(member)
     listed = (one.gateway_side.list_facts(kind).items for one in (first, shared))
-    here, there = ({item.raw[member] for item in items} for items in listed)
-    return params.get(member) in here and params.get(member) not in there
+    here, there = (any(item.raw[member] == wanted for item in items) for items in listed)
+    return here and not there
 
 
 def _ignore(client: Client) -> None:

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from toolweave.connect._connection import McpConnection
 from toolweave.connect._state import ConnectionState
-from toolweave.errors import AuthRequiredError, ConfigError
 from toolweave.hub._caller_servers import CallerServers
 from toolweave.hub._fan_out import for_each
 from toolweave.hub._tools import server_of
+from toolweave.tools._keep_trying import needs_person
 
 
 class DownServers:
@@ -100,5 +100,5 @@ class DownServers:
             await client.keep_trying()
         for name, client in list(self.given_up.items()):
             # Nobody has signed in meanwhile, and a wrong setting stays wrong.
-            if not isinstance(client.error, AuthRequiredError | ConfigError):
+            if not needs_person(client.error):
                 self.reconnect(name, now=True)

@@ -16,7 +16,7 @@ import msgspec
 
 from toolweave._json import decode_json
 from toolweave.errors import SchemaError
-from toolweave.schema._problems import is_other_kind, path_text
+from toolweave.schema._problems import meant_branches, path_text
 from toolweave.schema._validate import Validator
 
 MAX_TEXT = 1_000_000
@@ -110,8 +110,9 @@ def _changes(validator: Validator, value: Any) -> Iterator[tuple[list[str | int]
         path: list[str | int] = list(error.instance_path)
         found = _at(value, path)
         if isinstance(found, (dict, list)):
-            if level < _MAX_ROUNDS:
-                errors += [(inner, level + 1) for inner in _of_meant_branch(error)]
+            meant = meant_branches(error) if level < _MAX_ROUNDS else []
+            if len(meant) == 1:  # of several alternatives, none is guessed
+                errors += [(inner, level + 1) for inner in meant[0]]
             continue
         is_candidate = found is None or isinstance(found, str)
         if not is_candidate or repr(path) in seen or not _refuses_kind(error, found):
@@ -120,14 +121,6 @@ def _changes(validator: Validator, value: Any) -> Iterator[tuple[list[str | int]
         if changed is not None:
             seen.add(repr(path))
             yield path, changed[0]
-
-
-def _of_meant_branch(error: Any) -> list[Any]:
-    """Return the errors of the one alternative that takes a value of this kind; none if there are several."""
-    depth = len(error.instance_path)
-    branches: list[list[Any]] = getattr(error.kind, "context", [])
-    meant = [branch for branch in branches if not any(is_other_kind(inner, depth) for inner in branch)]
-    return meant[0] if len(meant) == 1 else []
 
 
 def _refuses_kind(error: Any, value: str | None) -> bool:

@@ -193,7 +193,7 @@ def _no_alternative(error: Any, schema: Any) -> list[Problem]:
     if not any(branches) or not all(branches):
         return [Problem(path=path, message="fits more than one of the alternatives, exactly one is wanted")]
     depth = len(error.instance_path)
-    fitting = [branch for branch in branches if not any(is_other_kind(found, depth) for found in branch)]
+    fitting = meant_branches(error)
     if len(fitting) == 1:
         return [problem for found in fitting[0] for problem in _explain(found, schema)]
     if fitting:
@@ -205,14 +205,21 @@ def _no_alternative(error: Any, schema: Any) -> list[Problem]:
     return [Problem(path=path, message=f"expected {' or '.join(wanted[:_LISTED])}{more}, got {_shown(error)}")]
 
 
-def is_other_kind(error: Any, depth: int) -> bool:
+def meant_branches(error: Any) -> list[list[Any]]:
+    """Return the errors of each alternative that takes a value of this kind, so that it may be the intended one."""
+    depth = len(error.instance_path)
+    branches: list[list[Any]] = getattr(error.kind, "context", [])
+    return [branch for branch in branches if not any(_is_other_kind(found, depth) for found in branch)]
+
+
+def _is_other_kind(error: Any, depth: int) -> bool:
     """Return whether an error rules an alternative out: another type, or another constant."""
     at_value = len(error.instance_path) == depth and error.kind.name in {"type", "enum", "const"}
     return at_value or (len(error.instance_path) == depth + 1 and error.kind.name == "const")
 
 
 def _wanted(branch: list[Any], depth: int) -> str:
-    error = next(found for found in branch if is_other_kind(found, depth))
+    error = next(found for found in branch if _is_other_kind(found, depth))
     limit = error.kind.value
     if error.kind.name == "type":
         return " or ".join(limit)

@@ -230,7 +230,9 @@ class Tools:
         found = self._find(name, asked_version(params)) if isinstance(name, str) else None
         if found is None:
             return None
-        spec = found[0]
+        spec, checks = found[:2]
+        if checks.task_arguments is not None:  # a tool of ours
+            return checks.task_arguments
         known = self._fitting.get(spec.name)
         if known is not None and known[0] is spec:
             return known[1]

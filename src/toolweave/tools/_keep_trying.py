@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+from toolweave.errors import AuthRequiredError, ConfigError
 from toolweave.tools._toolset import Toolset
 from toolweave.tools._wrappers import WrapperToolset
 
@@ -15,6 +16,11 @@ class Persistent(Protocol):
     async def keep_trying(self) -> None:
         """Give no server up from now on."""
         ...
+
+
+def needs_person(error: Exception | None) -> bool:
+    """Whether another attempt is in vain until a person has signed in, or has corrected a setting."""
+    return isinstance(error, AuthRequiredError | ConfigError)
 
 
 async def keep_trying(toolset: Toolset) -> None:
