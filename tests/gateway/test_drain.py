@@ -6,6 +6,7 @@ import http.client
 import json
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,18 @@ def client_of(running: RunningGateway) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(running.base.partition("://")[2], timeout=SECONDS)
 
 
+def end_under_load(running: RunningGateway, load: Callable[[int, RunningGateway], None], answered: list[int]) -> None:
+    """Ask a gateway to end once each of these threads of callers has had a few answers, and wait for all of them."""
+    threads = [threading.Thread(target=load, args=(number, running)) for number in range(len(answered))]
+    for thread in threads:
+        thread.start()
+    until(lambda: min(answered) > 3, "the load")
+    running.terminate()
+    for thread in threads:
+        thread.join(SECONDS)
+    assert running.process.wait(SECONDS) == 0
+
+
 def test_every_request_on_a_kept_connection_is_answered_until_it_is_closed(tmp_path: Path) -> None:
     config = write_gateway_config(tmp_path, {"a": upstream(tmp_path, "a")})
     answered, failed = [0] * 8, list[BaseException]()
@@ -48,14 +61,7 @@ def test_every_request_on_a_kept_connection_is_answered_until_it_is_closed(tmp_p
             failed.append(error)
 
     with gateway(tmp_path, config, drain=3) as running:
-        threads = [threading.Thread(target=load, args=(number, running)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        until(lambda: min(answered) > 3, "the load")
-        running.terminate()
-        for thread in threads:
-            thread.join(SECONDS)
-        assert running.process.wait(SECONDS) == 0
+        end_under_load(running, load, answered)
 
     assert failed == []
 
@@ -129,14 +135,7 @@ def test_every_connection_that_is_accepted_while_the_port_is_closed_is_answered(
             failed.append(error)
 
     with gateway(tmp_path, config, drain=1) as running:
-        threads = [threading.Thread(target=load, args=(number, running)) for number in range(len(answered))]
-        for thread in threads:
-            thread.start()
-        until(lambda: min(answered) > 3, "the load")
-        running.terminate()
-        for thread in threads:
-            thread.join(SECONDS)
-        assert running.process.wait(SECONDS) == 0
+        end_under_load(running, load, answered)
 
     assert failed == []
 

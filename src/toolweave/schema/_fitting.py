@@ -58,6 +58,11 @@ def as_fitted(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mappin
         validator = Validator(schema)
     except SchemaError:
         return arguments
+    return fitted_or_same(validator, arguments)
+
+
+def fitted_or_same(validator: Validator, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return arguments as the schema has them; the same object if they fit, or cannot be made to fit."""
     if validator.is_valid(arguments):
         return arguments
     found = fitted(validator, arguments)

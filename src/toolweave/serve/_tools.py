@@ -17,7 +17,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.component_meta import asked_version
 from toolweave.protocol.headers import mirrored_arguments, mirroring_problem
 from toolweave.schema import Validator
-from toolweave.schema._fitting import fitted
+from toolweave.schema._fitting import fitted, fitted_or_same
 from toolweave.serve._middleware import checked
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE, checked_definition, only_for_caller
 from toolweave.serve._offers.tool_pages import ToolPages
@@ -219,10 +219,8 @@ class Tools:
             return request
         arguments = cast("Json", given)
         validator = self._fitting_of(request.params)
-        if validator is None or validator.is_valid(arguments):
-            return request
-        found = fitted(validator, arguments)
-        return request if found is None else request.replace(params={**request.params, "arguments": found[0]})
+        found = arguments if validator is None else fitted_or_same(validator, arguments)
+        return request if found is arguments else request.replace(params={**request.params, "arguments": found})
 
     def _fitting_of(self, params: Mapping[str, Any]) -> Validator | None:
         """Return the validator of the arguments of a call, or None for no tool."""

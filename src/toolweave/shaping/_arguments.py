@@ -13,7 +13,7 @@ from toolweave.config._secret import reveal
 from toolweave.config._shaping import ArgumentRule
 from toolweave.errors import ErrorKind, SchemaError, ToolError
 from toolweave.schema import Problem, Validator
-from toolweave.schema._fitting import fitted
+from toolweave.schema._fitting import fitted_or_same
 from toolweave.tools._call import CallContext
 from toolweave.tools._result import invalid_input
 from toolweave.tools._selection import member_of
@@ -95,10 +95,7 @@ class ShapedCalls:
 
     def _fitted(self, schema: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
         check = self._validator(schema) if self._validate and self._repair else None
-        if check is None or check.is_valid(given):
-            return given
-        found = fitted(check, given)
-        return given if found is None else found[0]
+        return given if check is None else fitted_or_same(check, given)
 
     def _problems(self, schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[Problem, ...]:
         if not self._validate:
