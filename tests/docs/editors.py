@@ -92,7 +92,15 @@ def _written(form: ClientFormat, commands: tuple[str, ...], registry: str) -> tu
         home = Path(folder).resolve()
         shutil.copy(SNIPPETS / "serve_notes.py", home)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "TOOLWEAVE_"))}
-        env = {**kept, "HOME": str(home), "APPDATA": str(home / "AppData" / "Roaming"), "TOOLWEAVE_REGISTRY": registry}
+        # An entry for a program of a virtual environment gets its full path and PATH: the page must not depend on ours.
+        path_of_system = os.defpath
+        env = {
+            **kept,
+            "HOME": str(home),
+            "APPDATA": str(home / "AppData" / "Roaming"),
+            "TOOLWEAVE_REGISTRY": registry,
+            "PATH": path_of_system,
+        }
         for command in commands:
             words = [sys.executable, "-m", "toolweave", *command.split()]
             subprocess.run(words, cwd=home, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=True)
