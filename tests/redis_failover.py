@@ -19,7 +19,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from tests.redis_server import RedisServer, free_port
 
-__all__ = ["RedisPair", "Switch", "client_at", "fail_over_by_sentinel", "redis_pair", "sentinel"]
+__all__ = ["RedisPair", "Switch", "client_at", "fail_over_by_sentinel", "name_primary", "redis_pair", "sentinel"]
 
 SERVICE = "mymaster"
 
@@ -94,6 +94,14 @@ def fail_over_by_sentinel(place: str) -> None:
     address, _, service = place.partition("/")
     with client_at(int(address.partition(":")[2])) as manager:
         _until(lambda: manager.execute_command("SENTINEL", "FAILOVER", service))
+
+
+def name_primary(place: str, port: int) -> None:
+    """Have the Sentinel at a place name the server at a port as the primary, and leave the one before as it is."""
+    address, _, service = place.partition("/")
+    with client_at(int(address.partition(":")[2])) as manager:
+        manager.execute_command("SENTINEL", "REMOVE", service)
+        manager.execute_command("SENTINEL", "MONITOR", service, "127.0.0.1", port, 1)
 
 
 class Switch:

@@ -11,7 +11,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.redis_failover import RedisPair, Switch, client_at, fail_over_by_sentinel, redis_pair, sentinel
+from tests.redis_failover import (
+    RedisPair,
+    Switch,
+    client_at,
+    fail_over_by_sentinel,
+    name_primary,
+    redis_pair,
+    sentinel,
+)
 from tests.redis_server import RedisServer
 from tests.state.refusing import RefusingProxy
 from toolweave.errors import StoreError
@@ -186,6 +194,69 @@ def _change(pair: RedisPair, place: str, how: str) -> None:
     with client_at(pair.replica.port) as new:
         while new.info("replication")["role"] != "master":
             pass
+
+
+@pytest.mark.slow
+async def test_an_open_store_follows_its_sentinels_while_the_old_primary_still_accepts_writes(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with (
+        redis_pair(tmp_path) as pair,
+        sentinel(tmp_path, pair.primary.port) as place,
+        RedisServer(tmp_path / "other") as other,
+    ):
+        found: Sequence[Document | None] = []
+        heard = False
+        async with RedisStore(f"redis+sentinel://{place}/0") as store, store.listening("s") as ear:
+            for number in range(20):
+                await store.put("c", str(number), "before")
+            name_primary(place, other.port)  # the Sentinel demotes the old one later, or as in this test never
+            with anyio.fail_after(60):
+                while not await _has_keys(other.port):
+                    await store.put("c", "n", "after")
+                async with anyio.create_task_group() as tasks:  # more connections than before
+                    for number in range(200):
+                        tasks.start_soon(store.put, "c", f"more-{number}", "after")
+                async with RedisStore(other.url) as reader, anyio.create_task_group() as tasks:
+                    found = await reader.read([("c", f"more-{number}") for number in range(200)])
+
+                    async def send() -> None:
+                        while True:
+                            await reader.signal("s")
+                            await anyio.sleep(0.05)
+
+                    tasks.start_soon(send)
+                    heard = await ear.wait(60)
+                    tasks.cancel_scope.cancel()
+
+    assert all(one is not None for one in found)
+    assert heard
+
+
+async def _has_keys(port: int) -> bool:
+    def look() -> bool:
+        with client_at(port) as client:
+            return bool(client.dbsize())
+
+    return await anyio.to_thread.run_sync(look)
+
+
+@pytest.mark.slow
+async def test_an_open_store_works_on_when_its_sentinels_end(tmp_path: Path) -> None:
+    with redis_pair(tmp_path) as pair:
+        with sentinel(tmp_path, pair.primary.port) as place:
+            store = RedisStore(f"redis+sentinel://{place}/0")
+            await store.__aenter__()
+            await store.put("c", "n", 0)
+        async with store:
+            begun = anyio.current_time()
+            with anyio.fail_after(60):
+                while anyio.current_time() < begun + 2:  # longer than between two checks of the primary
+                    await store.put("c", "n", 1)
+                found = await store.get("c", "n")
+        await store.__aexit__(None, None, None)
+
+    assert found is not None
+    assert found.value == 1
 
 
 @pytest.mark.slow

@@ -30,6 +30,8 @@ _ENDED_CALLS, _TASKS, _KIND = "gateway-ended-calls", "gateway-tasks", "upstream 
 _KEPT_MS, _LEAST_POLL_MS, _MOST_KEPT = 600_000, 50, 1_000
 _RUNNING_SECONDS, _ENDED_SECONDS = 86_400.0, 3_600.0
 _AGAIN_SECONDS = 1.0
+_MAX_ENDED = 256
+"""Maximum number of ended tasks that this replica keeps in memory, because the store may lose how they ended."""
 _MAX_BEGUN = 10_000
 """Maximum number of tasks that are known to be of this replica, also while the store is away."""
 _REFUSED = "refused"
@@ -88,7 +90,8 @@ class ProcessTasks:
         self._replicas = replicas
         self._groups = groups
         self._act = act
-        self._followed: set[str] = set()
+        self._followed: dict[str, Json] = {}
+        self._ended: OrderedDict[str, tuple[float, Json]] = OrderedDict()
         self._begun: OrderedDict[str, None] = OrderedDict()
 
     @property
@@ -98,7 +101,15 @@ class ProcessTasks:
 
     def listen(self) -> Callable[[], object]:
         """Answer other replicas from now on; return a function that ends that."""
-        return _nothing if self._replicas is None else self._replicas.on(_KIND, self._asked)
+        if self._replicas is None:
+            return _nothing
+        ends = self._replicas.on(_KIND, self._asked), self._replicas.on_return(self._store_again)
+
+        def end() -> None:
+            for one in ends:
+                one()
+
+        return end
 
     async def begun(self, name: str, shown: Json, ended: Callable[[], Awaitable[Json]]) -> None:
         """Keep a task that has begun in this replica, and how it ends.
@@ -111,7 +122,7 @@ class ProcessTasks:
         replicas = self._replicas
         if replicas is None or name in self._followed:
             return
-        self._followed.add(name)
+        self._followed[name] = shown
         self._begun[name] = None
         while len(self._begun) > _MAX_BEGUN:
             self._begun.popitem(last=False)
@@ -127,7 +138,29 @@ class ProcessTasks:
         replicas = self._replicas
         if replicas is None or name not in self._followed:
             return True
+        self._ended[name] = time.time(), task
+        self._drop_ended()
+        return await self._keep_ended(replicas, name, task)
+
+    def _drop_ended(self) -> None:
+        """Drop ended tasks that are too many, or that the store would not keep any longer."""
+        oldest = time.time() - _ENDED_SECONDS
+        while self._ended and (len(self._ended) > _MAX_ENDED or next(iter(self._ended.values()))[0] < oldest):
+            self._ended.popitem(last=False)
+
+    async def _keep_ended(self, replicas: Replicas, name: str, task: Json) -> bool:
         return await _put(replicas, _TASKS, name, {"by": replicas.id, "task": task}, _ENDED_SECONDS)
+
+    async def _store_again(self) -> None:
+        """Store the tasks of this replica in a store that may have lost them."""
+        replicas = self._replicas
+        if replicas is None:
+            return
+        for name, shown in list(self._followed.items()):
+            await _put(replicas, _TASKS, name, {"by": replicas.id, "task": shown}, _RUNNING_SECONDS)
+        self._drop_ended()
+        for name, (_, ended) in list(self._ended.items()):  # last: a task may have ended while it was stored as running
+            await self._keep_ended(replicas, name, ended)
 
     async def _follow(self, name: str, ended: Callable[[], Awaitable[Json]]) -> None:
         try:
@@ -137,7 +170,7 @@ class ProcessTasks:
         except RequestError as error:
             _log.info("a task is no longer followed: %s", error)
         finally:
-            self._followed.discard(name)
+            self._followed.pop(name, None)
 
     async def elsewhere(self, request: Request, name: str) -> Json | None:
         """Forward a task request to the replica that runs the task; return its state.
@@ -195,8 +228,12 @@ class ProcessTasks:
         return failed(task, time.time(), error)
 
     async def _asked(self, body: Json) -> Json | None:
-        """Apply a request of another replica to a task of this one; None when it is not followed in this replica."""
+        """Apply a request of another replica to a task of this one; None when this replica knows nothing of it."""
         name = str(body["name"])
+        ended = self._ended.get(name)
+        if ended is not None and self._replicas is not None:  # the store has lost how it ended
+            await self._keep_ended(self._replicas, name, ended[1])
+            return {"task": ended[1]}
         if name not in self._followed:
             return None
         client = Client(version=body["version"], capabilities=body["capabilities"], principal=body["principal"])

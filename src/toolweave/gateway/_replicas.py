@@ -9,9 +9,14 @@ writes of the one before. So a question that is not answered is repeated. The re
 replica acts on a key once: it ignores what it is working on, and sends a given answer again.
 
 Why a message is acted on at most once: it is received by deleting its document, and one of two concurrent deletions
-wins. Why a wait for an answer ends: with the answer, when the heartbeat of the other replica has expired while the
-store was reachable, when the store stays away, or after a bound. After an outage all heartbeats may have expired, so
-absences count only once every replica had time to write one.
+wins. Why a wait for an answer ends: with the answer, when the other replica is gone, when the store stays away, or
+after a bound.
+
+Why a replica that lives is not declared gone: a replica that ends deletes its two documents, so one without them has
+ended. One that is only silent may be late, and is gone after a longer time. Both count only while the store is one and
+the same server: after an outage all heartbeats may have expired, and a server that has become the primary may lack the
+heartbeats that others still write to the one before. So absences count only once every replica had time to find the
+server and to write a heartbeat. Whatever the store does, a replica without a heartbeat for half a minute is gone.
 """
 
 from __future__ import annotations
@@ -37,6 +42,7 @@ from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.serve._request import Json
 from toolweave.state import Delete, Put, Store, iter_documents, listening
 from toolweave.state._redis_address import RedisAddress, split_name
+from toolweave.state._store import MovingStore
 
 ActT = TypeVar("ActT")
 
@@ -45,7 +51,11 @@ _log = logging.getLogger("toolweave.gateway")
 _KNOWN, _LIVING, _MAIL = "gateway-known", "gateway-living", "gateway-mail"
 _BEAT_SECONDS, _LIVING_SECONDS, _KNOWN_SECONDS = 2.0, 6.0, 60.0
 """A replica that misses heartbeats gets no requests but still gets broadcasts."""
-_CHECK_SECONDS, _GONE_SECONDS, _RETURN_SECONDS = 0.5, 1.0, 3.0
+_CHECK_SECONDS = 0.5
+_GONE_SECONDS, _SILENT_SECONDS, _LOST_SECONDS = 1.0, 4.0, 30.0
+"""Seconds without a heartbeat after which a replica is gone: if it has ended, if it is silent, or in any case."""
+_RETURN_SECONDS = 3 * _BEAT_SECONDS
+"""Time in which every replica finds the store, and writes a heartbeat to it."""
 _MAIL_SECONDS = 120.0
 _LISTEN_SECONDS, _POLL_SECONDS = 5.0, 0.2
 _PAUSE_SECONDS = 0.5
@@ -152,7 +162,9 @@ class Replicas:
         self._given = _GivenAnswers()
         self._back: list[Callable[[], Awaitable[None]]] = []
         self._running = anyio.Lock()
+        self._returned = anyio.Event()
         self._back_since = -math.inf
+        self._server_since = -math.inf
         self._answered_at = -math.inf
 
     # used by other modules
@@ -162,7 +174,10 @@ class Replicas:
         return _added(self._handlers.setdefault(kind, []), handler)
 
     def on_return(self, act: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-        """Act each time when the store is there again after it was away; return a function that ends that."""
+        """Act each time when the store is back, or is another server; return a function that ends that.
+
+        Another server may lack the last writes. What is stored again must do no harm if it is there already.
+        """
         return _added(self._back, act)
 
     async def tell(self, kind: str, body: Json, *, group: bool = False) -> None:
@@ -258,6 +273,7 @@ class Replicas:
             with suppress(StoreError):  # the loop below meets and logs it again
                 await stack.enter_async_context(self.store)
             try:
+                tasks.start_soon(self._act_on_return)
                 await tasks.start(self._live)
                 if not taken_over:
                     task_status.started()
@@ -290,20 +306,34 @@ class Replicas:
                 self.lost(exc)
             else:
                 self._answered_at = begun
-                await self._found()
+                self._found()
             if not told:
                 task_status.started()
                 told = True
             await anyio.sleep(_BEAT_SECONDS)
 
-    async def _found(self) -> None:
-        """Note that the store is there."""
-        if self.away is None:
+    def _found(self) -> None:
+        """Note that the store is there, and which server it is."""
+        moved = self._server() > self._server_since
+        if self.away is None and not moved:
             return
-        self._back_since, self.away = anyio.current_time(), None
-        _log.warning("the store that the replicas of the gateway share is there again")
-        for act in list(self._back):
-            await act()
+        if self.away is not None:
+            self._back_since, self.away = anyio.current_time(), None
+            _log.warning("the store that the replicas of the gateway share is there again")
+        self._server_since = self._server()
+        self._returned.set()
+
+    def _server(self) -> float:
+        """Return the time since when the store has been one and the same server."""
+        return self.store.server_since if isinstance(self.store, MovingStore) else -math.inf
+
+    async def _act_on_return(self) -> None:
+        """Act each time when the store is back, beside the heartbeats: they must not wait for servers that start."""
+        while True:
+            await self._returned.wait()
+            self._returned = anyio.Event()
+            for act in list(self._back):
+                await act()
 
     def lost(self, error: StoreError) -> RequestError:
         """Note that the store is away, and return the error of an operation that needs it."""
@@ -442,22 +472,26 @@ class Replicas:
 
     @property
     def settled(self) -> bool:
-        """Return whether every replica had time to write a heartbeat after an outage of the store."""
-        return self.away is None and anyio.current_time() - self._back_since >= _RETURN_SECONDS
+        """Whether every replica had time to write a heartbeat to the server that the store is now."""
+        since = max(self._back_since, self._server())
+        return self.away is None and anyio.current_time() - since >= _RETURN_SECONDS
 
-    async def is_missing(self, replica: str) -> bool:
-        """Whether a replica does not show that it lives; False while the store is away."""
+    async def absence(self, replica: str) -> float | None:
+        """Return how many seconds a replica must be missing until it is gone; None if it lives or the store is away."""
         if self.away is not None:
-            return False
+            return None
         try:
-            return await self.store.get(_LIVING, replica) is None
+            living, known = await self.store.read([(_LIVING, replica), (_KNOWN, replica)])
         except StoreError as exc:
             self.lost(exc)
-            return False
+            return None
+        if living is not None:
+            return None
+        return _GONE_SECONDS if known is None else _SILENT_SECONDS
 
 
 class ReplicaWatch:
-    """Detects that a replica is gone: it has missed heartbeats while the store was reachable.
+    """Detects that a replica is gone: it has ended, or its heartbeats are missing while the store is reachable.
 
     Args:
         replicas: Where it would show that it lives.
@@ -472,12 +506,14 @@ class ReplicaWatch:
     async def is_gone(self) -> bool:
         """Look once more; it has to be looked at least twice."""
         now = anyio.current_time()
-        if not await self._replicas.is_missing(self._replica):
+        absence = await self._replicas.absence(self._replica)
+        if absence is None:
             self._missing_since = None
             return False
         if self._missing_since is None:
             self._missing_since = now
-        return self._replicas.settled and now - self._missing_since >= _GONE_SECONDS
+        missing = now - self._missing_since
+        return missing >= _LOST_SECONDS or (missing >= absence and self._replicas.settled)
 
 
 def shared_redis(url: str) -> Store:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import threading
 import time
@@ -83,6 +84,12 @@ class RedisStore:
     def place(self) -> str:
         """The address for people: scheme, host, port and database, without user and password."""
         return self._address.place
+
+    @property
+    def server_since(self) -> float:
+        """The time of this event loop since when one and the same server has answered, as far as can be seen."""
+        link = self._links.get(asyncio.get_running_loop())
+        return -math.inf if link is None else link.server_since
 
     def within(self, seconds: float) -> RedisStore:
         """Return the same store, over the same connections, whose calls end after so many seconds."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import re
 import time
 from collections.abc import Sequence
@@ -25,6 +26,10 @@ MOST_CONNECTIONS = 4
 _MOST_TOGETHER = 64
 """Maximum calls in one pipeline."""
 _LONGEST_PAUSE = 0.5
+_PRIMARY_CHECK_SECONDS = 1.0
+"""Seconds after which the Sentinels are asked again which server is the primary, while connections are kept."""
+_FAILED_CHECK_SECONDS, _CHECK_TIMEOUT = 5.0, 0.5
+"""Seconds until the next check after one without an answer, and until a check is given up."""
 
 _TOLD: tuple[tuple[str, str], ...] = (
     ("WRONGPASS|invalid username-password|invalid password|Invalid Username", "refuses the user or the password"),
@@ -70,9 +75,19 @@ class RedisConnections:
     Concurrent calls are pipelined: the first caller that gets a connection sends all of them; when it is cancelled
     meanwhile, or the connection breaks, each of the others is sent again on its own.
 
+    Why Sentinels are asked while the connections work: a Sentinel names the new primary some ten seconds before it
+    demotes the old one, which accepts writes until then and loses them. So a kept connection is used only while the
+    Sentinels name its server, and all connections lead to one server.
+
     Args:
         address: The server's address.
         wait_seconds: Timeout of a call, retries included.
+
+    Attributes:
+        users: The number of users of the connections.
+        ears: The listeners to signals.
+        server_since: The time of the event loop since when one and the same server has answered, as far as can be
+            seen: no connection to it was lost, and the Sentinels named no other.
 
     Raises:
         StoreError: The package is not installed, or does not know an option of the address.
@@ -80,6 +95,7 @@ class RedisConnections:
 
     def __init__(self, address: RedisAddress, wait_seconds: float) -> None:
         self.users = 0
+        self.server_since = -math.inf
         self._address = address
         self._options = address.options()
         self._wait_seconds = wait_seconds
@@ -89,6 +105,8 @@ class RedisConnections:
         self._generation = 0  # of connections: grows when all of them are dropped
         service = address.service
         self._sentinels = None if service is None else Sentinels(service, self._options, wait_seconds)
+        self._primary: tuple[str, int] | None = None  # as the Sentinels named it last
+        self._check_primary_at = -math.inf
         self.ears = SignalListeners()
         self._listener: Any = None
         self._hearing = anyio.Lock()
@@ -186,15 +204,19 @@ class RedisConnections:
                     self.ears.ring(said[2].decode(errors="replace"))
 
     async def _subscribed(self, channel: str) -> Any:
-        if self._listener is None:
-            connection = await self._connected()
+        while self._listener is None:
+            primary = await self._find_primary()
+            connection = await self._connect(primary)
             try:
                 await connection.send_command("SUBSCRIBE", channel)
                 await connection.read_response()
             except BaseException:
                 await _drop(connection)
                 raise
-            self._listener = connection
+            if primary == self._primary:
+                self._listener = connection
+            else:  # another task found a new primary meanwhile
+                await _drop(connection)
         return self._listener
 
     async def _unsubscribe(self) -> None:
@@ -270,7 +292,7 @@ class RedisConnections:
         error: Exception = TimeoutError()  # to the others, when the sender for all gives up or is cancelled
         connection, sent, generation = None, False, self._generation
         try:
-            connection = self._free.pop() if self._free else await self._connected()
+            connection, generation = await self._acquire()
             sent = True
             await self._answered(connection, calls)
         except BaseException as exc:
@@ -283,12 +305,11 @@ class RedisConnections:
             await self._disconnect_all()  # they led to the same server
             if not isinstance(exc, (RedisError, OSError, StoreError)):
                 raise
+            self.server_since = time.monotonic()
         else:
             if any(call.error is not None and is_failed_over(call.error) for call in calls):
                 await _drop(connection)
-                await self._disconnect_all()
-                # It still hears of signals at most as a replica does, and perhaps of none; who listens connects anew.
-                await self._unsubscribe()
+                await self._leave_server()
             elif generation == self._generation and connection.is_connected:
                 self._free.append(connection)
             else:  # another task found meanwhile that such connections lead to the wrong server
@@ -298,6 +319,20 @@ class RedisConnections:
                 # From the first byte on the server may do it. Before that it provably was not sent.
                 call.unanswered |= sent and not call.settled
                 call.settle(None, error)
+
+    async def _acquire(self) -> tuple[Any, int]:
+        """Return a connection to the primary, and the generation that it belongs to.
+
+        Raises:
+            RedisError, OSError: The server cannot be reached, or the Sentinels do not know it.
+            StoreError: The address has an option that is not understood.
+        """
+        await self._check_primary()
+        if self._free:
+            return self._free.pop(), self._generation
+        primary = await self._find_primary()
+        generation = self._generation  # before it connects: meanwhile another task may find another primary
+        return await self._connect(primary), generation
 
     async def _answered(self, connection: Any, calls: Sequence[_PipelinedCall]) -> None:
         """Send calls and read their answers; a script whose digest the server does not know is sent in full."""
@@ -327,18 +362,58 @@ class RedisConnections:
         for connection in free:
             await _drop(connection)
 
-    async def _connected(self) -> Any:
+    async def _leave_server(self) -> None:
+        """Drop all connections to a server that is not the primary any more."""
+        self.server_since = time.monotonic()
+        await self._disconnect_all()
+        # The listener still receives signals at most as a replica does, and perhaps none; it connects anew.
+        await self._unsubscribe()
+
+    async def _check_primary(self) -> None:
+        """Drop the connections if the Sentinels name another primary; asks them once in a while.
+
+        Sentinels that do not answer change nothing: the connections are used for as long as they work.
+        """
+        from redis.exceptions import RedisError
+
+        now = time.monotonic()
+        if self._sentinels is None or self._primary is None or now < self._check_primary_at:
+            return
+        self._check_primary_at = now + _PRIMARY_CHECK_SECONDS  # before the wait, so that one task asks for all
+        try:
+            with anyio.fail_after(_CHECK_TIMEOUT):
+                await self._find_primary()
+        except (RedisError, OSError):
+            self._check_primary_at = now + _FAILED_CHECK_SECONDS
+
+    async def _find_primary(self) -> tuple[str, int] | None:
+        """Return host and port of the primary by the Sentinels, None for an address without Sentinels.
+
+        Connections to another server are dropped.
+
+        Raises:
+            RedisError, OSError: No Sentinel answers, or none knows a primary.
+            StoreError: The address has an option that is not understood.
+        """
+        if self._sentinels is None:
+            return None
+        found = await self._sentinels.primary()
+        self._check_primary_at = time.monotonic() + _PRIMARY_CHECK_SECONDS
+        if found != self._primary:
+            known = self._primary is not None
+            self._primary = found
+            if known:
+                await self._leave_server()
+        return found
+
+    async def _connect(self, primary: tuple[str, int] | None) -> Any:
         """Return a new connection to the primary.
 
         Raises:
-            RedisError, OSError: It cannot be reached, or the Sentinels do not know it.
+            RedisError, OSError: It cannot be reached.
             StoreError: The address has an option that is not understood.
         """
-        place: dict[str, Any] = {}
-        if self._sentinels is not None:
-            host, port = await self._sentinels.primary()
-            place = {"host": host, "port": port}
-        connection = self._new(place)
+        connection = self._new({} if primary is None else {"host": primary[0], "port": primary[1]})
         try:
             await connection.connect()
         except BaseException:

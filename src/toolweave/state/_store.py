@@ -135,6 +135,16 @@ class BoundedStore(Protocol):
         ...
 
 
+@runtime_checkable
+class MovingStore(Protocol):
+    """A store whose server may be replaced by one that lacks its last writes."""
+
+    @property
+    def server_since(self) -> float:
+        """The time of this event loop since when one and the same server has answered, as far as can be seen."""
+        ...
+
+
 def to_json(collection: str, key: str, value: Any) -> str:
     """Return the value of a document as ASCII text, for stores.
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.anyio
 
 UPSTREAMS = pytest.mark.parametrize("upstream", [LEGACY, MODERN])
 ERAS = pytest.mark.parametrize("era", [LEGACY, MODERN])
+TASKS = "gateway-tasks"
 
 
 @asynccontextmanager
@@ -80,6 +81,55 @@ async def test_how_a_task_ended_is_known_after_its_replica_is_gone(
         found, failed = await outcome(other, name), await outcome(other, wrong)
 
     assert found["result"]["structuredContent"] == {"n": 1}
+    assert failed["result"]["isError"] is True
+
+
+@ERAS
+async def test_how_a_task_ended_is_known_though_the_store_lost_it(era: str) -> None:
+    here, store = Slow(), MemoryStore()
+    async with at_replica(here, store, era) as one, at_replica(Slow(), store, era) as other:
+        name = await begun(one, "slow")
+        running = await store.scan(TASKS)
+        here.go.set()
+        await ended(one, name)
+        for document in running:  # as a server that became the primary has it, without the last writes
+            await store.put(TASKS, document.key, document.value)
+        found = await ended(other, name)
+        answer = await outcome(other, name)
+
+    assert found["status"] == "completed"
+    assert answer["result"]["structuredContent"] == {"n": 1}
+
+
+class Moving(MemoryStore):
+    """A store whose server can be replaced by another one, which is empty."""
+
+    server_since = 0.0
+
+    async def move(self) -> None:
+        """Lose the tasks."""
+        for document in await self.scan(TASKS):
+            await self.delete(TASKS, document.key)
+        self.server_since = anyio.current_time()
+
+
+@pytest.mark.slow
+@ERAS
+async def test_tasks_that_another_server_of_the_store_does_not_know_are_stored_again(era: str) -> None:
+    here, store = Slow(), Moving()
+    async with at_replica(here, store, era) as one, at_replica(Slow(), store, era) as other:
+        name, wrong = await begun(one, "slow"), await begun(one, "wrong")
+        await ended(one, wrong)
+        await store.move()
+        with anyio.fail_after(30):
+            while len(await store.scan(TASKS)) < 2:
+                await anyio.sleep(0.01)
+        running = await request(other, "tasks/get", taskId=name)
+        failed = await outcome(other, wrong)
+        here.go.set()
+        await ended(other, name)
+
+    assert running["status"] == "working"
     assert failed["result"]["isError"] is True
 
 
