@@ -282,8 +282,9 @@ def test_a_definition_says_its_operation_and_its_pages() -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ({"swagger": "2.0", "paths": {}}, "Swagger 2.0"),
-        ({"openapi": "4.0.0"}, "'openapi' is not '3.x'"),
+        ({"swagger": "1.2", "apis": []}, "'swagger' is '1.2'; OpenAPI 3.x and Swagger 2.0 are read"),
+        ({"openapi": "4.0.0"}, "'openapi' is '4.0.0'; OpenAPI 3.x and Swagger 2.0 are read"),
+        ({"mcpServers": {}}, "neither 'openapi' nor 'swagger', but 'mcpServers'"),
         ({"openapi": "3.1.0", "paths": []}, "'paths' is no object"),
     ],
 )

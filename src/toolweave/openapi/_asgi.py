@@ -100,15 +100,18 @@ class AsgiSender:
     async def _run(self, started: asyncio.Future[None]) -> None:
         send, receive = anyio.create_memory_object_stream[_Message](math.inf)
         try:
-            async with anyio.create_task_group() as self._group:
+            async with anyio.create_task_group() as life:
                 shut = anyio.Event()
-                self._group.start_soon(self._lifespan, receive, started, shut)
-                await send.send({"type": "lifespan.startup"})
-                await self._ending.wait()
+                life.start_soon(self._lifespan, receive, started, shut)
+                async with anyio.create_task_group() as self._group:
+                    await send.send({"type": "lifespan.startup"})
+                    await self._ending.wait()
+                    # work that the application does after its answers needs what the lifespan made
+                    self._group.cancel_scope.deadline = anyio.current_time() + _END_SECONDS
                 await send.send({"type": "lifespan.shutdown"})
                 with anyio.move_on_after(_END_SECONDS):
                     await shut.wait()
-                self._group.cancel_scope.cancel()
+                life.cancel_scope.cancel()
         finally:
             self._group = None
             send.close()
@@ -151,6 +154,7 @@ class _Exchange:
         self._request = request
         self._scope = anyio.CancelScope()
         self._asked = False
+        self._complete = False
         self._gone = anyio.Event()
         self._send, self._receive = anyio.create_memory_object_stream[bytes](_PIECES)
 
@@ -176,9 +180,11 @@ class _Exchange:
             return b""
 
     def close(self) -> None:
-        self._gone.set()
-        self._scope.cancel()
+        """Stop reading, and end the application's work on an answer that is not complete."""
         self._receive.close()
+        if not self._complete:  # after that it may work on, as behind a server: a background task
+            self._gone.set()
+            self._scope.cancel()
 
     def _request_scope(self, state: dict[str, Any]) -> dict[str, Any]:
         request = self._request
@@ -220,10 +226,11 @@ class _Exchange:
             self.headers, self.encoding = found, found.get("content-encoding", "")
             self.begun.set()
         elif message["type"] == "http.response.body":
+            self._complete = not message.get("more_body", False)
             try:
                 if body := message.get("body", b""):
                     await self._send.send(bytes(body))
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 return  # it is read no more
-            if not message.get("more_body", False):
+            if self._complete:
                 self._send.close()

@@ -11,6 +11,7 @@ import msgspec
 
 from toolweave._json import decode_json
 from toolweave.errors import ConfigError, shortened
+from toolweave.openapi._swagger import converted, is_swagger
 from toolweave.schema._limits import local_target
 
 MAX_BYTES = 32 * 1024 * 1024
@@ -38,7 +39,7 @@ class ApiDocument:
     """An OpenAPI document of version 3.0 or 3.1; unknown members of a later 3.x are ignored.
 
     Attributes:
-        root: The document.
+        root: The document; one of Swagger 2.0 is converted to OpenAPI 3.0.
         shown: Its URL or path, for errors.
         url: The URL that relative server URLs start from, or None.
 
@@ -52,10 +53,11 @@ class ApiDocument:
         self.root = cast("dict[str, Any]", value)
         self.shown = shown
         self.url = url
+        if "openapi" not in self.root and is_swagger(self.root):
+            self.root = converted(self.root)
         version = self.root.get("openapi")
         if not isinstance(version, str) or not version.startswith("3."):
-            hint = "it is Swagger 2.0: convert it to 3.0 first" if "swagger" in self.root else "'openapi' is not '3.x'"
-            raise ConfigError(f"{shown} is no OpenAPI 3 document: {hint}")
+            raise ConfigError(f"{shown} is not an OpenAPI document: {_version_fault(self.root)}")
         if not isinstance(self.root.get("paths", {}), Mapping):
             raise ConfigError(f"{shown}: 'paths' is no object")
 
@@ -95,6 +97,16 @@ class ApiDocument:
         for name in path:
             found = cast("dict[str, Any]", found).get(name) if isinstance(found, dict) else None
         return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _version_fault(root: Mapping[str, Any]) -> str:
+    """Return why the version of a document is not readable, and which versions are."""
+    readable = "OpenAPI 3.x and Swagger 2.0 are read"
+    for name in ("openapi", "swagger"):
+        if name in root:
+            return f"{name!r} is {shortened(repr(root[name]), _MAX_SHOWN)}; {readable}"
+    members = ", ".join(map(repr, list(root)[:5])) or "nothing"
+    return f"it has neither 'openapi' nor 'swagger', but {members}; {readable}"
 
 
 def escaped(name: object) -> str:

@@ -19,7 +19,7 @@ from toolweave._masking import mask_foreign
 from toolweave.config import Secret, looks_secret, reveal
 from toolweave.config._validation import check_headers, check_url
 from toolweave.errors import ConfigError, ErrorKind, ToolError, as_tool_error
-from toolweave.http import NoAnswer
+from toolweave.http import NoAnswer, origin_of
 from toolweave.openapi._asgi import AsgiApp, AsgiSender
 from toolweave.openapi._bodies import BodyWriter, UnusableArgument
 from toolweave.openapi._credentials import ApiAuth, ApiCredentials, Placed
@@ -28,6 +28,7 @@ from toolweave.openapi._operations import Operation, OperationProblem, Operation
 from toolweave.openapi._request_parts import request_parts
 from toolweave.openapi._resources import ApiResources
 from toolweave.openapi._results import AnswerReader
+from toolweave.openapi._routes import RoutesDocument, asgi_of, document_of_routes, framework_origin, is_wsgi
 from toolweave.openapi._sender import ApiRequest, ApiSender, HttpSender, unanswered
 from toolweave.protocol.json_types import as_array, as_object
 from toolweave.schema import Problem
@@ -41,6 +42,11 @@ from toolweave.tools._toolset import Listeners
 ApiSource: TypeAlias = str | Path | Mapping[str, Any] | AsgiApp
 """A document: its URL, its path, or itself; or an application that is called in this process."""
 _IN_PROCESS = "http://localhost"
+_PUBLISHED = (
+    *("/openapi.json", "/api/openapi.json", "/schema/openapi.json", "/docs/openapi.json", "/openapi.yaml"),
+    *("/api/schema/", "/schema/", "/swagger.json"),
+)
+"""Paths at which the usual frameworks publish the document of an application."""
 _STARTING: ContextVar[tuple[AsgiApp, ...]] = ContextVar("_STARTING", default=())
 """The applications whose lifespan runs around this code."""
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
@@ -82,8 +88,8 @@ def openapi_tools(
     the toolset is entered.
 
     Args:
-        source: The URL or path of an OpenAPI document (3.0 or 3.1, JSON or YAML), the document, or an ASGI application
-            such as one of FastAPI, which is called without a socket.
+        source: The URL or path of an OpenAPI document (3.0, 3.1 or Swagger 2.0, JSON or YAML), the document, or an
+            application of FastAPI, Starlette, Django or another ASGI framework, which is called without a socket.
         base_url: The URL that paths are appended to, instead of the document's servers. Without it, servers with
             private addresses are called only where the document itself is at such an address.
         auth: A token for the security scheme of each operation, `(user, password)`, an `Auth`, an `OAuth` with the id
@@ -166,9 +172,7 @@ class OpenApiToolset(BaseToolset):
         elif isinstance(source, Path) or (isinstance(source, str) and not source.startswith(("http://", "https://"))):
             self._read(_from_file(Path(source)))
         elif not isinstance(source, str):
-            if not callable(source):  # pyright: ignore[reportUnnecessaryComparison]  # strangers pass anything
-                raise ConfigError(f"an OpenAPI document is expected, not {type(source).__name__}")
-            self._app = source
+            self._app = _application(source)
 
     @property
     def problems(self) -> tuple[OperationProblem, ...]:
@@ -255,7 +259,7 @@ class OpenApiToolset(BaseToolset):
             try:
                 await sender.start()
                 if self._api is None:
-                    self._read(await self._of_app(self._app))
+                    await self._read_app(self._app)
             except BaseException:
                 await self._close()
                 raise
@@ -278,14 +282,48 @@ class OpenApiToolset(BaseToolset):
         elif sender is not None:
             sender.close()
 
-    async def _of_app(self, app: Any) -> ApiDocument:
+    async def _read_app(self, app: Any) -> None:
+        """Read the document that an application has, publishes, or that its routes are.
+
+        Raises:
+            ConfigError: It has none of these, or its document is malformed.
+        """
+        shown = "the application's document"
         own = getattr(app, "openapi", None)  # FastAPI's
         if callable(own):
-            return ApiDocument(plain(own(), "the application's document"), shown="the application's document")
-        return await self._fetched(f"{_IN_PROCESS}/openapi.json")
+            self._read(ApiDocument(plain(own(), shown), shown=shown))
+            return
+        for path in _PUBLISHED:
+            try:
+                text, where = await self._downloaded(self._origin_of_app(app) + path)
+            except ConfigError:  # nothing is published there
+                continue
+            if not text.lstrip().startswith(b"<"):  # a page for a browser
+                value = await anyio.to_thread.run_sync(read_text, text, path)
+                self._read(ApiDocument(value, shown=path, url=where))
+                return
+        made = document_of_routes(app)
+        if made is None:
+            raise ConfigError(
+                f"{_named(app)} has no method 'openapi', publishes no OpenAPI document at {', '.join(_PUBLISHED)}, and "
+                "its routes are of no known framework (Starlette, FastAPI, Django): give its document to openapi_tools "
+                "instead, with base_url, or serve functions that call it"
+            )
+        self._read(ApiDocument(made.document, shown="the application's routes"), made)
+
+    def _origin_of_app(self, app: Any) -> str:
+        base = self._settings.base_url
+        return origin_of(base) if base is not None else framework_origin(app) or _IN_PROCESS
 
     async def _fetched(self, url: str) -> ApiDocument:
-        """Get the document; credentials are sent if the config names an API at its origin."""
+        """Return the document at a URL."""
+        shown = url.partition("?")[0]
+        text, where = await self._downloaded(url)
+        value = await anyio.to_thread.run_sync(read_text, text, shown)
+        return ApiDocument(value, shown=shown, url=where)
+
+    async def _downloaded(self, url: str) -> tuple[bytes, str]:
+        """Get a document and the URL that gave it; credentials are sent if the config names an API at its origin."""
         shown = url.partition("?")[0]
         base, options = self._settings.base_url, self._settings.options
         sender = self._sender or HttpSender(base or url, trusted=(url,), connect_seconds=min(options.timeout, 15.0))
@@ -301,11 +339,12 @@ class OpenApiToolset(BaseToolset):
                 try:
                     if answer.status != 200:
                         raise ConfigError(
-                            f"{shown} was answered with HTTP {answer.status}; download it and give its path"
+                            f"{shown} was answered with HTTP {answer.status}, so it has no document to read; check the "
+                            f"URL, or download the OpenAPI document and give its path"
                             f"{sender.came_through(where)}"
                         )
                     reader = AnswerReader(max_bytes=MAX_BYTES, seconds=options.timeout)
-                    text = await reader.whole(answer)
+                    return await reader.whole(answer), where
                 finally:
                     answer.close()
         except NoAnswer as exc:
@@ -317,10 +356,8 @@ class OpenApiToolset(BaseToolset):
         finally:
             if isinstance(sender, HttpSender):
                 sender.close()
-        value = await anyio.to_thread.run_sync(read_text, text, shown)
-        return ApiDocument(value, shown=shown, url=where)
 
-    def _read(self, document: ApiDocument) -> None:
+    def _read(self, document: ApiDocument, routes: RoutesDocument | None = None) -> None:
         settings, options = self._settings, self._settings.options
         trusted = [url for url in (settings.base_url, document.url) if url]
         credentials = ApiCredentials(settings.auth, document, trusted)
@@ -333,13 +370,15 @@ class OpenApiToolset(BaseToolset):
             concealed=credentials.places | {("header", name) for name in settings.headers},
         )
         operations = {one.spec.name: one for one in reader.read()}
-        base = settings.base_url or (_IN_PROCESS if self._app is not None else _server_url(document, options))
+        base = settings.base_url
+        if base is None:
+            base = _server_url(document, options) if self._app is None else self._origin_of_app(self._app)
         self._api = _Api(
             document=document,
             base_url=base,
             credentials=credentials,
             operations=operations,
-            problems=tuple(reader.problems),
+            problems=(*([] if routes is None else routes.problems), *reader.problems),
         )
         before = self._snapshot
         self._snapshot = ToolSnapshot((one.spec for one in operations.values()), version=1)
@@ -423,6 +462,32 @@ class OpenApiToolset(BaseToolset):
             private=private,
             private_query="&".join(f"{name}={value}" for name, value in placed.query),
         )
+
+
+def _application(source: object) -> AsgiApp:
+    """Return an application of ASGI.
+
+    Raises:
+        ConfigError: It is another object.
+    """
+    app = asgi_of(source)
+    if not callable(app):
+        raise ConfigError(f"an OpenAPI document or an ASGI application is expected, not {type(source).__name__}")
+    if is_wsgi(app):
+        raise ConfigError(
+            f"{_named(app)} is an application of WSGI, which cannot be called here: start it with its own server and "
+            "give the URL of its OpenAPI document, or serve functions that call it"
+        )
+    return cast("AsgiApp", app)
+
+
+def _named(app: object) -> str:
+    kind = type(app)
+    return (
+        "the function"
+        if kind.__name__ == "function"
+        else f"the {kind.__name__} of {kind.__module__.partition('.')[0]!r}"
+    )
 
 
 def _from_file(path: Path) -> ApiDocument:

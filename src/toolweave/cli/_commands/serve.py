@@ -1,8 +1,8 @@
-"""`toolweave serve`: functions, toolsets, agents, folders or whole configs as one MCP server, over stdio or HTTP."""
+"""`toolweave serve`: functions, applications, APIs, folders or whole configs as one MCP server, over stdio or HTTP."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,7 +31,8 @@ _EXAMPLES = """
 toolweave serve notes.py
 toolweave serve notes.py:server --http 8000
 toolweave serve ./notes --reload
-toolweave serve --openapi https://api.example.com/openapi.json --auth-env TOKEN
+toolweave serve mysite.asgi --http 8000
+toolweave serve https://api.example.com/openapi.json --auth-env TOKEN
 toolweave serve mypackage.tools:registry --http 0.0.0.0:8000 --token-env TOKEN --allow-host tools.example
 toolweave serve --config mcp.json --server github --server files
 toolweave serve notes.py --skills ./skills
@@ -44,7 +45,12 @@ toolweave serve notes.py --install claude
 class ServeOptions:
     """The options of `toolweave serve`; each attribute is an option."""
 
-    target: Annotated[str | None, Positional("TARGET", help="FILE.py[:OBJECT], MODULE:OBJECT or a folder.")] = None
+    target: Annotated[
+        str | None,
+        Positional(
+            "TARGET", help="FILE.py[:OBJECT], MODULE[:OBJECT], a folder, or the file or URL of an OpenAPI document."
+        ),
+    ] = None
     config: Annotated[
         tuple[Path, ...],
         Option("--config", "-c", metavar="FILE", help="Serve the servers of this config; may be repeated."),
@@ -109,13 +115,16 @@ class ServeOptions:
 
 
 def serve(options: ServeOptions) -> ExitCode:
-    """Serve functions, agents, a folder or a config as one server.
+    """Serve functions, applications, agents, a folder, an API or a config as one server.
 
-    Over stdio, unless --http is given. Without OBJECT: the only server in the file or module, else what is called
-    server, mcp or app there, else its @tool functions. Of a folder: the functions of its Python files, prompts/*.md,
-    the files in resources/, and skills/. With --config: all its servers as one; a server that fails costs the others
-    nothing, one that is slow comes later, and `"tool_prefix": ""` keeps a server's own names.
+    Over stdio, unless --http is given. OBJECT is a server, an application of FastAPI, Starlette or Django, a server
+    object of FastMCP or the official SDK, an agent, a function, or a list of these. Without OBJECT: the only server in
+    the file or module, else what is called server, mcp, app or application there, else its @tool functions, else the
+    only such object, else its public functions. Of a folder: the functions of its Python files, prompts/*.md, the files
+    in resources/, and skills/. With --config: all its servers as one; a server that fails costs the others nothing, one
+    that is slow comes later, and `"tool_prefix": ""` keeps a server's own names.
     """
+    options = _with_document(options)
     _check(options)
     if options.install is not None:
         return _install(options, options.install)
@@ -133,6 +142,16 @@ def serve(options: ServeOptions) -> ExitCode:
         else:
             _run_http(server, options, options.http)
     return ExitCode.OK
+
+
+def _with_document(options: ServeOptions) -> ServeOptions:
+    """Return the options with an OpenAPI document that is given as the target where --openapi gives it."""
+    from toolweave.cli._serve.api import is_document  # imports are late: --help imports this module
+
+    target = options.target
+    if target is None or options.openapi is not None or not is_document(target):
+        return options
+    return replace(options, target=None, openapi=target)
 
 
 def _check(options: ServeOptions) -> None:

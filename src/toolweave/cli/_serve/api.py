@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from toolweave.cli._exit_codes import CommandError
@@ -18,6 +20,26 @@ if TYPE_CHECKING:
     from toolweave.openapi import OpenApiToolset
     from toolweave.serve import McpServer
     from toolweave.serve._request import CallNext, Json, Request
+
+
+_DOCUMENT_SUFFIXES = (".json", ".yaml", ".yml")
+_VERSION = re.compile(rb"""(?:^|[{,])\s*["']?(?:openapi|swagger)["']?\s*:\s*["']?[0-9]""", re.MULTILINE)
+_LOOKED_AT = 1_000_000
+"""Bytes of a file in which its version is looked for; generators that sort members write it after `components`."""
+
+
+def is_document(target: str) -> bool:
+    """Return whether a target of `toolweave serve` is an OpenAPI document: a URL, or a file that has its version."""
+    if target.startswith(("http://", "https://")):
+        return True
+    path = Path(target).expanduser()
+    if path.suffix.lower() not in _DOCUMENT_SUFFIXES:
+        return False
+    try:
+        with path.open("rb") as file:
+            return _VERSION.search(file.read(_LOOKED_AT)) is not None
+    except OSError:
+        return False
 
 
 def api_server(

@@ -6,9 +6,11 @@ import os
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from toolweave.cli._serve.locate import ServedObject
+from toolweave.cli._serve.api import server_of_api
+from toolweave.cli._serve.kinds import ServedObject
 from toolweave.errors import ToolweaveError
 
 if TYPE_CHECKING:
@@ -19,8 +21,10 @@ if TYPE_CHECKING:
     from toolweave.serve import McpServer
 
 
-def server_of(found: ServedObject, *, name: str | None, state_keys: Sequence[str] | None = None) -> McpServer:
+def server_of(found: ServedObject, *, name: str | None, state_keys: Sequence[str] | None = None) -> McpServer | Gateway:
     """Return the imported server, or build one from the imported object.
+
+    A server object of another library is served behind a gateway, so that clients of every revision can use it.
 
     Raises:
         CommandError: It is a server with a name of its own, or its tools cannot be served.
@@ -37,6 +41,10 @@ def server_of(found: ServedObject, *, name: str | None, state_keys: Sequence[str
                 "--state-keys-env"
             )
         return found.server
+    if found.sdk_server is not None:
+        return _sdk_server(found, name=name, state_keys=state_keys)
+    if found.api is not None:
+        return server_of_api(found.api, name=name or found.place.name, state_keys=state_keys)
     try:
         return create_mcp_server(
             name=name or found.place.name,
@@ -48,6 +56,30 @@ def server_of(found: ServedObject, *, name: str | None, state_keys: Sequence[str
         )
     except (ToolweaveError, TypeError) as error:
         raise CommandError(f"{found.place}: {error}") from None
+
+
+def _sdk_server(found: ServedObject, *, name: str | None, state_keys: Sequence[str] | None) -> Gateway:
+    from toolweave.cli._exit_codes import CommandError  # --help imports this module
+    from toolweave.compose import hub_server as composed
+    from toolweave.hub import Hub
+
+    try:
+        import_module("toolweave.connect._sdk")
+    except ImportError as error:
+        raise CommandError(
+            f"{found.place}: server objects of the official SDK and of FastMCP need the SDK in version 2 ({error})",
+            hint="pip install 'toolweave[sdk]', or serve it with its own command behind a gateway: toolweave gateway",
+        ) from None
+    server = found.sdk_server
+    own_name = getattr(server, "name", None)
+    version = getattr(server, "version", None)
+    hub = Hub({"mcpServers": {"served": {"server": server, "tool_prefix": ""}}})
+    return composed(
+        hub,
+        name=name or (own_name if isinstance(own_name, str) and own_name else found.place.name),
+        version=version if isinstance(version, str) and version else found.version,
+        request_state_keys=state_keys,
+    )
 
 
 def hub_server(
@@ -68,11 +100,11 @@ def hub_server(
 
 def skill_server(
     folders: Sequence[Path],
-    server: McpServer | None = None,
+    server: McpServer | Gateway | None = None,
     *,
     name: str | None,
     state_keys: Sequence[str] | None = None,
-) -> McpServer:
+) -> McpServer | Gateway:
     """Return a server that offers the skills of folders: the given one, or one of its own.
 
     Raises:
@@ -84,7 +116,7 @@ def skill_server(
     if server is None:
         server = create_mcp_server(name=name or folders[0].resolve().name, request_state_keys=state_keys)
     for folder in folders:
-        if not isinstance(server, McpServer):  # pyright: ignore[reportUnnecessaryIsInstance]  # a file has a gateway
+        if not isinstance(server, McpServer):
             raise CommandError(f"--skills adds to a server of tools; {server.name!r} is a gateway, give one of its own")
         try:
             server.resources.add(skills(folder))

@@ -1,4 +1,7 @@
-"""Import of the object to serve from `FILE.py[:object]`, `MODULE:OBJECT` or a folder. Starts and serves nothing."""
+"""Import of the object to serve from `FILE.py[:object]`, `MODULE:OBJECT` or a folder. Starts and serves nothing.
+
+What an object of a file is, and what can be served of it, is in `kinds`.
+"""
 
 from __future__ import annotations
 
@@ -6,68 +9,18 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from toolweave.cli._exit_codes import CommandError
+from toolweave.cli._serve.kinds import ObjectPath, ServedObject, items_of, object_of_module, served_object
 
 if TYPE_CHECKING:
     from toolweave.serve import ServedFolder
 
-USUAL = ("server", "mcp", "app")
-"""Names of objects to try when none is given."""
 _CONFIGS = (".json", ".jsonc", ".toml", ".yaml", ".yml")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectPath:
-    """The location of the object to serve.
-
-    Attributes:
-        file: The Python file, absolute; None for a module.
-        module: The module's name; the file's stem for a file.
-        path: The dotted name of the object inside; `""` when none was given.
-        folder: The folder, absolute, whose files are served; None for a file or a module.
-    """
-
-    file: Path | None
-    module: str
-    path: str
-    folder: Path | None = None
-
-    @property
-    def name(self) -> str:
-        """The default name of a server."""
-        if self.folder is not None:
-            return self.folder.name or self.module
-        return self.path.rpartition(".")[2] if self.path not in ("", *USUAL) else self.module.rpartition(".")[2]
-
-    def __str__(self) -> str:
-        return f"{self.file or self.folder or self.module}{':' if self.path else ''}{self.path}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedObject:
-    """The imported object, by kind.
-
-    Attributes:
-        place: Its location.
-        server: The object, if it is a server already; else None.
-        tools: The tools and toolsets, for `create_mcp_server(tools=...)`.
-        agents: The agents, for `create_mcp_server(agents=...)`.
-        folder: The parts that the files of a folder are, for `create_mcp_server(folder=...)`; else None.
-        version: The module's `__version__`, or `"0"`.
-    """
-
-    place: ObjectPath
-    server: Any = None  # an McpServer or a Gateway; the commands are imported before serve is
-    tools: tuple[Any, ...] = ()
-    agents: tuple[Any, ...] = ()
-    folder: Any = None  # a ServedFolder; as above
-    version: str = "0"
 
 
 def parse_place(target: str) -> ObjectPath:
@@ -108,20 +61,11 @@ def find(place: ObjectPath) -> ServedObject:
     if place.folder is not None:
         return ServedObject(place=place, folder=_parts_of_folder(place.folder))
     module = load(place)
-    version = str(getattr(module, "__version__", "0"))
     if place.path:
-        return replace(_served(place, _attribute(module, place), place.path), version=version)
-    found = _only_server(module, place)
-    if found is not None:
-        return ServedObject(place=place, server=found)
-    for name in USUAL:
-        if name in vars(module):
-            return replace(_served(place, vars(module)[name], name), version=version)
-    tools = tuple(_own_tools(module))
-    if not tools:
-        hint = "name the object, as in FILE.py:object; or make one with create_mcp_server(...) or @tool"
-        raise CommandError(f"{place}: found no server, no {', '.join(USUAL)}, and no @tool function", hint=hint)
-    return ServedObject(place=place, tools=tools, version=version)
+        found = served_object(place, module, _attribute(module, place), place.path)
+    else:
+        found = object_of_module(place, module)
+    return replace(found, version=str(getattr(module, "__version__", "0")))
 
 
 def named_objects(place: ObjectPath) -> tuple[Any, ...]:
@@ -130,7 +74,7 @@ def named_objects(place: ObjectPath) -> tuple[Any, ...]:
     Raises:
         CommandError: The code cannot be imported, or there is no such object.
     """
-    return _items(_attribute(load(place), place))
+    return items_of(_attribute(load(place), place))
 
 
 def load(place: ObjectPath) -> ModuleType:
@@ -167,25 +111,26 @@ def _is_folder(target: str) -> bool:
 def _parts_of_folder(path: Path) -> ServedFolder:
     from toolweave.serve import folder  # --help imports this module
 
+    if (path / "manage.py").is_file():
+        found = sorted(file.parent.name for file in path.glob("*/asgi.py"))
+        hint = f"serve its application: toolweave serve {found[0]}.asgi" if found else "serve its asgi.py"
+        raise CommandError(f"{str(path)!r} is a Django project", hint=hint)
     try:
         return folder(path)
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from None
 
 
-def is_agent(value: object) -> bool:
-    """Whether a value is served as an agent: it has a `name` and `as_tool()`."""
-    return (
-        not isinstance(value, type)
-        and isinstance(getattr(value, "name", None), str)
-        and callable(getattr(value, "as_tool", None))
-    )
-
-
 def _import_file(file: Path, name: str) -> ModuleType:
     folder = str(file.parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
+    package = _package_of(file)
+    if package is not None:
+        root, whole_name = package
+        if root not in sys.path:
+            sys.path.insert(0, root)
+        return importlib.import_module(whole_name)
     if not name.isidentifier() or name in sys.modules or name in sys.stdlib_module_names:  # `json.py` is not `json`
         name = f"toolweave_served_{name}"
     spec = importlib.util.spec_from_file_location(name, file)
@@ -199,6 +144,25 @@ def _import_file(file: Path, name: str) -> ModuleType:
         sys.modules.pop(name, None)
         raise
     return module
+
+
+def _package_of(file: Path) -> tuple[str, str] | None:
+    """Return the folder above the package that a file is in, and the module's name; None for a file in no package.
+
+    Files of a package import one another by its name. A package whose name is that of another module is none.
+    """
+    parts = [file.stem]
+    above = file.parent
+    while (above / "__init__.py").is_file() and above.name.isidentifier() and above != above.parent:
+        parts.insert(0, above.name)
+        above = above.parent
+    if len(parts) == 1 or not file.stem.isidentifier():
+        return None
+    top = parts[0]
+    loaded = sys.modules.get(top)
+    places = [] if loaded is None else [str(Path(place).resolve()) for place in getattr(loaded, "__path__", ())]
+    taken = top in sys.stdlib_module_names or (loaded is not None and str(above / top) not in places)
+    return None if taken else (str(above), ".".join(parts))
 
 
 def _import_module(name: str) -> ModuleType:
@@ -217,65 +181,6 @@ def _attribute(module: ModuleType, place: ObjectPath) -> Any:
             names = ", ".join(sorted(name for name in vars(module) if not name.startswith("_"))[:20]) or "nothing"
             raise CommandError(f"{place}: there is no {part!r}; it has {names}") from None
     return value
-
-
-def _only_server(module: ModuleType, place: ObjectPath) -> Any:
-    from toolweave.serve._runners import ServerRunners  # --help imports this module
-
-    named = {name: value for name, value in vars(module).items() if isinstance(value, ServerRunners)}
-    different = {id(value): value for value in named.values()}
-    if len(different) < 2:
-        return next(iter(different.values()), None)
-    usual = next((named[name] for name in USUAL if name in named), None)
-    if usual is None:
-        raise CommandError(f"{place}: it has several servers", hint=f"name one: {place}:{' or :'.join(named)}")
-    return usual
-
-
-def _own_tools(module: ModuleType) -> Iterator[Any]:
-    """Return the module's functions under `@tool`, in their order; those it imported are another module's."""
-    from toolweave.tools import FunctionTool  # as above
-
-    for value in vars(module).values():
-        if isinstance(value, FunctionTool) and value.function.__module__ == module.__name__:  # pyright: ignore[reportUnknownMemberType]
-            yield value  # pyright: ignore[reportUnknownVariableType]
-
-
-def _served(place: ObjectPath, value: Any, name: str) -> ServedObject:
-    from toolweave.errors import ToolweaveError  # as above
-    from toolweave.serve._runners import ServerRunners
-    from toolweave.tools import as_toolset
-
-    if isinstance(value, ServerRunners):
-        return ServedObject(place=place, server=value)
-    items = _items(value)
-    agents = tuple(item for item in items if is_agent(item))
-    tools = tuple(item for item in items if not is_agent(item))
-    what = next((item for item in tools if isinstance(item, (type, ModuleType))), None)
-    if what is not None or not items:
-        kind = "empty" if what is None else "a module" if isinstance(what, ModuleType) else f"the class {what.__name__}"
-        raise CommandError(f"{place}: {name!r} is {kind}; a server, a Toolset, a function or a list of them is served")
-    try:
-        as_toolset(tools)
-    except TypeError as error:
-        raise CommandError(f"{place}: {name!r} cannot be served: {error}{_of_others(value)}") from None
-    except ToolweaveError as error:
-        raise CommandError(f"{place}: {name!r} cannot be served: {error}") from None
-    return ServedObject(place=place, tools=tools, agents=agents)
-
-
-def _items(value: object) -> tuple[Any, ...]:
-    """Return the items of a list or another iterable of tools and toolsets; any other value as the only item."""
-    from toolweave.tools import Toolset  # as above
-
-    if isinstance(value, Iterable) and not isinstance(value, (Toolset, str, bytes, Mapping)):
-        return tuple(cast("Iterable[Any]", value))
-    return (cast("Any", value),)
-
-
-def _of_others(value: object) -> str:
-    package = type(value).__module__.partition(".")[0]
-    return f" (it belongs to the package {package!r}; run it with that)" if package in ("mcp", "fastmcp") else ""
 
 
 def _broken(place: ObjectPath, error: Exception) -> CommandError:

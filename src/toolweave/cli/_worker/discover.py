@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from toolweave.cli._chat.stores import BACKEND
 from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._screen import note
-from toolweave.cli._serve.locate import ObjectPath, load, named_objects, parse_place
+from toolweave.cli._serve.kinds import ObjectPath
+from toolweave.cli._serve.locate import load, named_objects, parse_place
 
 if TYPE_CHECKING:
     from toolweave.agent import BaseAgent

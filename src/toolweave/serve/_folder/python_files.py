@@ -1,7 +1,7 @@
 """Import the Python files of a folder as one package, and offer their functions and objects.
 
-Offered are the functions of a file under `@tool`, `@prompt`, `@resource` and `@skill`. A file that cannot be imported
-costs itself alone.
+Offered are the functions of a file under `@tool`, `@prompt`, `@resource` and `@skill`; of a folder that offers nothing
+else, its public functions. A file that cannot be imported costs itself alone.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias, cast
 
+from toolweave.errors import DuplicateToolError
+from toolweave.serve._folder.plain_functions import made_by_framework, plain_functions
 from toolweave.serve._offers.folder import Folder
 from toolweave.serve._offers.prompts import FunctionPrompt, PromptRegistry
 from toolweave.serve._offers.resources import FunctionResource, ResourceRegistry
@@ -49,12 +51,35 @@ class PythonParts:
 
     Attributes:
         problems: The files and functions that are left out, with the reasons.
+        modules: The imported files, by their paths in the folder.
     """
 
     tools: list[FunctionTool[..., Any]] = field(default_factory=list[Any])
     prompts: list[FunctionPrompt[..., Any]] = field(default_factory=list[Any])
     resources: list[FunctionResource[..., Any] | FunctionSkill[..., Any]] = field(default_factory=list[Any])
     problems: list[str] = field(default_factory=list[str])
+    modules: dict[str, ModuleType] = field(default_factory=dict[str, ModuleType])
+
+    def add_plain_functions(self) -> None:
+        """Offer the public functions of the files, for a folder in which nothing is marked."""
+        registry = ToolRegistry()
+        for place, module in self.modules.items():
+            made = made_by_framework(module)
+            if made is not None:  # its functions are handlers of that
+                self.problems.append(f"file {place!r} is left out: it makes {made}; serve that by its file")
+                continue
+            tools, problems = plain_functions(module)
+            self.problems += [f"{problem} (in {place!r})" for problem in problems]
+            for one in tools:
+                try:
+                    registry.add(one)
+                except DuplicateToolError as error:
+                    self.problems.append(f"a function of {place!r} is left out: {error}")
+                    continue
+                self.tools.append(one)
+        if self.tools:
+            names = ", ".join(one.name for one in self.tools)
+            _log.warning("no function is marked with @tool, so the public functions are served: %s", names)
 
 
 def python_parts(root: Path) -> PythonParts:
@@ -86,6 +111,7 @@ def python_parts(root: Path) -> PythonParts:
             parts.problems.append(f"file {place.as_posix()!r} is left out: {reason}")
             _tell(error)
             continue
+        parts.modules[place.as_posix()] = module
         for function in functions:
             collector.add(function, place.as_posix())
     return parts

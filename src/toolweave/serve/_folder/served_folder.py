@@ -30,7 +30,7 @@ class ServedFolder:
 
     Attributes:
         root: The folder, resolved.
-        tools: The functions under `@tool`.
+        tools: The functions under `@tool`; of a folder with nothing else, its public functions.
         prompts: The functions under `@prompt`, and the Markdown files of `prompts/`.
         resources: The functions under `@resource` and `@skill`, the files of `resources/`, and the skills of `skills/`.
     """
@@ -47,6 +47,9 @@ class ServedFolder:
             *files,
             *self._skills,
         )
+        if self.empty and python.modules:
+            python.add_plain_functions()
+            self.tools = tuple(python.tools)
         for problem in self._problems:
             _log.warning("%s", problem)
 
@@ -99,7 +102,8 @@ def folder(path: str | os.PathLike[str], *, uri: str = _RESOURCES_URI) -> Served
 
     - `*.py`, in the folder itself and below `tools/`, `prompts/` and `resources/`: functions under `@tool`, `@prompt`,
       `@resource` and `@skill`. The folder is one package: its files import one another by `from .other import name`.
-      Names that begin with `_` or `test_`, `conftest.py` and `setup.py` are not looked at.
+      Names that begin with `_` or `test_`, `conftest.py` and `setup.py` are not looked at. If nothing in the folder
+      is marked, and it offers nothing else, the public functions of these files are tools.
     - `prompts/**/*.md`: prompts. The frontmatter has `name`, `title`, `description`, `tags` and `arguments`;
       `{{name}}` in the text is where an argument goes.
     - `resources/**`: every other file, as text or bytes by its media type, up to 32 MiB.
@@ -124,8 +128,8 @@ def folder(path: str | os.PathLike[str], *, uri: str = _RESOURCES_URI) -> Served
     if made.empty:
         faults = "".join(f"\n- {problem}" for problem in made.problems)
         raise ValueError(
-            f"there is nothing to serve in {str(path)!r}: no Python file with functions under @tool, @prompt or "
-            f"@resource, no prompts/*.md, no file in resources/, no skills/*/{SKILL_MANIFEST}{faults}"
+            f"there is nothing to serve in {str(path)!r}: no Python file with public functions, no "
+            f"prompts/*.md, no file in resources/, no skills/*/{SKILL_MANIFEST}{faults}"
         )
     return made
 

@@ -1,0 +1,12 @@
+"""A shop."""
+
+from fastapi import FastAPI
+
+app = FastAPI()
+stock = {"tea": 3}
+
+
+@app.get("/stock/{item}", operation_id="in_stock")
+async def in_stock(item: str) -> dict[str, int]:
+    """Say how many there are."""
+    return {"count": stock.get(item, 0)}

@@ -1,0 +1,333 @@
+"""The routes of an application that publishes no OpenAPI document, as one: of Starlette and of Django.
+
+Neither framework is imported: an application whose framework is not loaded cannot be one of it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from toolweave.openapi._document import escaped
+from toolweave.openapi._operations import OperationProblem
+from toolweave.protocol.json_types import as_object
+
+_READING = frozenset(("get", "query"))
+_METHODS = ("get", "query", "post", "put", "patch", "delete")
+_ANSWER: dict[str, Any] = {"200": {"description": "The response."}}
+_TYPES: dict[str, dict[str, Any]] = {
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "uuid": {"type": "string", "format": "uuid"},
+    "path": {"type": "string"},
+}
+"""Schemas of path parameters, by the name that both frameworks give a converter."""
+_SEGMENT: dict[str, Any] = {"type": "string", "pattern": "^[^/]+$"}
+_QUERY: dict[str, Any] = {
+    "name": "query",
+    "in": "query",
+    "description": "Members of the query string, if the route reads any.",
+    "schema": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
+}
+_BODY: dict[str, Any] = {
+    "description": "The body, as JSON, if the route reads one.",
+    "content": {"application/json": {"schema": {}}},
+}
+_MAX_DEPTH = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Route:
+    """One method of one route.
+
+    Attributes:
+        path: With its parameters in braces.
+        name: The route's own name, or "".
+        handler: The function whose docstring describes it.
+        parameters: The schemas of its path parameters.
+    """
+
+    method: str
+    path: str
+    name: str
+    handler: Any
+    parameters: Mapping[str, dict[str, Any]]
+
+
+@dataclass(slots=True)
+class RoutesDocument:
+    """A document made from the routes of an application.
+
+    Attributes:
+        document: The OpenAPI document.
+        problems: Routes that are left out, with the reasons.
+    """
+
+    document: dict[str, Any]
+    problems: list[OperationProblem] = field(default_factory=list[OperationProblem])
+
+
+def document_of_routes(app: object) -> RoutesDocument | None:
+    """Return a document of an application's routes; None for one of an unknown framework.
+
+    Routes do not say which query and body they read, so both are open arguments.
+    """
+    problems: list[OperationProblem] = []
+    if _is_django(app):
+        routes = list(_django_routes(problems))
+    elif _is_starlette(app):
+        routes = list(_starlette_routes(app, "", {}, 0))
+    else:
+        return None
+    named = Counter(route.name for route in routes)
+    paths: dict[str, Any] = {}
+    for route in routes:
+        operation_id = route.name if named[route.name] == 1 else ""
+        paths.setdefault(route.path, {}).setdefault(route.method, _operation(route, operation_id))
+    title = str(getattr(app, "title", "") or "") or "application"
+    return RoutesDocument({"openapi": "3.1.0", "info": {"title": title, "version": "0"}, "paths": paths}, problems)
+
+
+def framework_origin(app: object) -> str | None:
+    """Return the origin that a Django application answers at, by its settings; None for every other application."""
+    if not _is_django(app):
+        return None
+    settings = _django("django.conf").settings
+    allowed = [str(host).removeprefix(".") for host in settings.ALLOWED_HOSTS]
+    named = [host for host in allowed if "*" not in host]
+    host = "localhost" if not named or "localhost" in named else named[0]
+    scheme = "https" if settings.SECURE_SSL_REDIRECT else "http"
+    return f"{scheme}://{host}"
+
+
+def asgi_of(app: object) -> Any:
+    """Return an application as one of ASGI: of Django's WSGI the same project's, of every other value itself."""
+    handler = _class("django.core.handlers.wsgi", "WSGIHandler")
+    if handler is None or not isinstance(app, handler):
+        return app
+    from importlib import import_module
+
+    return import_module("django.core.asgi").get_asgi_application()
+
+
+def is_asgi(value: object) -> bool:
+    """Return whether a value is called as an application of ASGI, by its class or by the names of its parameters."""
+    return _is_django(asgi_of(value)) or _is_starlette(value) or _parameters_of(value) == ["scope", "receive", "send"]
+
+
+def is_wsgi(value: object) -> bool:
+    """Return whether a value is called as an application of WSGI, by the names of its parameters."""
+    return _parameters_of(value)[-1:] == ["start_response"]
+
+
+def _parameters_of(value: object) -> list[str]:
+    if inspect.isclass(value) or not callable(value):
+        return []
+    try:
+        return list(inspect.signature(value).parameters)
+    except (TypeError, ValueError):  # built in, or it refuses
+        return []
+
+
+def _operation(route: _Route, operation_id: str) -> dict[str, Any]:
+    text, members = _described(route.handler)
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": schema} for name, schema in route.parameters.items()
+    ]
+    made: dict[str, Any] = {"parameters": [*parameters, _QUERY], "responses": _ANSWER}
+    if route.method not in (*_READING, "delete"):
+        made["requestBody"] = _BODY
+    if operation_id:
+        made["operationId"] = operation_id
+    if text:
+        made["summary"], _, rest = (part.strip() for part in text.partition("\n"))
+        made["description"] = rest
+    return {**made, **members}
+
+
+def _described(handler: object) -> tuple[str, Mapping[str, Any]]:
+    """Return the text of a docstring, and the members of an operation that follow `---` in it, as Starlette reads."""
+    text = inspect.getdoc(handler) if inspect.isroutine(handler) else None
+    text, separator, below = (text or "").partition("---\n")
+    if not separator:
+        return text.strip(), {}
+    import yaml  # few docstrings have it
+
+    try:
+        members = as_object(yaml.safe_load(below))
+    except yaml.YAMLError:
+        members = None
+    return text.strip(), members or {}
+
+
+# Starlette and FastAPI
+
+
+def _is_starlette(app: object) -> bool:
+    kinds = [_class("starlette.applications", "Starlette"), _class("starlette.routing", "Router")]
+    return isinstance(app, tuple(kind for kind in kinds if kind is not None))
+
+
+def _starlette_routes(
+    app: object, prefix: str, parameters: Mapping[str, dict[str, Any]], depth: int
+) -> Iterator[_Route]:
+    routing = sys.modules["starlette.routing"]
+    for one in cast("Iterable[Any]", getattr(app, "routes", ())):
+        if not isinstance(one, (routing.Mount, routing.Route)) or depth > _MAX_DEPTH:
+            continue
+        own = {name: _schema_of(converter, "Convertor") for name, converter in one.param_convertors.items()}
+        if isinstance(one, routing.Route):
+            if one.include_in_schema:
+                yield from _methods_of_route(one, prefix, {**parameters, **own})
+            continue
+        del own["path"]  # the rest of the path, which the routes below describe
+        below = prefix + one.path_format.removesuffix("/{path}")
+        yield from _starlette_routes(one, below, {**parameters, **own}, depth + 1)
+
+
+def _methods_of_route(route: Any, prefix: str, parameters: Mapping[str, dict[str, Any]]) -> Iterator[_Route]:
+    endpoint = route.endpoint
+    is_class = inspect.isclass(endpoint)
+    if is_class:
+        methods = [method for method in _METHODS if hasattr(endpoint, method)]
+    else:
+        methods = [method for method in _METHODS if method.upper() in (route.methods or {"GET"})]
+    for method in methods:
+        yield _Route(
+            method=method,
+            path=prefix + route.path_format,
+            name=f"{method}_{route.name}" if len(methods) > 1 else route.name,
+            handler=getattr(endpoint, method) if is_class else endpoint,
+            parameters=parameters,
+        )
+
+
+def _schema_of(converter: object, ending: str) -> dict[str, Any]:
+    """Return the schema of a path parameter, by the class of its converter, else by its pattern."""
+    word = type(converter).__name__.removesuffix(ending).lower()
+    known = _TYPES.get({"integer": "int"}.get(word, word))
+    if known is not None:
+        return known
+    pattern = getattr(converter, "regex", None)
+    if not isinstance(pattern, str) or pattern == "[^/]+":
+        return _SEGMENT
+    return {"type": "string", "pattern": f"^(?:{pattern})$"}
+
+
+# Django
+
+
+def _is_django(app: object) -> bool:
+    handler = _class("django.core.handlers.asgi", "ASGIHandler")
+    return handler is not None and isinstance(app, handler)
+
+
+def _django(module: str) -> Any:
+    from importlib import import_module
+
+    return import_module(module)
+
+
+def _django_routes(problems: list[OperationProblem]) -> Iterator[_Route]:
+    settings = _django("django.conf").settings
+    checked = any("CsrfViewMiddleware" in str(name) for name in settings.MIDDLEWARE)
+    for path, parameters, one in _django_patterns(_django("django.urls").get_resolver(), "", {}, 0):
+        view = one.callback
+        methods = _django_methods(view)
+        for method in methods:
+            if checked and method not in _READING and not getattr(view, "csrf_exempt", False):
+                reason = "its view requires a CSRF token, which only a form of the site has; mark it @csrf_exempt"
+                problems.append(_left_out(method, path, reason))
+                continue
+            name = str(one.name or getattr(view, "__name__", ""))
+            yield _Route(
+                method=method,
+                path=path,
+                name=f"{method}_{name}" if len(methods) > 1 else name,
+                handler=_django_handler(view, method),
+                parameters=parameters,
+            )
+
+
+def _django_patterns(
+    resolver: Any, prefix: str, parameters: Mapping[str, dict[str, Any]], depth: int
+) -> Iterator[tuple[str, Mapping[str, dict[str, Any]], Any]]:
+    """Return path, parameters and pattern of every view; the pages of Django's own admin are none for programs."""
+    simplified = _django("django.contrib.admindocs.views").simplify_regex
+    for one in resolver.url_patterns:
+        if getattr(one, "app_name", None) == "admin" or depth > _MAX_DEPTH:
+            continue
+        text = str(one.pattern)
+        converters = one.pattern.converters
+        if "(?" in text or text.startswith("^") or text.endswith("$"):
+            text = simplified(text).lstrip("/")
+        for name in converters:
+            text = text.replace(f"<{_declared(text, name)}>", f"{{{name}}}")
+        text = text.replace("<", "{").replace(">", "}")  # the names of a regular expression
+        own = {name: _schema_of(converter, "Converter") for name, converter in converters.items()}
+        known = {**parameters, **own}
+        if hasattr(one, "url_patterns"):
+            yield from _django_patterns(one, prefix + text, known, depth + 1)
+        else:
+            yield f"/{prefix}{text}", known, one
+
+
+def _declared(text: str, name: str) -> str:
+    """Return a parameter as its route writes it: `int:number` or `number`."""
+    for part in text.split("<")[1:]:
+        written = part.partition(">")[0]
+        if written.rpartition(":")[2] == name:
+            return written
+    return name
+
+
+def _django_methods(view: Any) -> Sequence[str]:
+    """Return the methods of a view: those of its class, those that its decorator requires, or GET."""
+    actions = getattr(view, "actions", None)  # a view set of Django REST framework
+    if isinstance(actions, Mapping):
+        return [method for method in _METHODS if method in actions]
+    owner = _django_class(view)
+    if owner is not None:
+        return [method for method in _METHODS if hasattr(owner, method)]
+    required = _required_methods(view)
+    if required is None:
+        return ["get", "post"] if getattr(view, "csrf_exempt", False) else ["get"]
+    return [method for method in _METHODS if method.upper() in required]
+
+
+def _django_class(view: Any) -> Any:
+    return getattr(view, "view_class", None) or getattr(view, "cls", None)
+
+
+def _django_handler(view: Any, method: str) -> Any:
+    owner = _django_class(view)
+    if owner is None:
+        return inspect.unwrap(view) if inspect.isfunction(view) else view
+    actions = getattr(view, "actions", None)
+    named: Mapping[str, str] = cast("Mapping[str, str]", actions) if isinstance(actions, Mapping) else {}
+    handler = getattr(owner, named.get(method, method), None)
+    return handler if getattr(handler, "__doc__", None) else view
+
+
+def _required_methods(view: Any) -> Iterable[str] | None:
+    """Return the methods that `require_http_methods` allows, which only the closure of its wrapper holds."""
+    while inspect.isfunction(view):
+        required = inspect.getclosurevars(view).nonlocals.get("request_method_list")
+        if required is not None:
+            return cast("Iterable[str]", required)
+        view = getattr(view, "__wrapped__", None)
+    return None
+
+
+def _left_out(method: str, path: str, reason: str) -> OperationProblem:
+    pointer = f"/paths/{escaped(path)}/{method}"
+    return OperationProblem(operation=f"{method.upper()} {path}", pointer=pointer, reason=reason)
+
+
+def _class(module: str, name: str) -> Any:
+    """Return a class of a module that is loaded; None for every other module."""
+    return getattr(sys.modules.get(module), name, None)

@@ -1,0 +1,48 @@
+"""The public functions of a module as tools, where none is marked with `@tool`."""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+from typing import Any
+
+from toolweave.errors import ToolweaveError
+from toolweave.tools import tool
+from toolweave.tools._function import FunctionTool
+
+_FRAMEWORKS = frozenset(("fastmcp", "mcp", "fastapi", "starlette", "flask", "django", "litestar", "typer", "click"))
+_ENTRY_POINT = "main"
+"""The function that runs a program; nobody means it as a tool."""
+
+
+def plain_functions(module: ModuleType) -> tuple[list[FunctionTool[..., Any]], list[str]]:
+    """Return the public functions that a module defines as tools, and the reasons for those that cannot be.
+
+    They are those in `__all__`, if the module has it, else those whose names do not begin with `_`.
+    """
+    tools: list[FunctionTool[..., Any]] = []
+    problems: list[str] = []
+    listed = getattr(module, "__all__", None)
+    for name, value in vars(module).items():
+        if name.startswith("_") or name == _ENTRY_POINT or not callable(value) or inspect.isclass(value):
+            continue
+        if listed is not None and name not in listed:
+            continue
+        function = inspect.unwrap(value)
+        if not inspect.isfunction(function) or function.__module__ != module.__name__:
+            continue
+        try:
+            tools.append(tool(value, name=name))
+        except (ToolweaveError, TypeError, ValueError) as error:
+            problems.append(f"function {name!r} is left out: {error}")
+    return tools, problems
+
+
+def made_by_framework(module: ModuleType) -> str | None:
+    """Return the name and the kind of an object of a framework that a module makes; None without one."""
+    for name, value in vars(module).items():
+        kind: type[Any] = type(value)
+        packages = {cls.__module__.partition(".")[0] for cls in kind.__mro__}
+        if not isinstance(value, type) and packages & _FRAMEWORKS:
+            return f"{name!r} of {kind.__name__}"
+    return None
