@@ -139,7 +139,7 @@ class _PathConverter:
         return kept
 
     def _target(self, node: object) -> Any:
-        """Return what a chain of references leads to; one that leads nowhere stays, for the reader to report."""
+        """Return the target of a chain of references; one that leads nowhere stays, for the reader to report."""
         for _ in range(_MAX_HOPS):
             known = as_object(node)
             ref = None if known is None else known.get("$ref")

@@ -101,7 +101,7 @@ def object_of_module(place: ObjectPath, module: ModuleType) -> ServedObject:
 
 
 def served_object(place: ObjectPath, module: ModuleType, value: Any, name: str) -> ServedObject:
-    """Return what is served of one object of a module.
+    """Return one object of a module as it is served.
 
     Raises:
         CommandError: It cannot be served.
@@ -260,7 +260,7 @@ def _plain_tools(place: ObjectPath, module: ModuleType) -> tuple[Any, ...]:
 
 
 def _hint(place: ObjectPath, module: ModuleType) -> str:
-    """Return what a module has, and what is served."""
+    """Return a hint with the public names of a module and the kinds that are served."""
     public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     own = {name: value for name, value in public.items() if not isinstance(value, ModuleType)}
     shown = [f"{name} ({_kind(value)})" for name, value in list(own.items())[:_MAX_SHOWN]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from toolweave.errors import ToolweaveError
 from toolweave.tools import tool
@@ -12,7 +12,7 @@ from toolweave.tools._function import FunctionTool
 
 _FRAMEWORKS = frozenset(("fastmcp", "mcp", "fastapi", "starlette", "flask", "django", "litestar", "typer", "click"))
 _ENTRY_POINT = "main"
-"""The function that runs a program; nobody means it as a tool."""
+"""The name of the function that runs a program, which is not meant as a tool."""
 
 
 def plain_functions(module: ModuleType) -> tuple[list[FunctionTool[..., Any]], list[str]]:
@@ -41,7 +41,7 @@ def plain_functions(module: ModuleType) -> tuple[list[FunctionTool[..., Any]], l
 def made_by_framework(module: ModuleType) -> str | None:
     """Return the name and the kind of an object of a framework that a module makes; None without one."""
     for name, value in vars(module).items():
-        kind: type[Any] = type(value)
+        kind = cast("type[Any]", type(value))
         packages = {cls.__module__.partition(".")[0] for cls in kind.__mro__}
         if not isinstance(value, type) and packages & _FRAMEWORKS:
             return f"{name!r} of {kind.__name__}"
