@@ -143,9 +143,14 @@ def upstream_server() -> Any:
 
 @asynccontextmanager
 async def world(
-    oauth: Mapping[str, Any] | None = None, *, users: tuple[str, ...] = USERS, upstream: Any = None, **section: Any
+    oauth: Mapping[str, Any] | None = None,
+    *,
+    users: tuple[str, ...] = USERS,
+    upstream: Any = None,
+    settings: Mapping[str, Any] | None = None,
+    **section: Any,
 ) -> AsyncGenerator[CallerWorld]:
-    """Serve all three for the block."""
+    """Serve all three for the block; `settings` are further members of the entry of the upstream."""
     made = CallerWorld()
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(anyio.create_task_group())
@@ -155,7 +160,7 @@ async def world(
         everybody = create_mcp_server(name="notes", version="1", tools=[find])
         keys = {user: key_of(user) for user in users}
         config = {
-            "mcpServers": {"notes": {"server": everybody}, "mail": made.entry(**(oauth or {}))},
+            "mcpServers": {"notes": {"server": everybody}, "mail": {**made.entry(**(oauth or {})), **(settings or {})}},
             "gateway": {"auth": {"api_keys": keys}, **section},
         }
         made.manager = GatewayManager(config, GatewayOptions(token_store=made.store))

@@ -1,6 +1,6 @@
 """The abilities of a caller: declared upstream, and compared with the questions that arrive.
 
-Pure. A server should ask nothing that its client did not declare, but one of another revision may not know the word for
+A server should ask nothing that its client did not declare, but one of another revision may not know the word for
 it, and no server is trusted to keep to it.
 """
 
@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import anyio
+
 from toolweave.errors import RequestError
 from toolweave.protocol.client_requests import CAPABILITY_OF, can_answer, needs_of
-from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY
-from toolweave.protocol.eras import missing_abilities, passed_capabilities
+from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY
+from toolweave.protocol.eras import missing_abilities, passed_capabilities, question_for
 from toolweave.protocol.input_required import INPUT_REQUESTS, read_input_request
 from toolweave.protocol.json_types import as_object
-from toolweave.serve._request import Client, Json
+from toolweave.protocol.tasks import declares_tasks
+from toolweave.serve._request import Client, Json, Request
 
 
 def declared_to_legacy(client: Client) -> Json:
@@ -23,6 +26,35 @@ def declared_to_legacy(client: Client) -> Json:
     return passed_capabilities(
         client.capabilities, version=client.version, tasks=False, roots_changes=not client.modern
     )
+
+
+def declared_to_modern(client: Client) -> Json:
+    """Return the capabilities of a client as its requests to modern upstreams declare them."""
+    tasks = not client.modern or declares_tasks(client.capabilities)  # modern callers speak for themselves
+    return passed_capabilities(client.capabilities, version=client.version, tasks=tasks)
+
+
+async def put_question(
+    request: Request, method: str, params: Mapping[str, Any], seconds: float, meta: Mapping[str, Any] | None = None
+) -> Json:
+    """Ask a legacy caller, and return its answer as it is.
+
+    Args:
+        request: The request on whose stream it is asked.
+        method: The method of the question.
+        params: Its parameters, as the upstream sent them.
+        seconds: Seconds to wait for the answer.
+        meta: Further members of `_meta`, or None.
+
+    Raises:
+        RequestError: The caller refused, is gone, or did not answer in time.
+    """
+    question = question_for(method, params, request.client.version)
+    if meta is not None:
+        question["_meta"] = {**(as_object(question.get("_meta")) or {}), **meta}
+    with anyio.move_on_after(seconds):
+        return await request.line.ask(method, question)
+    raise RequestError(f"the client did not answer {method} within {seconds:g} s", code=INTERNAL_ERROR)
 
 
 def check_able(method: str, params: Mapping[str, Any], able: Mapping[str, Any]) -> None:

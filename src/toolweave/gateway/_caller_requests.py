@@ -22,7 +22,7 @@ from toolweave.gateway._caller_hubs import exchanges
 from toolweave.gateway._routes import Routes
 from toolweave.gateway._sign_in_first import SignInFirst, sign_in_tool, without_round
 from toolweave.gateway._sign_ins import SignIns
-from toolweave.gateway._tasks import TaskNames
+from toolweave.gateway._task_names import TaskNames
 from toolweave.hub._hub import down_servers
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
@@ -315,7 +315,7 @@ class CallerRequests:
     async def _owns_task(self, request: Request, inner: InnerGateway) -> bool:
         name = as_text(request.params.get(TASK_ID))
         read = None if name is None else self._names.read(request.client.principal, name)
-        return read is not None and read[0] in self._outer.callers.hubs.configs
+        return read is not None and read.server in self._outer.callers.hubs.configs
 
     async def _set_level(self, own: Method, request: Request, inner: InnerGateway) -> Json:
         """Set the level of log messages of both."""

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from toolweave.errors import RequestError, ToolError
 from toolweave.gateway._fast_calls import SentToolCall
 from toolweave.gateway._perspectives import Perspectives
@@ -118,8 +120,12 @@ class Calls:
         follow = not self._tasks.takes(request)
         sent = _sent_for(request)
         direct = None if sent is None else sent.direct
-        result = await self._relay.request(request, route, request.method, params, follow_tasks=follow, sent=direct)
-        return await self._tasks.shown(request, route.server, self._named(route, result))
+        places: list[str] = []
+        result = await self._relay.request(
+            request, route, request.method, params, follow_tasks=follow, sent=direct, on_place=places.append
+        )
+        sent_to = replace(route, place=places[-1]) if places else route
+        return await self._tasks.shown(request, sent_to, self._named(route, result))
 
     def _shaped(self, request: Request, spec: ToolSpec, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments that the upstream takes of those that a shaped definition asks for.

@@ -11,9 +11,11 @@ the server, and its subscriptions are made there, for as long as the connection 
 from __future__ import annotations
 
 import logging
+import math
+import secrets
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -28,6 +30,7 @@ from toolweave.errors import ErrorKind, RequestError, ServerError, ToolError, pr
 from toolweave.gateway._handshake_connections import OnServerNotification, report_list_changes, watch_lists
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.logs import LogLevel
+from toolweave.protocol.tasks import related_task
 from toolweave.serve._request import Client, Json
 
 _log = logging.getLogger("toolweave.gateway")
@@ -67,19 +70,30 @@ class AskingConnection:
     Attributes:
         config: The server, as the hub connects to it.
         owner: The caller, if it can be distinguished from others.
+        id: Its name among all of them, which ids of tasks carry.
+        principal: The principal of the caller, or None.
         connection: The connection, which asks for no revision but the one that the hub has found out.
         handler: Gets the requests of the server while a call runs; None between calls.
         level: The minimum severity of log messages that was asked for, or None.
         running: Whether a call runs.
         users: The number of subscriptions and requests beside that call, for which it is kept.
         since: The time at which the last call ended.
+        tasks_until: The time until which it is kept for the tasks that began on it.
     """
 
     def __init__(
-        self, config: ServerConfig, version: str, capabilities: Mapping[str, Any], owner: Owner | None = None
+        self,
+        config: ServerConfig,
+        version: str,
+        capabilities: Mapping[str, Any],
+        owner: Owner | None = None,
+        *,
+        principal: str | None = None,
     ) -> None:
         self.config = config
         self.owner = owner
+        self.id = secrets.token_urlsafe(12)
+        self.principal = principal
         stand_in = ClientStandIn(capabilities=capabilities, answer=self._answer)
         self.connection = McpConnection(config.replace(protocol=version), stand_in=stand_in)
         self.handler: AnswerRequest | None = None
@@ -87,8 +101,38 @@ class AskingConnection:
         self.running = False
         self.users = 0
         self.since = 0.0
+        self.tasks_until = -math.inf
+        self._of_tasks: dict[str, AnswerRequest] = {}
+
+    @property
+    def kept(self) -> bool:
+        """Whether a subscription, a request or a task needs it, although no call runs."""
+        return self.users > 0 or self.tasks_until > anyio.current_time()
+
+    @contextmanager
+    def used(self) -> Generator[None]:
+        """Keep the connection for a request about which its server asks nothing, while a call may run on it."""
+        self.users += 1
+        try:
+            yield
+        finally:
+            self.users -= 1
+            self.since = anyio.current_time()
+
+    @contextmanager
+    def answering(self, task: str, handler: AnswerRequest) -> Generator[None]:
+        """Answer the questions that name a task of the server by `handler` for the block."""
+        self._of_tasks[task] = handler
+        try:
+            yield
+        finally:
+            if self._of_tasks.get(task) is handler:
+                del self._of_tasks[task]
 
     async def _answer(self, method: str, params: Mapping[str, Any]) -> Json:
+        of_task = self._of_tasks.get(related_task(params) or "")
+        if of_task is not None:
+            return await of_task(method, params)
         if self.handler is None:
             name = self.connection.name
             _log.warning(
@@ -163,6 +207,15 @@ class AskingConnections:
         """Return the first connection of the caller of a request to a server, or None."""
         return self.first(owner_of(client), config) if self._owned else None
 
+    def find(self, place: str, client: Client) -> AskingConnection | None:
+        """Return the connection of this id, if it is one of the caller of a request and has not ended.
+
+        A principal that comes back in another session has other connections, and still reaches those it had.
+        """
+        owned = (one for ones in self._owned.values() for one in ones if one.id == place)
+        found = next((one for one in owned if one.connection.state not in _OVER), None)
+        return found if found is not None and _is_of(found, client) else None
+
     def listen(self, listener: OnOwnerChange) -> Callable[[], None]:
         """Call `listener` after each change of the connections of a caller; return the end of that."""
         token = object()
@@ -207,7 +260,7 @@ class AskingConnections:
         capabilities: Mapping[str, Any],
         caller: str | None,
         *,
-        named: bool = False,
+        principal: str | None = None,
         owner: Owner | None = None,
         first_only: bool = False,
         shared: McpConnection | None = None,
@@ -222,7 +275,7 @@ class AskingConnections:
             version: The revision to speak, or `"legacy"` for the newest with a handshake.
             capabilities: The capabilities of the caller.
             caller: A key that identifies the caller, or None.
-            named: Whether its principal is known.
+            principal: Its principal, or None.
             owner: The caller, whose lists are those of its first connection; None for one that is like others.
             first_only: Whether only the first connection will do, because only its process has what is asked for.
             shared: The connection of the hub, which is notified of changed lists unless the new one has a process of
@@ -232,10 +285,13 @@ class AskingConnections:
             ToolError: None was free in time; the call was not sent.
             ServerError: The server cannot be reached.
         """
-        key = _Key(config.name, version, msgspec.json.encode(capabilities, order="deterministic"), caller, named)
-        asking = await self._taken(
-            key, partial(self._made, key, config, capabilities, owner, shared), config, first_only
-        )
+        encoded = msgspec.json.encode(capabilities, order="deterministic")
+        key = _Key(config.name, version, encoded, caller, principal is not None)
+
+        def make() -> AskingConnection:
+            return self._add(key, AskingConnection(config, version, capabilities, owner, principal=principal), shared)
+
+        asking = await self._taken(key, make, config, first_only)
         answered = False
         try:
             await asking.connection.open()
@@ -285,24 +341,16 @@ class AskingConnections:
         full = key.caller is not None and len(self._pool.get(key, [])) >= self._most_per_caller
         return None if full or self._crowd(key, config) is not None else make()
 
-    def _made(
-        self,
-        key: _Key,
-        config: ServerConfig,
-        capabilities: Mapping[str, Any],
-        owner: Owner | None,
-        shared: McpConnection | None,
-    ) -> AskingConnection:
-        """Return a new connection, which is in the pool."""
-        made = AskingConnection(config, key.version, capabilities, owner)
+    def _add(self, key: _Key, made: AskingConnection, shared: McpConnection | None) -> AskingConnection:
+        """Put a new connection into the pool."""
         if self.on_notification is not None:
-            made.connection.on("notification", partial(self.on_notification, config.name))
-        if shared is not None and config.transport != "stdio":  # a process has lists of its own
+            made.connection.on("notification", partial(self.on_notification, key.server))
+        if shared is not None and made.config.transport != "stdio":  # a process has lists of its own
             report_list_changes(made.connection, shared)
         self._pool.setdefault(key, []).append(made)
-        if owner is not None:
-            self._owned.setdefault(owner, []).append(made)
-            watch_lists(made.connection, partial(self._changed, owner))
+        if made.owner is not None:
+            self._owned.setdefault(made.owner, []).append(made)
+            watch_lists(made.connection, partial(self._changed, made.owner))
         return made
 
     def _crowd(self, key: _Key, config: ServerConfig) -> Sequence[tuple[_Key, AskingConnection]] | None:
@@ -316,11 +364,14 @@ class AskingConnections:
         return unnamed if len(unnamed) >= self._most_unnamed else None
 
     async def _drop_idle(self, crowd: Sequence[tuple[_Key, AskingConnection]]) -> bool:
-        """Close the connection of these that has been idle for longest; False when all are in use."""
-        idle = [(one.since, key, one) for key, one in crowd if not one.running]
+        """Close the connection of these that has been idle for longest; False when all are in use.
+
+        One that a subscription or a task needs is closed only if there is no other.
+        """
+        idle = [(one.kept, one.since, key, one) for key, one in crowd if not one.running]
         if not idle:
             return False
-        _, key, asking = min(idle, key=lambda item: item[0])
+        _, _, key, asking = min(idle, key=lambda item: item[:2])
         await self._drop(key, asking)
         return True
 
@@ -370,7 +421,7 @@ class AskingConnections:
             too_old = anyio.current_time() - self._idle_seconds
             old = [(key, one) for key, there in self._pool.items() for one in there if not one.running]
             for key, asking in old:
-                idle = asking.since <= too_old and not asking.users
+                idle = asking.since <= too_old and not asking.kept
                 over = idle or not is_current(asking.config)
                 if over and not asking.running:
                     asking.running = True  # reserves it meanwhile
@@ -384,3 +435,10 @@ class AskingConnections:
             for key, there in list(self._pool.items()):
                 for asking in list(there):
                     tasks.start_soon(self._drop, key, asking)
+
+
+def _is_of(asking: AskingConnection, client: Client) -> bool:
+    """Whether a connection is one of the caller of a request."""
+    if asking.principal is not None or client.principal is not None:
+        return asking.principal == client.principal
+    return asking.owner is not None and client.key is not None and asking.owner.caller == client.key

@@ -40,7 +40,8 @@ from toolweave.gateway._sign_in_first import SignInFirst
 from toolweave.gateway._sign_ins import SignIns
 from toolweave.gateway._skills import UpstreamSkills
 from toolweave.gateway._slow_calls import SlowCalls
-from toolweave.gateway._tasks import TaskNames, UpstreamTasks
+from toolweave.gateway._task_names import TaskNames
+from toolweave.gateway._tasks import UpstreamTasks
 from toolweave.gateway._unreached import UnreachedUpstreams
 from toolweave.gateway._updates import ResourceUpdates
 from toolweave.hub import Hub
@@ -292,7 +293,7 @@ class Gateway(ServerRunners):
         return [
             Calls(hub, self.perspectives, self.relay, tasks, local=local, unreached=down, slow=self._slow_calls(tasks)),
             self._lists,
-            UpstreamSkills(hub, self.routes, self.relay, self.perspectives.shared.offers, page_size=self._page_size),
+            UpstreamSkills(hub, self.perspectives, self.relay, page_size=self._page_size),
             self._about,
             UpstreamLogs(hub, self.changes, parts.logs, parts.handshakes),
             tasks,

@@ -205,6 +205,7 @@ class ProcessTasks:
             "version": client.version,
             "capabilities": client.capabilities,
             "principal": client.principal,
+            "conversation": client.conversation,
         }
         try:
             told = await replicas.ask(str(found["by"]), _KIND, body)
@@ -236,7 +237,12 @@ class ProcessTasks:
             return {"task": ended[1]}
         if name not in self._followed:
             return None
-        client = Client(version=body["version"], capabilities=body["capabilities"], principal=body["principal"])
+        client = Client(
+            version=body["version"],
+            capabilities=body["capabilities"],
+            principal=body["principal"],
+            conversation=body.get("conversation"),
+        )
         request = Request(str(body["method"]), body["params"], client, NO_LINE, 0)
         try:
             return {"task": await self._act(request, name)}

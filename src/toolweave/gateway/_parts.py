@@ -14,7 +14,7 @@ from toolweave.gateway._replicas import Replicas
 from toolweave.gateway._sealed_state import StateCipher
 from toolweave.gateway._shared_sessions import SealedSessions
 from toolweave.gateway._slow_tasks import SlowTasks
-from toolweave.gateway._tasks import TaskNames
+from toolweave.gateway._task_names import TaskNames
 from toolweave.serve._changes import Changes
 from toolweave.serve._logs import Logs
 from toolweave.serve._request_context import HandlerRunner

@@ -7,12 +7,11 @@ upstream is asked by the gateway in a loop; before a legacy upstream questions p
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeAlias
 
-import anyio
 import msgspec
 
 from toolweave.connect._connection import McpConnection
@@ -27,7 +26,13 @@ from toolweave.errors import (
     ToolError,
     as_tool_error,
 )
-from toolweave.gateway._caller_abilities import check_able, check_questions, declared_to_legacy
+from toolweave.gateway._caller_abilities import (
+    check_able,
+    check_questions,
+    declared_to_legacy,
+    declared_to_modern,
+    put_question,
+)
 from toolweave.gateway._caller_stream import CallerStream
 from toolweave.gateway._connections import AskingConnection, AskingConnections, owner_of
 from toolweave.gateway._handshake_connections import HANDSHAKE, HandshakeConnections, refuses_handshake
@@ -37,6 +42,7 @@ from toolweave.gateway._parking import LiveCall, ParkedRound
 from toolweave.gateway._relayed_call import RelayedCall
 from toolweave.gateway._routes import Route
 from toolweave.gateway._sealed_state import SealedRound, StateCipher
+from toolweave.gateway._task_places import HANDSHAKE_PLACE, TaskPlaces, has_only
 from toolweave.hub import Hub
 from toolweave.protocol import methods
 from toolweave.protocol.client_requests import ABILITIES, can_answer
@@ -54,12 +60,10 @@ from toolweave.protocol.eras import (
     missing_abilities,
     modern_result,
     page_questions,
-    passed_capabilities,
-    question_for,
 )
 from toolweave.protocol.input_required import INPUT_REQUIRED, INPUT_RESPONSES, REQUEST_STATE, input_required
 from toolweave.protocol.json_types import as_object
-from toolweave.protocol.tasks import declares_tasks, is_task
+from toolweave.protocol.tasks import TASK_ID, is_task, related
 from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.serve._logs import Logs
 from toolweave.serve._request import Client, Json, Request
@@ -69,7 +73,9 @@ from toolweave.tools._result import ToolResult
 LeaseConnection: TypeAlias = Callable[[], AbstractAsyncContextManager[AskingConnection]]
 """Gives a connection to a legacy upstream for one call."""
 
-_OF_BOTH_ERAS = methods.INPUT_REQUIRED | {methods.COMPLETION_COMPLETE}
+_OF_BOTH_ERAS = methods.INPUT_REQUIRED | {
+    *(methods.COMPLETION_COMPLETE, methods.SKILLS_GET, methods.RESOURCES_DIRECTORY_READ),
+}
 """The methods that reach an upstream of both eras in the era of the caller."""
 _COMPLETE = "complete"
 PIPED = frozenset({"stdio", "inprocess"})
@@ -93,6 +99,7 @@ class Relay:
         on_leased: Called with a caller whenever a connection of its own is open for a call.
         shared: The connections that all callers share, by upstream.
         handshakes: The connections in the handshake era to upstreams that speak both.
+        places: The connections on which tasks run.
     """
 
     def __init__(
@@ -109,6 +116,7 @@ class Relay:
     ) -> None:
         self.shared = hub.clients
         self.handshakes = handshakes
+        self.places = TaskPlaces(connections, handshakes)
         self._visits = visits
         self._hub = hub
         self._logs = logs
@@ -159,6 +167,7 @@ class Relay:
         *,
         follow_tasks: bool = True,
         sent: DirectCall | None = None,
+        on_place: Callable[[str], object] | None = None,
     ) -> Json:
         """Forward a request and return the result in the form of the caller's era, complete or `input_required`.
 
@@ -172,6 +181,8 @@ class Relay:
             params: The parameters without `_meta`, in the upstream's own names.
             follow_tasks: Whether a call that becomes a task is held until that has ended; else the task is the result.
             sent: The call as it was sent already, over the shared connection, and nothing but its answer was expected.
+            on_place: Called with the place of the connection that the call is sent on, if that is not the one of the
+                hub; see `TaskPlaces`.
 
         Raises:
             RequestError: The answer is a JSON-RPC error: the upstream's own, with its code and data, or ours.
@@ -190,6 +201,7 @@ class Relay:
             resumed=resumed,
             follow_tasks=follow_tasks,
             sent=sent,
+            on_place=on_place,
         )
         try:
             async with call.stream.delivered():
@@ -233,6 +245,8 @@ class Relay:
         return await self._sent_here(call, connection)
 
     async def _sent_here(self, call: RelayedCall, connection: McpConnection) -> Json:
+        if call.route.place:
+            return await self._at_place(call, self.places.connection(call.request.client, connection, call.route))
         agreement = await connection.gateway_side.agreement()
         if not agreement.modern:
             return await self._to_legacy(call, connection, agreement.version)
@@ -241,6 +255,20 @@ class Relay:
             if result is not None:
                 return result
         return await self._to_modern(call, connection, agreement.version)
+
+    async def _at_place(self, call: RelayedCall, connection: McpConnection) -> Json:
+        """Send a request about a task on the connection on which the task runs."""
+        request, agreement = call.request, await connection.gateway_side.agreement()
+        able = abilities(capabilities_at(agreement.version, declared_to_legacy(request.client)))
+
+        async def answer(method: str, params: Mapping[str, Any]) -> Json:
+            check_able(method, params, able)
+            return await put_question(request, method, params, self._cipher.ttl, related(request.text(TASK_ID)))
+
+        with self.places.held(request.client, call.route, answer):
+            if agreement.modern:
+                return await (self._rounds if request.modern else self._loop)(call, connection)
+            return await connection.forward(call.forwarded(None))
 
     async def _answered(self, call: RelayedCall, connection: McpConnection, sent: DirectCall) -> Json:
         """Return the result of a call that was sent already, over the connection that it was sent on."""
@@ -258,7 +286,8 @@ class Relay:
         if not self._needs_logs(call, connection) and first is None:
             return await send(call, connection)
         if first is not None and call.method not in methods.INPUT_REQUIRED:
-            return await self._beside(first, partial(send, call, first.connection))
+            with first.used():
+                return await send(call, first.connection)
         async with self._lease(call, connection, version, {}) as own:
             return await send(msgspec.structs.replace(call, sole=True), own.connection)
 
@@ -268,8 +297,9 @@ class Relay:
         able, logs = abilities(declared), self._needs_logs(call, connection)
         first = self._first(call, connection)
         if first is not None and call.method not in methods.INPUT_REQUIRED:
-            return await self._beside(first, partial(first.connection.forward, call.forwarded(None)))
-        in_shared = "task" in call.params  # which any later request about it has to find
+            with first.used():
+                return await first.connection.forward(call.forwarded(None))
+        in_shared = "task" in call.params and first is None  # which any later request about it has to find
         if not (able or logs or first is not None) or in_shared or call.method not in methods.INPUT_REQUIRED:
             return await connection.forward(call.forwarded(None))
         leased = partial(self._lease, call, connection, version, declared)
@@ -289,37 +319,40 @@ class Relay:
             version,
             declared,
             client.key,
-            named=client.principal is not None,
+            principal=client.principal,
             owner=owner_of(client),
             first_only=first is not None and has_only(first.connection, connection, call.method, call.params),
             shared=connection,
         )
         async with lease as asking:
             self.on_leased(client)
+            if asking.owner is not None:
+                call.note_place(asking.id)
             yield asking
 
     def _first(self, call: RelayedCall, connection: McpConnection) -> AskingConnection | None:
-        """Return the connection whose lists the caller sees, if it has one of its own, for a request about these."""
-        if call.method not in _OF_BOTH_ERAS or not call.follow_tasks or "task" in call.params:
-            return None  # a task is asked about on the shared connection
-        return self._connections.first_of(call.request.client, connection.config)
+        """Return the connection whose lists the caller sees, if it has one of its own, for a request about these.
 
-    async def _beside(self, first: AskingConnection, send: Callable[[], Awaitable[Json]]) -> Json:
-        """Send a request about which its server asks nothing, while a call may run on the same connection."""
-        release = self._connections.hold([first.connection])
-        try:
-            return await send()
-        finally:
-            release()
+        A task begins there only if the shared connection does not list its tool.
+        """
+        first = self._connections.first_of(call.request.client, connection.config)
+        if first is None or call.method not in _OF_BOTH_ERAS:
+            return None
+        on_shared = call.may_become_task and not has_only(first.connection, connection, call.method, call.params)
+        return None if on_shared else first
 
     # handshake caller, upstream of both eras
 
     def _has_both_eras(self, call: RelayedCall, connection: McpConnection) -> bool:
         """Whether a call of a handshake caller may reach a modern upstream in the caller's own era.
 
-        Not one about a task: in which era a task is depends on the connection of the hub.
+        Not one that may become a task, unless its tool is listed in that era alone: in which era a task is depends on
+        the connection of the hub.
         """
-        if call.request.modern or call.method not in _OF_BOTH_ERAS or not call.follow_tasks or "task" in call.params:
+        client = call.request.client
+        if client.modern or call.method not in _OF_BOTH_ERAS:
+            return False
+        if call.may_become_task and self.places.elsewhere(client, connection, call.route.name) is None:
             return False
         return self.handshakes.may_speak(connection)
 
@@ -329,14 +362,17 @@ class Relay:
         able = abilities(declared) if call.method in methods.INPUT_REQUIRED else {}
         first = self._first(call, connection)
         if first is not None and call.method not in methods.INPUT_REQUIRED:
-            return await self._beside(first, partial(first.connection.forward, call.forwarded(None)))
-        private = bool(able) or self._needs_logs(call, connection) or first is not None
+            with first.used():
+                return await first.connection.forward(call.forwarded(None))
+        asked = not call.may_become_task and (bool(able) or self._needs_logs(call, connection))
+        private = asked or first is not None  # a task begins where its tool is listed
         if connection.config.transport == "stdio" and private:  # the shared one would be a process without use
             return await self._on_private_process(call, connection, declared, able)
         own = await self.handshakes.opened(connection)
         if own is None:
             return None
         if not private:
+            call.note_place(HANDSHAKE_PLACE)
             return await own.forward(call.forwarded(None))
         return await self._asked(call, partial(self._lease, call, connection, HANDSHAKE, declared), able)
 
@@ -379,9 +415,8 @@ class Relay:
     def _declared(self, call: RelayedCall) -> Declared:
         """Return the client capabilities and info to send to modern upstreams."""
         client = call.request.client
-        tasks = not client.modern or declares_tasks(client.capabilities)  # modern callers speak for themselves
-        capabilities = passed_capabilities(client.capabilities, version=client.version, tasks=tasks)
-        return Declared(capabilities=capabilities, info=client.info, log_level=self._logs.level(call.request))
+        level = self._logs.level(call.request)
+        return Declared(capabilities=declared_to_modern(client), info=client.info, log_level=level)
 
     # modern caller, modern upstream
 
@@ -416,7 +451,7 @@ class Relay:
         async def answer(method: str, params: Mapping[str, Any]) -> Json:
             try:
                 check_able(method, params, declared.capabilities)
-                return await self._put(call.request, method, params)
+                return await put_question(call.request, method, params, self._cipher.ttl)
             except RequestError as exc:
                 refusals.append(exc)
                 text = f"the client refused {method}: {exc.message}"
@@ -437,7 +472,7 @@ class Relay:
 
             async def answer(method: str, params: Mapping[str, Any]) -> Json:
                 check_able(method, params, able)
-                return await self._put(call.request, method, params)
+                return await put_question(call.request, method, params, self._cipher.ttl)
 
             asking.handler = answer
             await self._take_level(call, asking)
@@ -515,16 +550,6 @@ class Relay:
 
     # questions and ends
 
-    async def _put(self, request: Request, method: str, params: Mapping[str, Any]) -> Json:
-        """Ask a legacy caller, and return its answer as it is.
-
-        Raises:
-            RequestError: It refused, is gone, or did not answer in time.
-        """
-        with anyio.move_on_after(self._cipher.ttl):
-            return await request.line.ask(method, question_for(method, params, request.client.version))
-        raise RequestError(f"the client did not answer {method} within {self._cipher.ttl:g} s", code=INTERNAL_ERROR)
-
     def _whole(self, call: RelayedCall, result: Json) -> Json:
         """Return a result for a legacy caller, which accepts only complete ones.
 
@@ -559,22 +584,6 @@ class Relay:
             return call_result(ToolResult.failure(error), modern=modern)
         code = INVALID_PARAMS if error.kind is ErrorKind.DENIED else INTERNAL_ERROR  # pins withhold what it names
         raise RequestError(error.message, code=code, data=error.data) from None
-
-
-def has_only(first: McpConnection, shared: McpConnection, method: str, params: Mapping[str, Any]) -> bool:
-    """Whether the subject of a request is listed on one connection to a server, and not on the shared one.
-
-    A further process for the same caller would not have it either.
-    """
-    if method == methods.TOOLS_CALL:
-        name = params.get("name")
-        here, there = (any(spec.original_name == name for spec in one.snapshot()) for one in (first, shared))
-        return here and not there
-    kind, member = ("prompts", "name") if method == methods.PROMPTS_GET else ("resources", "uri")
-    wanted = params.get(member)
-    listed = (one.gateway_side.list_facts(kind).items for one in (first, shared))
-    here, there = (any(item.raw[member] == wanted for item in items) for items in listed)
-    return here and not there
 
 
 def _ignore(client: Client) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -37,6 +37,7 @@ class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         follow_tasks: Whether a call that becomes a task is followed by the relay.
         sole: Whether the connection carries nothing else meanwhile, so that all its notifications are of this call.
         sent: The call as it was sent already, or None.
+        on_place: Called with the place of the connection that the call is sent on, if that is not the one of the hub.
     """
 
     request: Request
@@ -48,6 +49,17 @@ class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     follow_tasks: bool
     sole: bool = False
     sent: DirectCall | None = None
+    on_place: Callable[[str], object] | None = None
+
+    def note_place(self, place: str) -> None:
+        """Report the connection that the call is sent on."""
+        if self.on_place is not None:
+            self.on_place(place)
+
+    @property
+    def may_become_task(self) -> bool:
+        """Whether its result may name a task, which later requests have to find."""
+        return not self.follow_tasks or "task" in self.params
 
     @property
     def number(self) -> int:

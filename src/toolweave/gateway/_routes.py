@@ -22,11 +22,14 @@ class Route(msgspec.Struct, frozen=True):
         server: The upstream's name in the config.
         name: The upstream's own name or URI.
         spec: The definition of a tool; None for anything else.
+        place: The connection that a request about a task must take, where that is not the one of the hub; see
+            `TaskPlaces`.
     """
 
     server: str
     name: str
     spec: ToolSpec | None = None
+    place: str = ""
 
 
 class Routes:

@@ -1,6 +1,7 @@
 """The skills of all upstreams (SEP-2640): listed together, found at their upstream, and the folders that they are in.
 
 A skill keeps its URIs, unless another upstream's has the same; then all of its URIs begin with its upstream's name.
+Callers find the skills of the connections that they reach.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from operator import itemgetter
 from typing import Any
 
 from toolweave.errors import RequestError
+from toolweave.gateway._perspectives import Perspective, Perspectives
 from toolweave.gateway._relay import Relay
-from toolweave.gateway._routes import Route, Routes
+from toolweave.gateway._routes import Route
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers
-from toolweave.hub._offers import HubOffers
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.protocol.json_types import as_object
@@ -30,19 +31,17 @@ class UpstreamSkills:
 
     Args:
         hub: The upstreams.
-        routes: Finds the upstream of a URI.
+        perspectives: Finds the skills as callers see them.
         relay: Sends the requests.
-        offers: The skills of the hub.
         page_size: Entries on a page; None puts all on one.
     """
 
     def __init__(
-        self, hub: Hub, routes: Routes, relay: Relay, offers: HubOffers, *, page_size: int | None = DEFAULT_PAGE_SIZE
+        self, hub: Hub, perspectives: Perspectives, relay: Relay, *, page_size: int | None = DEFAULT_PAGE_SIZE
     ) -> None:
         self._hub = hub
-        self._routes = routes
+        self._perspectives = perspectives
         self._relay = relay
-        self._offers = offers
         self._page_size = page_size
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
@@ -58,11 +57,11 @@ class UpstreamSkills:
         return {}
 
     async def _list(self, request: Request) -> Json:
-        self._require(request)
+        perspective = self._required(request)
         may = request.client.may
         entries = [
             with_prefix(skill.json(), prefix)
-            for skill, prefix in await self._offers.skills()
+            for skill, prefix in await perspective.offers.skills()
             if may is None or may("resources", prefix + skill.uri, (), skill.server)
         ]
         found = list_page("skills", entries, request.params.get("cursor"), self._page_size, key=itemgetter("uri"))
@@ -70,7 +69,8 @@ class UpstreamSkills:
 
     async def _get(self, request: Request) -> Json:
         uri = request.text("uri")
-        for route in await self._asked(request, uri):
+        perspective = self._required(request)
+        for route in await self._asked(request, perspective, uri):
             result = await self._answer(request, route)
             if result is None:
                 continue
@@ -78,7 +78,7 @@ class UpstreamSkills:
                 skill = read_skill(as_object(result.get("skill")) or {}, server=route.server)
             except ValueError:
                 continue  # no host may load it
-            prefix = self._offers.skill_prefix(skill)
+            prefix = perspective.offers.skill_prefix(skill)
             if prefix is None or prefix + skill.uri != uri:
                 continue
             limited = {} if request.client.may is None else only_for_caller(request)
@@ -87,23 +87,22 @@ class UpstreamSkills:
 
     async def _read_directory(self, request: Request) -> Json:
         uri = request.text("uri")
-        for route in await self._asked(request, uri):
+        for route in await self._asked(request, self._required(request), uri):
             result = await self._answer(request, route)
             if result is not None and uri.endswith(route.name):
                 return with_prefix(result, uri.removesuffix(route.name))
         raise RequestError(f"{uri} is not a directory resource", code=INVALID_PARAMS, data={"uri": uri})
 
-    async def _asked(self, request: Request, uri: str) -> list[Route]:
+    async def _asked(self, request: Request, perspective: Perspective, uri: str) -> list[Route]:
         """Return the upstreams to ask about a URI: its own where that is known, else all that may have it."""
-        self._require(request)
-        if not self._offers.knows_skill(uri):
-            await self._offers.skills()  # learns the names
+        if not perspective.offers.knows_skill(uri):
+            await perspective.offers.skills()  # learns the names
         directories = request.method == methods.RESOURCES_DIRECTORY_READ
         may = request.client.may
         return [
             route
-            for route in await self._routes.resources(uri)
-            if skill_settings(self._hub.clients[route.server].capabilities)[directories]
+            for route in await perspective.routes.resources(uri)
+            if skill_settings(perspective.clients[route.server].capabilities)[directories]
             and (may is None or may("resources", uri, (), route.server))
         ]
 
@@ -117,7 +116,9 @@ class UpstreamSkills:
                 raise
             return None
 
-    def _require(self, request: Request) -> None:
-        """Refuse the methods of an extension that no upstream declares."""
-        if not self._offers.with_skills() and not caller_servers(self._hub).configs:
+    def _required(self, request: Request) -> Perspective:
+        """Return the upstreams as the caller sees them; refuse the methods of an extension that none declares."""
+        perspective = self._perspectives.of(request.client)
+        if not perspective.offers.with_skills() and not caller_servers(self._hub).configs:
             raise RequestError("Method not found", code=METHOD_NOT_FOUND, data=request.method)
+        return perspective

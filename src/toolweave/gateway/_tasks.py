@@ -1,15 +1,11 @@
 """Tasks of upstreams, for callers that take tasks: under ids that name their upstream, in the caller's form.
 
-An id carries the upstream's name and its own id, signed for one principal, so that no store is needed and any replica
-with the same keys can continue it. It is the same each time, since clients compare ids. For callers without tasks, the
-relay follows a task to its end.
+For callers without tasks, the relay follows a task to its end.
 """
 
 from __future__ import annotations
 
-import hmac
 import logging
-import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,7 +13,6 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import anyio
-import msgspec
 
 from toolweave.connect import McpConnection
 from toolweave.errors import RequestError
@@ -26,7 +21,9 @@ from toolweave.gateway._relay import PIPED, Relay
 from toolweave.gateway._replicas import Replicas
 from toolweave.gateway._routes import Route
 from toolweave.gateway._slow_tasks import SlowTasks
+from toolweave.gateway._task_names import TaskNames, is_upstreams
 from toolweave.hub import Hub
+from toolweave.hub._hub import caller_servers
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from toolweave.protocol.eras import legacy_result, modern_result, question_for
@@ -51,16 +48,12 @@ from toolweave.protocol.tasks import (
 )
 from toolweave.protocol.versions import MODERN_VERSIONS, TASKS_VERSION
 from toolweave.serve._request import Json, Method, Request
-from toolweave.serve._request_state import from_base64url, to_base64url
 from toolweave.serve._task_spawner import ServingGroups
 from toolweave.serve._tasks.rules import declared, named_task, undeclared
 from toolweave.tools import ToolSpec
 
 _log = logging.getLogger("toolweave.gateway")
 
-_FORM = "t1"
-_MAC_BYTES = 16
-_LONGEST = 8192
 _ANSWER_SECONDS = 600.0
 _POLL_SECONDS, _LEAST_POLL_SECONDS, _MOST_POLL_SECONDS = 1.0, 0.05, 60.0
 _CANCEL_SECONDS = 5.0
@@ -68,43 +61,6 @@ _OF_A_ROUND = frozenset({INPUT_RESPONSES, REQUEST_STATE})
 
 PutQuestions: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Json]]
 """Puts questions to a caller, and returns the answers, by key."""
-
-
-class TaskNames:
-    """Ids of tasks that name their upstream, and that no caller can make or use for another principal.
-
-    Args:
-        keys: Secrets of at least 32 bytes, the newest first: it signs, all of them verify. Replicas share them, and an
-            old one stays as long as the tasks named with it. None makes one for this process.
-
-    Raises:
-        ValueError: A key is too short.
-    """
-
-    def __init__(self, keys: Sequence[str | bytes] | None = None) -> None:
-        given = [secrets.token_bytes(32)] if keys is None else keys
-        self._keys = [key.encode() if isinstance(key, str) else key for key in given]
-        if not self._keys or any(len(key) < 32 for key in self._keys):
-            raise ValueError("the keys of task ids are secrets of at least 32 bytes, the newest first")
-
-    def exposed(self, principal: str | None, server: str, own: str) -> str:
-        """Return the id for callers of an upstream's task."""
-        return ".".join((_FORM, to_base64url(server.encode()), to_base64url(own.encode("utf-8", "surrogatepass")))) + (
-            f".{to_base64url(_mac(self._keys[0], principal, server, own))}"
-        )
-
-    def read(self, principal: str | None, name: str) -> tuple[str, str] | None:
-        """Return the upstream and its own id; None for an id that is not of this principal, or not of ours."""
-        parts = name.split(".")
-        if len(name) > _LONGEST or len(parts) != 4 or parts[0] != _FORM:
-            return None
-        try:
-            server, own = from_base64url(parts[1]).decode(), from_base64url(parts[2]).decode("utf-8", "surrogatepass")
-            signed = from_base64url(parts[3])
-        except ValueError:
-            return None
-        genuine = [hmac.compare_digest(_mac(key, principal, server, own), signed) for key in self._keys]
-        return (server, own) if any(genuine) else None
 
 
 class _WatchedTasks(dict[str, Json]):
@@ -158,10 +114,7 @@ class UpstreamTasks:
 
     async def _owned(self, own: Method, upstreams: Method, request: Request) -> Json:
         """Answer a request about a task: one of ours, or one of an upstream."""
-        return await (upstreams if self._is_upstreams(named_task(request)) else own)(request)
-
-    def _is_upstreams(self, name: str) -> bool:
-        return name.startswith(f"{_FORM}.")
+        return await (upstreams if is_upstreams(named_task(request)) else own)(request)
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the extension, or the capability `tasks` of 2025-11-25, while an upstream has tasks in any form."""
@@ -169,7 +122,9 @@ class UpstreamTasks:
 
     @property
     def _offered(self) -> bool:
-        return any(_makes_legacy_tasks(one) or _has_extension(one) for one in self._hub.clients.values())
+        upstreams = self._hub.clients.values()
+        as_callers = bool(caller_servers(self._hub).configs)  # they may have tasks for each of them
+        return as_callers or any(_makes_legacy_tasks(one) or _has_extension(one) for one in upstreams)
 
     def support(self, spec: ToolSpec, modern: bool) -> Json:
         """Return the members of a definition for callers of 2025-11-25, whose tasks modern upstreams decide about."""
@@ -187,14 +142,18 @@ class UpstreamTasks:
         Raises:
             RequestError: The caller asked for a task, and the tool cannot be called as one (-32601).
         """
-        upstream = None if spec is None else self._hub.clients.get(spec.server or "")
-        word = (
-            task_support(spec.raw) if spec is not None and upstream and _makes_legacy_tasks(upstream) else "forbidden"
-        )
+        shared = None if spec is None else self._hub.clients.get(spec.server or "")
+        reached, word = shared, "forbidden"
+        if spec is not None and shared is not None:
+            reached = self._relay.places.elsewhere(request.client, shared, spec.original_name) or shared
+            if _makes_legacy_tasks(reached):
+                word = task_support(spec.raw)
         if request.modern:
             return {"task": {}} if word == "required" and declared(request) else {}
-        if not self._asks_for_task(request) or (upstream is not None and _has_extension(upstream)):
+        if not self._asks_for_task(request) or (reached is not None and _has_extension(reached)):
             return {}
+        if word == "forbidden" and shared is not None and _has_extension(shared):
+            return {}  # it is listed as one that may become a task: a call that is over will be the task
         if word == "forbidden":
             raise RequestError(f"tool {request.text('name')!r} cannot be called as a task", code=METHOD_NOT_FOUND)
         return {"task": request.object("task")}
@@ -203,10 +162,15 @@ class UpstreamTasks:
         """Whether the caller of a tool takes a task for an answer; else the relay follows it."""
         return declared(request) if request.modern else self._asks_for_task(request)
 
-    async def shown(self, request: Request, server: str, result: Json) -> Json:
+    async def shown(self, request: Request, route: Route, result: Json) -> Json:
         """Return the result of a call in the caller's form: one that names a task, under the id for this caller.
 
         A caller of 2025-11-25 that asked for a task gets one, also of a call that is over.
+
+        Args:
+            request: The call.
+            route: The upstream, and the place of the connection that the call was sent on.
+            result: The result.
         """
         asked = self._asks_for_task(request)
         if not is_task(result):
@@ -218,8 +182,10 @@ class UpstreamTasks:
         own = as_text(task.get(TASK_ID))
         if not own:
             return result
-        named = with_task_id(task, self._names.exposed(request.client.principal, server, own))
-        if self.processes.shared and self._is_piped(server):
+        route = Route(server=route.server, name=own, place=route.place)
+        self._relay.places.keep(request.client, route, _lifetime_ms(task, modern=older is None))
+        named = with_task_id(task, self._names.exposed(request.client.principal, route))
+        if self.processes.shared and self._is_of_replica(route):
             await self._keep(request, named[TASK_ID], named if older is None else in_extension(named))
         if older is None:
             return named if request.modern else {"task": in_core(named)}
@@ -300,19 +266,20 @@ class UpstreamTasks:
 
     def _told(self, request: Request, name: str, told: Callable[[Mapping[str, Any]], object]) -> Callable[[], object]:
         """Have the upstream of a task say when it changes, if it can; return the end of that."""
-        own = self._names.read(request.client.principal, name)
-        upstream = None if own is None else self._hub.clients.get(own[0])
-        if own is None or upstream is None or not _has_extension(upstream):
+        try:
+            route = self._route(request, name)
+            upstream = self._connection(request, route)
+        except RequestError:
             return _nothing
-        return upstream.listen_to_task(own[1], told)
+        return upstream.listen_to_task(route.name, told) if _has_extension(upstream) else _nothing
 
     def _is_asked_about(self, name: str) -> bool:
         """Return whether changes of a task are found by polling; this replica's slow calls report theirs."""
-        return self._own is None or self._is_upstreams(name) or self._own.is_elsewhere(name)
+        return self._own is None or is_upstreams(name) or self._own.is_elsewhere(name)
 
     async def _now(self, request: Request, name: str) -> Json:
         """Return a task as it is now: one of ours, or one of an upstream."""
-        if self._own is None or self._is_upstreams(name):
+        if self._own is None or is_upstreams(name):
             return await self._state(request, name)
         found = await self._own.feature.current(request, [name])
         if name not in found:
@@ -326,7 +293,7 @@ class UpstreamTasks:
         kept = await self._kept(request, name)
         if kept is not None:
             return kept if request.modern else in_core(kept)
-        if not request.modern and not self._is_modern(self._route(request, name)):
+        if not request.modern and not self._is_modern(request, self._route(request, name)):
             found = await self._asked(request, methods.TASKS_GET, name)
             return with_task_id(await self._noted(request, name, found), name)
         state = await self._state_here(request, name)
@@ -342,23 +309,23 @@ class UpstreamTasks:
         return {}
 
     async def _updated(self, request: Request, name: str) -> None:
-        if self._is_modern(self._route(request, name)):  # a task of a legacy upstream has no questions
+        if self._is_modern(request, self._route(request, name)):  # a task of a legacy upstream has no questions
             answers = {INPUT_RESPONSES: request.object(INPUT_RESPONSES)}
             await self._asked(request, methods.TASKS_UPDATE, name, answers)
 
     async def _kept(self, request: Request, name: str) -> Json | None:
         """Return a task that no upstream of this replica knows; the request was forwarded to where it runs."""
-        if not self._is_upstreams(name):
+        if not is_upstreams(name):
             return await self._ended.find(request.client.principal, name)
         route = self._route(request, name)
-        if not self.processes.shared or not self._is_piped(route.server):
+        if not self.processes.shared or not self._is_of_replica(route):
             return None
         return await self.processes.elsewhere(request, name)
 
-    def _is_piped(self, server: str) -> bool:
-        """Whether a server runs as a process of this replica, so that those of others know nothing of its tasks."""
-        connection = self._hub.clients.get(server)
-        return connection is not None and connection.config.transport in PIPED
+    def _is_of_replica(self, route: Route) -> bool:
+        """Whether a task runs in a process or session of this replica, so that those of others know nothing of it."""
+        connection = self._hub.clients.get(route.server)
+        return bool(route.place) or (connection is not None and connection.config.transport in PIPED)
 
     async def _cancel(self, request: Request) -> Json:
         name = named_task(request)
@@ -367,7 +334,7 @@ class UpstreamTasks:
             done = await self._kept(request, name)
             return {} if request.modern else in_core(done or kept)
         route = None if kept is not None else self._route(request, name)
-        modern = route is not None and self._is_modern(route)
+        modern = route is not None and self._is_modern(request, route)
         before = {} if request.modern or not modern else await self._state_here(request, name)
         if route is None or _is_over(before):
             if request.modern:
@@ -389,7 +356,7 @@ class UpstreamTasks:
         kept = await self._kept(_about(request, name), name)
         if kept is not None and not _is_over(kept):
             kept = None
-        elif kept is None and not self._is_modern(self._route(request, name)):
+        elif kept is None and not self._is_modern(request, self._route(request, name)):
             found = await self._asked(request, methods.TASKS_RESULT, name)
             await self._noted(request, name, {})
             return _related(found, name)
@@ -475,7 +442,7 @@ class UpstreamTasks:
 
     async def _state_at_upstream(self, request: Request, name: str) -> Json:
         found = await self._asked(request, methods.TASKS_GET, name)
-        if self._is_modern(self._route(request, name)):
+        if self._is_modern(request, self._route(request, name)):
             return with_task_id(found, name)
         shown = with_task_id(in_extension(found), name)
         if shown["status"] not in ("completed", "failed"):
@@ -496,12 +463,20 @@ class UpstreamTasks:
 
     def _route(self, request: Request, name: str) -> Route:
         found = self._names.read(request.client.principal, name)
-        if found is None or found[0] not in self._hub.clients:
+        if found is None or found.server not in self._hub.clients:
             raise RequestError("Unknown task", code=INVALID_PARAMS)
-        return Route(server=found[0], name=found[1])
+        return found
 
-    def _is_modern(self, route: Route) -> bool:
-        return self._hub.clients[route.server].protocol_version in MODERN_VERSIONS
+    def _connection(self, request: Request, route: Route) -> McpConnection:
+        """Return the connection on which a task runs.
+
+        Raises:
+            RequestError: It has ended, or belongs to another caller.
+        """
+        return self._relay.places.connection(request.client, self._hub.clients[route.server], route)
+
+    def _is_modern(self, request: Request, route: Route) -> bool:
+        return self._connection(request, route).protocol_version in MODERN_VERSIONS
 
 
 def _about(request: Request, name: str, method: str = methods.TASKS_GET) -> Request:
@@ -551,6 +526,13 @@ def _is_over(state: Json) -> bool:
     return state.get("status") in ENDED
 
 
+def _lifetime_ms(task: Mapping[str, Any], *, modern: bool) -> float | None:
+    try:
+        return read_task(task, modern=modern).ttl_ms
+    except ValueError:
+        return None
+
+
 def _poll_seconds(state: Json) -> float:
     try:
         poll_ms = read_task(state, modern=True).poll_ms
@@ -558,8 +540,3 @@ def _poll_seconds(state: Json) -> float:
         poll_ms = None
     seconds = _POLL_SECONDS if poll_ms is None else poll_ms / 1000
     return min(max(seconds, _LEAST_POLL_SECONDS), _MOST_POLL_SECONDS)
-
-
-def _mac(key: bytes, principal: str | None, server: str, own: str) -> bytes:
-    text = msgspec.json.encode((principal, server, own.encode("utf-8", "surrogatepass")))
-    return hmac.digest(key, b"toolweave task id\n" + text, "sha256")[:_MAC_BYTES]

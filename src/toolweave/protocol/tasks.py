@@ -31,6 +31,7 @@ __all__ = [
     "needs_task",
     "read_task",
     "related",
+    "related_task",
     "support",
     "task_result",
     "task_support",
@@ -168,6 +169,12 @@ def with_task_id(task: Mapping[str, Any], task_id: str) -> Json:
 def related(task_id: str) -> Json:
     """Return the member of `_meta` by which a message of 2025-11-25 names its task."""
     return {RELATED_TASK: {TASK_ID: task_id}}
+
+
+def related_task(params: Mapping[str, Any]) -> str | None:
+    """Return the id of the task that a message of 2025-11-25 names, or None."""
+    meta = as_object(params.get("_meta")) or {}
+    return as_text((as_object(meta.get(RELATED_TASK)) or {}).get(TASK_ID))
 
 
 def _stamp(now: float) -> str:
