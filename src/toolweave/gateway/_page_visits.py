@@ -6,7 +6,7 @@ finds the conversation that got the error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from toolweave.protocol import methods
@@ -51,3 +51,8 @@ class PageVisits:
         conversation = self._conversations.pop((server, key), None)
         if conversation is not None:
             self._changes.tell_one(conversation, Topic(_COMPLETE, key), params)
+
+
+def all_visited(pages: Iterable[str], answers: Mapping[str, Any]) -> bool:
+    """Whether a caller answered that its user visits each of these pages, which the keys of its answers name."""
+    return all(key in answers and answers[key].get("action") == "accept" for key in pages)

@@ -36,7 +36,7 @@ from toolweave.gateway._caller_abilities import (
 from toolweave.gateway._caller_stream import CallerStream
 from toolweave.gateway._connections import AskingConnection, AskingConnections, owner_of
 from toolweave.gateway._handshake_connections import HANDSHAKE, HandshakeConnections, refuses_handshake
-from toolweave.gateway._page_visits import PageVisits
+from toolweave.gateway._page_visits import PageVisits, all_visited
 from toolweave.gateway._parked_calls import CallIsGone, ParkedCalls
 from toolweave.gateway._parking import LiveCall, ParkedRound
 from toolweave.gateway._relayed_call import RelayedCall
@@ -483,7 +483,7 @@ class Relay:
     async def _kept(self, call: RelayedCall, lease: LeaseConnection, able: Json) -> Json:
         """Begin a call that may be parked, or resume one."""
         resumed, answers, caller = call.resumed, call.answers, call.request.client.key
-        if resumed is not None and resumed.pages and not _visited(resumed.pages, answers):
+        if resumed is not None and resumed.pages and not all_visited(resumed.pages, answers):
             raise ToolError("the user did not consent to visit the page that this request needs", kind=ErrorKind.DENIED)
         try:
             round_ = None
@@ -588,10 +588,6 @@ class Relay:
 
 def _ignore(client: Client) -> None:
     """Do nothing."""
-
-
-def _visited(pages: tuple[str, ...], answers: Mapping[str, Any]) -> bool:
-    return all(key in answers and answers[key].get("action") == "accept" for key in pages)
 
 
 def _is_fault(exc: ProtocolError) -> bool:
