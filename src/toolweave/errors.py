@@ -534,7 +534,11 @@ _SAID_LINES = 3
 LAST_WORDS = "; its last words on standard error:"
 """The part of a message behind which a process speaks."""
 _SAID_CHARACTERS = 300
-_CAUSE = r"(?i)error|exception|fatal|panic|fail|cannot|can't|denied|refused|not found|no such"
+_CAUSE = r"(?i)error|exception|fatal|panic|fail|cannot|can't|denied|refused|not (be )?found|no such|no module|required"
+_NOISE = r"npm (?:error|ERR!)\s*(?:\d+|[A-Z]\w+|code \w+)?\s*"
+"""The beginning of every line of npm, which says of itself that it is an error."""
+_ASIDE = r"(?i)complete log of this run|^\s+at |^node\.js v|^\s*code: '|^\s*throw "
+"""Lines around a cause that look like one."""
 
 
 def _with_process(message: str, exit_code: int | None, stderr: str, hint: str = "") -> str:
@@ -549,6 +553,10 @@ def _with_process(message: str, exit_code: int | None, stderr: str, hint: str = 
     if not said:
         return f"{message}; {hint}" if hint else message
     last = said[-_SAID_LINES:]
-    cause = next((line for line in reversed(last) if re.search(_CAUSE, line)), last[-1])
-    last.remove(cause)
-    return "\n".join((f"{message}{LAST_WORDS} {cause.strip()}", *last, *((hint,) if hint else ())))
+    cause = next((line for line in reversed(said) if _is_cause(line)), last[-1])
+    rest = [line for line in last if line is not cause] if any(line is cause for line in last) else []
+    return "\n".join((f"{message}{LAST_WORDS} {cause.strip()}", *rest, *((hint,) if hint else ())))
+
+
+def _is_cause(line: str) -> bool:
+    return re.search(_ASIDE, line) is None and re.search(_CAUSE, re.sub(_NOISE, "", line)) is not None

@@ -43,7 +43,7 @@ async def web_page() -> None:
     """Connect to a web page."""
 
     async def page(_: Received) -> Answer:
-        return Answer(200, {"content-type": "text/html"}, [b"<html>Hello</html>"])
+        return Answer(200, {"content-type": "text/html"}, [b"<html><title>Hello</title></html>"])
 
     async with serve(page) as server:
         await connect(url=server.url)
@@ -87,7 +87,7 @@ PRODUCED: Mapping[str, Callable[[], Awaitable[None]]] = {
     "'no-such-program' was not found": lambda: connect(command="no-such-program"),
     "'npx -y some-server' was not found": lambda: connect(command="npx -y some-server"),
     "ModuleNotFoundError": python("import no_such_module"),
-    "were no MCP": python("print('hello')"),
+    "was not MCP": python("print('hello')"),
     "did not finish connecting": python("import time; time.sleep(60)", timeout={"connect": 0.5}),
     "no answer from": lambda: connect(url=NOBODY),
     "text/html": web_page,

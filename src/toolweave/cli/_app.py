@@ -67,7 +67,7 @@ def _answer(argv: Sequence[str]) -> int:
 def _run(command: Command | CommandGroup, path: str, words: Sequence[str]) -> int:
     from toolweave.cli._command import CommandGroup  # late, as above
     from toolweave.cli._exit_codes import CommandError
-    from toolweave.cli._help import HELP_NAMES, command_help, group_help
+    from toolweave.cli._help import HELP_NAMES, command_help
     from toolweave.cli._parse import parse
 
     while isinstance(command, CommandGroup):
@@ -76,7 +76,7 @@ def _run(command: Command | CommandGroup, path: str, words: Sequence[str]) -> in
             name, rest = command.default, list(words)
         words = rest
         if not name or name in HELP_NAMES:
-            return _print(group_help(path, command.help, command.summaries), code=0 if name else _WRONG_USAGE)
+            return _print(_help_of_group(command, path), code=0 if name else _WRONG_USAGE)
         if name not in command.commands:
             raise _unknown(name, command.commands, path)
         command, path = command.commands[name], f"{path} {name}"
@@ -88,6 +88,14 @@ def _run(command: Command | CommandGroup, path: str, words: Sequence[str]) -> in
     if values is None:
         return _print(command_help(command, path))
     return int(command.run(values))
+
+
+def _help_of_group(group: CommandGroup, path: str) -> str:
+    """Return the help of a group, with the options of the command that it runs when none is named."""
+    from toolweave.cli._help import group_help, option_rows  # late, as above
+
+    default = None if group.default is None else group.commands[group.default]
+    return group_help(path, group.help, group.summaries, () if default is None else option_rows(default))
 
 
 def _unknown(word: str, known: Iterable[str], path: str) -> Exception:

@@ -28,7 +28,7 @@ class RawArguments(Value, frozen=True, kw_only=True):
     """The arguments as typed: parsed, but not yet converted by a tool's schema.
 
     Attributes:
-        whole: The object from `--json-args`, `@file` or standard input, or None.
+        whole: The object from `--json-args`, an argument, `@file` or standard input, or None.
         words: Values still to be coerced by the tool's schema, by key.
         values: Values given as JSON, by key.
     """
@@ -55,6 +55,8 @@ def read_arguments(tokens: Sequence[str], *, json_args: str | None, stdin: Calla
             wholes.append((stdin(), "standard input"))
         elif token.startswith("@"):
             wholes.append((_read_file(token[1:], token), f"file {token[1:]!r}"))
+        elif token.lstrip().startswith("{"):
+            wholes.append((token, "the argument in braces"))
         else:
             _read_pair(token, words, values)
     if len(wholes) > 1:
@@ -165,7 +167,8 @@ def _read_pair(token: str, words: dict[str, str], values: dict[str, Any]) -> Non
     if pair is None or not pair["key"]:
         raise CommandError(
             f"argument {token!r} is not understood",
-            hint="write key=value, key:=JSON, key=@FILE, @FILE for all arguments as JSON, or - for standard input",
+            hint="write key=value, key:=JSON, key=@FILE, all arguments as one JSON "
+            "object '{...}', @FILE for one in a file, or - for one on standard input",
         )
     key, text = pair["key"], pair["value"]
     if key in words or key in values:

@@ -26,10 +26,14 @@ def command_help(command: Command, path: str) -> str:
         arguments.append((declared.metavar, _text(one, declared)))
     if command.remainder is not None:
         usage.append(f"[-- {command.remainder.metavar}]")
-    options = [(_names(one, option), _text(one, option)) for one, option in command.options if not option.hidden]
-    lists = {"Arguments": arguments, "Options": [*options, _HELP]}
+    lists = {"Arguments": arguments, "Options": [*option_rows(command), _HELP]}
     examples = ["", "  Examples:", *(f"    {line}" for line in command.examples)]
     return "\n".join([*_page(" ".join(usage), command.help, lists), *examples])
+
+
+def option_rows(command: Command) -> list[tuple[str, str]]:
+    """Return the options of a command, each with its text."""
+    return [(_names(one, option), _text(one, option)) for one, option in command.options if not option.hidden]
 
 
 def group_help(path: str, text: str, commands: Mapping[str, str], options: Sequence[tuple[str, str]] = ()) -> str:

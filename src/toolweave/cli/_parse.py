@@ -6,6 +6,7 @@ together. A value may begin with a dash.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,17 +26,32 @@ def parse(command: Command, words: Sequence[str]) -> dict[str, Any] | None:
     by_name = {name: one for one, option in command.options for name in option.names}
     given: dict[str, list[str]] = {}
     free: list[str] = []
-    for name, word in tokens(before, by_name):
-        if name in HELP_NAMES:
-            return None
-        if name:
-            given.setdefault(by_name[name].name, []).append(word)
-        else:
-            free.append(word)
-    _place(command, free, given)
+    try:
+        for name, word in tokens(before, by_name):
+            if name in HELP_NAMES:
+                return None
+            if name:
+                given.setdefault(by_name[name].name, []).append(word)
+            else:
+                free.append(word)
+        _place(command, free, given)
+    except CommandError as error:
+        error.hint = error.hint or _meant(command, before, free)
+        raise
     if after is not None and command.remainder is None:
         raise CommandError("no command is expected after --")
     return {one.name: _value(one, given.get(one.name), after or ()) for one in command.parameters}
+
+
+def _meant(command: Command, words: Sequence[str], free: Sequence[str]) -> str | None:
+    """Return a hint for words that a command does not take and another form would; None if none is likely."""
+    if command.remainder is None or not free:
+        return None
+    if any(one.many for one, _ in command.positionals):  # the arguments of a tool
+        unknown = next((word for word in words if word.startswith("--")), "--name")
+        return f"arguments of a tool have no dashes: {unknown.lstrip('-').partition('=')[0]}=VALUE"
+    start = list(words).index(free[0])
+    return f"the command of a server stands after --: -- {shlex.join(words[start:])}"
 
 
 def _split(words: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...] | None]:

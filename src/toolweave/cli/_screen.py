@@ -69,8 +69,9 @@ def complain(error: Exception, *, label: str = "error") -> None:
     """Write an error and its hint to standard error."""
     # what a server said may have lines of its own: indented, they cannot pass for ours
     note(wrapped(safe_text(f"{label}: {error}".replace("\n", "\n  "), multiline=True), stream=sys.stderr))
-    if isinstance(error, CommandError) and error.hint:
-        note(wrapped(safe_text(f"hint: {error.hint}"), stream=sys.stderr))
+    hint = error.hint if isinstance(error, CommandError) else "; ".join(getattr(error, "__notes__", ()))
+    if hint:
+        note(wrapped(safe_text(f"hint: {hint}"), stream=sys.stderr))
 
 
 def wrapped(text: str, *, indent: int = 2, stream: TextIO | None = None) -> str:

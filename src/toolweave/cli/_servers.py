@@ -121,7 +121,7 @@ class OpenServers:
         for name, error in self.errors.items():
             config = self.selection.servers.get(name)
             note(wrapped(safe_text(_brief(f"failed: {error}"), multiline=True), stream=sys.stderr))
-            hint = hint_for(error, program=program_of(config), sign_in=login_target(config))
+            hint = hint_of(config, error)
             if hint:
                 note(wrapped(f"hint: {hint}", stream=sys.stderr))
 
@@ -160,6 +160,12 @@ def _brief(text: str) -> str:
     if len(said) > _LAST_WORDS:
         said = ["... (toolweave doctor shows more)", *said[-_LAST_WORDS:]]
     return "\n  ".join([first, *said])
+
+
+def hint_of(config: ServerConfig | None, error: Exception) -> str | None:
+    """Return a hint for a server's error, or None when its message names the remedy."""
+    command = "" if config is None else config.endpoint
+    return hint_for(error, program=program_of(config), sign_in=login_target(config), command=command)
 
 
 def program_of(config: ServerConfig | None) -> str:

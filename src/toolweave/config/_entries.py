@@ -193,6 +193,7 @@ def read_arguments(
     values = {key: _expanded(expander, value, key, dialect, flat.notes) for key, value in flat.known.items()}
     arguments = _arguments(values, expander, dialect, flat.notes)
     _check_protections(flat, arguments.get("transport"))
+    _check_misspelt(flat, arguments)
     if flat.options or "options" in arguments:
         given = check_object(arguments.get("options", {}), "options")
         arguments["options"] = {**expander.value(flat.options, "options"), **given}
@@ -290,6 +291,15 @@ def _keep_unknown(flat: _FlatEntry, word: str, key: str, value: Any, within: str
         flat.notes.append(f"{key!r} {_NOT_DONE[word]}")
     elif within != "connection" or meant:  # what else is there may be for a transport of an application
         flat.notes.append(f"unknown key {key!r}{hint}; kept in 'options'")
+
+
+def _check_misspelt(flat: _FlatEntry, arguments: Mapping[str, Any]) -> None:
+    """Refuse an entry without a server whose command or URL stands under a misspelt key."""
+    if any(arguments.get(name) for name in ("command", "url", "server", "transport")):
+        return
+    for key in flat.options:
+        if (meant := _did_you_mean(str(key).lower())) in ("command", "url", "cmd", "uri"):
+            raise ConfigError(f"has neither 'command' nor 'url', but {key!r}: write {meant!r}", field=str(key))
 
 
 def _check_protections(flat: _FlatEntry, transport: Any) -> None:

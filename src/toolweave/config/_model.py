@@ -247,7 +247,8 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     def caution(self) -> str:
         """A warning for people about a setting that works but is unsafe; `""` without one."""
         parts = urlsplit(self.url)
-        carries = self.auth is not None or callable(self.headers) or any(map(looks_secret, self.headers))
+        signs = self.auth is not None and not getattr(self.auth.provider, "only_stored", False)
+        carries = signs or callable(self.headers) or any(map(looks_secret, self.headers))
         if parts.scheme != "http" or not carries or is_loopback(parts.hostname):
             return ""
         return (

@@ -133,6 +133,8 @@ def _fetches(word: str) -> bool:
 
 def _subject(program: str, args: list[str]) -> str | None:
     """Find the argument that names the program to run, or None when the command itself is the server."""
+    if program == "env":
+        return _env_subject(args)
     if re.fullmatch(r"python[\d.]*w?|py", program):
         return _python_subject(args)
     for subcommand in _RUNNERS.get(program, ()):
@@ -146,6 +148,16 @@ def _subject(program: str, args: list[str]) -> str | None:
     if program in ("cmd", "sh", "bash") and len(args) > 1 and args[0] in ("/c", "/C") and _fetches(args[1]):
         return _subject(program_name(args[1]), args[2:])
     return None
+
+
+def _env_subject(args: Sequence[str]) -> str | None:
+    """Return the subject of the command that `env` runs, behind its options and variables."""
+    left = list(args)
+    while left and (left[0].startswith("-") or "=" in left[0]):
+        left.pop(0)
+    if not left:
+        return None
+    return _subject(program_name(left[0]), left[1:]) or left[0]
 
 
 def _python_subject(args: list[str]) -> str | None:

@@ -94,7 +94,10 @@ def _said(config: ServerConfig, report: Report) -> str:
         return ""
     said = ""
     if process.junk_lines:
-        said = f"; {process.junk_lines} lines of its output were no MCP, the last {process.last_junk!r}"
+        lines = (
+            "1 line of its output was" if process.junk_lines == 1 else f"{process.junk_lines} lines of its output were"
+        )
+        said = f"; {lines} not MCP, the last {process.last_junk!r}"
     if stderr := process.relevant_stderr(3):
         said += f"{LAST_WORDS}\n{stderr}"
     return config.redact(said)

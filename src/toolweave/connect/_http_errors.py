@@ -25,6 +25,8 @@ from toolweave.protocol.json_types import as_object
 MAX_CONNECTIONS = 100
 """The default maximum of open connections to one server."""
 _EXCERPT = 300
+_LONGEST_HEAD = 16 * 1024
+"""Bytes of a web page in which its title is looked for."""
 _KEEPING_THE_METHOD = (307, 308)
 _LOST_SESSION = (
     r"(?i)not initialized|(?:no valid|invalid|unknown|expired|no such|not found).{0,40}session"
@@ -208,9 +210,22 @@ def odd_content(
     settings: HttpSettings, status: int, reason: str, kind: str, body: bytes, *, through: str = ""
 ) -> HttpFault:
     """Return the fault of an answer that is neither JSON nor an event stream, such as a web page."""
+    if kind.lower().startswith("text/html"):
+        return HttpFault(status=status, text=f"{_web_page(settings, status, reason, body)}{through}")
     said = excerpt(body, settings)
     text = f"HTTP {_phrase(status, reason)} with content type {kind[:100]!r} where JSON or an event stream was expected"
     return HttpFault(status=status, text=f"{text}{f': {said}' if said else ''}{through}")
+
+
+def _web_page(settings: HttpSettings, status: int, reason: str, body: bytes) -> str:
+    """Return one sentence about a web page: its title is worth more than the beginning of its markup."""
+    text = body[:_LONGEST_HEAD].decode("utf-8", "replace")
+    found = re.search(r"(?is)<title[^>]*>(.*?)</title>", text)
+    title = "" if found is None else excerpt(found[1].encode(), settings)
+    named = f" {title!r}" if title else ""
+    return (
+        f"HTTP {_phrase(status, reason)} with a web page{named} (text/html) where JSON or an event stream was expected"
+    )
 
 
 def unasked_encoding(status: int, encoding: str) -> HttpFault:

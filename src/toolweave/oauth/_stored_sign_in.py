@@ -24,9 +24,11 @@ class StoredSignIn:
 
     Attributes:
         most_resends: The number of times that one refused request is sent again at most.
+        only_stored: That no request carries credentials unless a person has signed in to the server before.
     """
 
     most_resends = MOST_RESENDS
+    only_stored = True
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -131,7 +132,7 @@ class ServerRunners(ABC):
             transport: The transport to serve on.
             host: For HTTP: the address or name to bind.
             port: For HTTP: the port, 0 for a free one.
-            on_started: For HTTP: called with the address once requests are accepted.
+            on_started: For HTTP: called with the address once requests are accepted; None writes it to standard error.
             **options: For HTTP; see `HttpOptions`.
 
         Raises:
@@ -258,10 +259,13 @@ class ServerRunners(ABC):
     ) -> None:
         """Serve over HTTP as the process's main job, until SIGINT or SIGTERM; see `serve_http`.
 
+        Without `on_started`, a line on standard error has the URL once requests are accepted.
+
         Raises:
             RuntimeError: Called inside an event loop; use `await serve_http()` there.
         """
-        serve = functools.partial(self.serve_http, host, port, tls=tls, on_started=on_started, **options)
+        started = on_started or functools.partial(_announce, self.name, options.get("path", "/mcp"))
+        serve = functools.partial(self.serve_http, host, port, tls=tls, on_started=started, **options)
         run_blocking(serve, name="run_http", instead="serve_http")
 
     # in process
@@ -284,6 +288,12 @@ class ServerRunners(ABC):
     async def _visit(self) -> AsyncGenerator[ClientEnd, None]:
         async with self.running(), in_process(self.endpoint, conversations=self.changes) as visit:
             yield visit.client
+
+
+def _announce(name: str, path: str, address: str) -> None:
+    """Write a line with the URL of a server to standard error."""
+    sys.stderr.write(f"server {name!r} runs at {address}{path}; Ctrl-C stops it\n")
+    sys.stderr.flush()
 
 
 def _check_http_options(options: Mapping[str, object]) -> None:

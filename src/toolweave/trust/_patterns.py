@@ -99,7 +99,7 @@ _INSTRUCTIONS = (
         passages=("<important>", "<system>", "<secret>", "<hidden>", "<|im_", "[inst]", "<<sys>>"),
         before=0,
         after=0,
-        pattern=r"<(?:important|system|secret|hidden)>|<\|im_|\[INST\]|<<SYS>>",
+        pattern=r"<(?:important|system|secret|hidden)>|<\|im_|(?-i:\[INST\])|<<SYS>>",  # `[inst]` is a name in Lean
     ),
     _instruction(  # "new instructions:"
         "instruction instructions",

@@ -23,7 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "status": "Show which servers answer, and how fast.",
     "doctor": "Diagnose why a server does not answer, or misbehaves.",
     "chat": "Talk to a model that uses the servers' tools.",
-    "serve": "Serve functions, applications, agents, a folder, an API or a config as one server.",
+    "serve": "Serve functions, apps, APIs, a folder or a config as one server.",
     "gateway": "Serve a config as one gateway that follows it while it runs.",
     "worker": "Do the runs and tasks that were submitted.",
     "init": "Write a first config file.",

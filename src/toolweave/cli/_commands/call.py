@@ -121,10 +121,14 @@ async def _find(fleet: OpenServers, selection: LoadedConfig, name: str) -> Tool:
         tool = _look_up(fleet, name)
     if tool is not None:
         return tool
+    from toolweave.cli._servers import hint_of  # as above
     from toolweave.tools._names import unknown_tool  # only a wrong name needs it
 
     if not fleet.answered and len(fleet.errors) == 1:
-        raise next(iter(fleet.errors.values()))
+        ((failed, error),) = fleet.errors.items()
+        if advice := hint_of(fleet.selection.servers.get(failed), error):
+            error.add_note(advice)
+        raise error
     fleet.show_failures()
     if not fleet.answered:
         raise CommandError("no server could be reached", code=fleet.exit_code())

@@ -106,9 +106,8 @@ def _of_entry(selection: LoadedConfig, name: str) -> dict[str, Any]:
 
 
 async def _examine(config: ServerConfig) -> dict[str, Any]:
-    from toolweave.cli._hints import hint_for  # late, as above
-    from toolweave.cli._install.editor_path import remarks_on_path
-    from toolweave.cli._servers import login_target, program_of
+    from toolweave.cli._install.editor_path import remarks_on_path  # late, as above
+    from toolweave.cli._servers import hint_of
     from toolweave.cli._sign_in import sign_in_json
     from toolweave.connect import McpConnection
     from toolweave.errors import ToolweaveError
@@ -135,7 +134,7 @@ async def _examine(config: ServerConfig) -> dict[str, Any]:
         "stderr": connection.stderr_tail,
         "error": str(error) if error is not None else None,
         "exit_code": int(exit_code_of(error)) if error is not None else 0,
-        "advice": None if error is None else hint_for(error, program=program_of(config), sign_in=login_target(config)),
+        "advice": None if error is None else hint_of(config, error),
         "sign_in": await sign_in_json(config),
     }
 

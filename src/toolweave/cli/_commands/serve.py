@@ -115,7 +115,7 @@ class ServeOptions:
 
 
 def serve(options: ServeOptions) -> ExitCode:
-    """Serve functions, applications, agents, a folder, an API or a config as one server.
+    """Serve functions, apps, APIs, a folder or a config as one server.
 
     Over stdio, unless --http is given. OBJECT is a server, an application of FastAPI, Starlette or Django, a server
     object of FastMCP or the official SDK, an agent, a function, or a list of these. Without OBJECT: the only server in

@@ -93,7 +93,7 @@ def _show(rows: dict[str, dict[str, Any]]) -> None:
             row["state"],
             row["protocol_version"] or "",
             seconds_text(row["ping_seconds"]),
-            seconds_text(row["seconds"]),
+            "" if row["error"] else seconds_text(row["seconds"]),
             str(row["tools"]),
             str(row["restarts"]),
             _software(row["server_info"] or {}),
