@@ -39,7 +39,7 @@ def calls(settings: Settings) -> list[Figure]:
         cases = [case for case in cases if settings.wants(case[0])]
         if not cases:
             continue
-        with hired(transport, settings.names(scanless=True)) as crew:
+        with hired(transport, settings.names(benchmark="calls")) as crew:
             for title, shape, callers in cases:
                 tool, arguments = SHAPES[shape]
                 job = {"do": "call", "tool": tool, "arguments": arguments, "callers": callers}

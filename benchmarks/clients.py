@@ -6,6 +6,7 @@ A client runs in a process of its own (`worker.py`), with its own packages where
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ class Client:
         module: It is left out when this does not import.
         peer: What to install in an environment of its own, for a client that is no dependency of ours.
         modern: Whether it speaks the stateless revisions.
-        scanless: Whether it takes part only where the scan of definitions and results is a part of the cost.
+        only: The benchmarks that it takes part in, since it differs from another contender in these alone; empty: all.
     """
 
     opener: Opener
@@ -56,7 +57,7 @@ class Client:
     peer: str | None = None
     uvloop: bool = False
     modern: bool = True
-    scanless: bool = False
+    only: tuple[str, ...] = ()
 
 
 async def open_raw(stack: AsyncExitStack, target: Target) -> Open:
@@ -77,16 +78,19 @@ async def open_raw(stack: AsyncExitStack, target: Target) -> Open:
     return Open(call=client.call_tool, list_all=list_all, kept=await client.list_tools())
 
 
-async def open_toolweave(stack: AsyncExitStack, target: Target, **options: object) -> Open:
-    """Connect Toolweave; a call is `Tool.execute` of the listed tool."""
+async def open_toolweave(
+    stack: AsyncExitStack, target: Target, *, context: Callable[[], Any] = lambda: None, **options: object
+) -> Open:
+    """Connect Toolweave; a call is `Tool.execute` of the listed tool, in the context that `context` makes for it."""
     from toolweave.connect import connect_mcp
 
     where = {"url": target.url} if target.url else {"command": target.command[0], "args": list(target.command[1:])}
-    connection = await stack.enter_async_context(connect_mcp({**where, **options}, name="bench"))
+    callbacks: Any = options.pop("callbacks", None)
+    connection = await stack.enter_async_context(connect_mcp({**where, **options}, name="bench", callbacks=callbacks))
     tools = await connection.list_tools()
 
     async def execute(name: str, arguments: dict[str, Any]) -> object:
-        result = await tools[name].execute(arguments)
+        result = await tools[name].execute(arguments, context())
         if result.is_error:
             raise RuntimeError(result.text)
         return result
@@ -101,6 +105,38 @@ async def open_toolweave(stack: AsyncExitStack, target: Target, **options: objec
 async def open_toolweave_unscanned(stack: AsyncExitStack, target: Target) -> Open:
     """Connect Toolweave without the scan of definitions and results, which no other client has."""
     return await open_toolweave(stack, target, scan=False)
+
+
+async def open_toolweave_progress(stack: AsyncExitStack, target: Target) -> Open:
+    """Connect Toolweave, and call with a progress callback, as an agent does: each call carries a progress token."""
+    from toolweave.tools import CallContext
+
+    def ignore(progress: object) -> None:
+        """Ignore what is reported."""
+
+    return await open_toolweave(stack, target, context=lambda: CallContext(on_progress=ignore))
+
+
+async def open_toolweave_meta(stack: AsyncExitStack, target: Target) -> Open:
+    """Connect Toolweave, and call with a `_meta` that differs from call to call, as a trace context does."""
+    from toolweave.tools import CallContext
+
+    numbers = itertools.count()
+
+    def context() -> CallContext:
+        return CallContext(meta={"traceparent": f"00-{next(numbers):032x}-00f067aa0ba902b7-01"})
+
+    return await open_toolweave(stack, target, context=context)
+
+
+async def open_toolweave_callbacks(stack: AsyncExitStack, target: Target) -> Open:
+    """Connect Toolweave with a callback that answers questions of the server."""
+    from toolweave.connect import Callbacks, ElicitationResult
+
+    def decline(_request: object) -> ElicitationResult:
+        return ElicitationResult.decline()
+
+    return await open_toolweave(stack, target, callbacks=Callbacks(elicitation=decline))
 
 
 async def open_sdk(stack: AsyncExitStack, target: Target) -> Open:
@@ -181,7 +217,10 @@ CLIENTS: Mapping[str, Client] = {
     "raw uvloop": Client(opener=open_raw, module="uvloop", uvloop=True),
     "toolweave": Client(opener=open_toolweave, module="toolweave"),
     "toolweave uvloop": Client(opener=open_toolweave, module="uvloop", uvloop=True),
-    "toolweave scan=false": Client(opener=open_toolweave_unscanned, module="toolweave", scanless=True),
+    "toolweave scan=false": Client(opener=open_toolweave_unscanned, module="toolweave", only=("calls", "discovery")),
+    "toolweave progress": Client(opener=open_toolweave_progress, module="toolweave", only=("calls",)),
+    "toolweave meta": Client(opener=open_toolweave_meta, module="toolweave", only=("calls",)),
+    "toolweave callbacks": Client(opener=open_toolweave_callbacks, module="toolweave", only=("calls",)),
     "sdk": Client(opener=open_sdk, module="mcp"),
     "fastmcp": Client(opener=open_fastmcp, module="fastmcp", peer="fastmcp uvloop httptools"),
     "pydantic-ai": Client(opener=open_pydantic_ai, module="pydantic_ai", peer="pydantic-ai-slim[mcp]"),

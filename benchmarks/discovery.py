@@ -19,7 +19,7 @@ def discovery(settings: Settings) -> list[Figure]:
     for count in (1_000,) if settings.quick else (1_000, 10_000):
         title = f"{count:,} tools"
         if settings.wants(title):
-            with hired("stdio", settings.names(scanless=True), "--tools", count) as crew:
+            with hired("stdio", settings.names(benchmark="discovery"), "--tools", count) as crew:
                 job = {"do": "list", "expected": count + OWN_TOOLS}
                 figures += compare(
                     "discovery", title, crew.rounds(job, min(settings.rounds, 5 if count == 1_000 else 3))

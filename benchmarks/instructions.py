@@ -175,7 +175,8 @@ def main() -> None:
     parser.add_argument("--http", action="store_true", help="count a client over HTTP instead of stdio")
     parser.add_argument("--gateway", action="store_true", help="count a gateway instead of a client")
     parser.add_argument("--served", action="store_true", help="count a server over HTTP instead of a client")
-    parser.add_argument("--client", choices=OURS, default=OURS[0], help="of ours: whose calls are counted")
+    parser.add_argument("--client", choices=OURS, action="append", help="one of ours; may be repeated")
+    parser.add_argument("--case", choices=list(CASES), action="append", help="an answer over stdio; may be repeated")
     parser.add_argument("--calls", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.calls:
@@ -191,17 +192,18 @@ def main() -> None:
         _print_of_eras(per_call, [tree.resolve() for tree in options.trees])
         return
     trees = [tree.resolve() for tree in options.trees]
-    if options.http:
-        for callers in (1, CALLERS):
-            _print(f"{callers} at once", [per_call_over_http(tree, options.client, callers) for tree in trees])
-        return
-    for case in CASES:
-        _print(case, [per_call_of_client(tree, options.client, case) for tree in trees])
+    for name in options.client or OURS[:1]:
+        if options.http:
+            for callers in (1, CALLERS):
+                _print(f"{name}, {callers} at once", [per_call_over_http(tree, name, callers) for tree in trees])
+            continue
+        for case in options.case or CASES:
+            _print(f"{name}, {case}", [per_call_of_client(tree, name, case) for tree in trees])
 
 
 def _print(case: str, counts: Sequence[int]) -> None:
     ratios = "  ".join(f"{count:>11,} ({count / counts[0]:.2f})" for count in counts)
-    print(f"{case:11} {ratios}", flush=True)
+    print(f"{case:36} {ratios}", flush=True)
 
 
 class _PerCall(Protocol):

@@ -34,8 +34,8 @@ class Settings:
         """Whether a case shall be measured."""
         return not self.only or any(text in case for text in self.only)
 
-    def names(self, *but: str, scanless: bool = False) -> list[str]:
-        """Return the contenders to measure, the baseline always; with `scanless` the one without the scan, too."""
+    def names(self, *but: str, benchmark: str = "") -> list[str]:
+        """Return the contenders of a benchmark, the baseline always."""
         wanted = {"raw", *(self.clients or CLIENTS)} - set(but)
-        known = {name: one for name, one in CLIENTS.items() if scanless or not one.scanless}
+        known = {name: one for name, one in CLIENTS.items() if not one.only or benchmark in one.only}
         return [name for name, client in known.items() if name in wanted and available(client)]
