@@ -38,6 +38,7 @@ class Target:
     url: str = ""
 
 
+_NO_CONFIG: Mapping[str, object] = {}
 Opener = Callable[[AsyncExitStack, Target], Awaitable[Open]]
 
 
@@ -79,14 +80,18 @@ async def open_raw(stack: AsyncExitStack, target: Target) -> Open:
 
 
 async def open_toolweave(
-    stack: AsyncExitStack, target: Target, *, context: Callable[[], Any] = lambda: None, **options: object
+    stack: AsyncExitStack,
+    target: Target,
+    *,
+    config: Mapping[str, object] = _NO_CONFIG,
+    context: Callable[[], Any] = lambda: None,
+    **options: Any,
 ) -> Open:
     """Connect Toolweave; a call is `Tool.execute` of the listed tool, in the context that `context` makes for it."""
     from toolweave.connect import connect_mcp
 
     where = {"url": target.url} if target.url else {"command": target.command[0], "args": list(target.command[1:])}
-    callbacks: Any = options.pop("callbacks", None)
-    connection = await stack.enter_async_context(connect_mcp({**where, **options}, name="bench", callbacks=callbacks))
+    connection = await stack.enter_async_context(connect_mcp({**where, **config}, name="bench", **options))
     tools = await connection.list_tools()
 
     async def execute(name: str, arguments: dict[str, Any]) -> object:
@@ -104,7 +109,7 @@ async def open_toolweave(
 
 async def open_toolweave_unscanned(stack: AsyncExitStack, target: Target) -> Open:
     """Connect Toolweave without the scan of definitions and results, which no other client has."""
-    return await open_toolweave(stack, target, scan=False)
+    return await open_toolweave(stack, target, config={"scan": False})
 
 
 async def open_toolweave_progress(stack: AsyncExitStack, target: Target) -> Open:
