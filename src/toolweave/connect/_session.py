@@ -315,10 +315,6 @@ def _progress_of(params: Mapping[str, Any]) -> Progress:
     )
 
 
-class Envelope(dict[str, Any]):
-    """The `_meta` of all requests of a session that have none of their own: it never changes, so it is encoded once."""
-
-
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
     """A client as it declares itself in the envelope of one modern request, instead of this one.
 
@@ -357,7 +353,7 @@ class Session:
     async def set_log_level(self, level: str) -> None:
         """Request log messages of this severity and above: for later requests, or (legacy) for the whole session."""
         if self.agreement.modern:
-            self._meta = Envelope(self._meta, **{LOG_LEVEL: level})
+            self._meta = {**self._meta, LOG_LEVEL: level}
         else:
             await self.request(methods.LOGGING_SET_LEVEL, {"level": level})
 
@@ -473,12 +469,10 @@ def _retry_after(exc: ProtocolError) -> float | None:
         return None
 
 
-def envelope(version: str, client_info: Mapping[str, Any], capabilities: Mapping[str, Any]) -> Envelope:
+def envelope(version: str, client_info: Mapping[str, Any], capabilities: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `_meta` members that every modern request carries (SEP-2575)."""
-    return Envelope(
-        {
-            PROTOCOL_VERSION: version,
-            CLIENT_INFO: dict(client_info),
-            CLIENT_CAPABILITIES: dict(capabilities),
-        }
-    )
+    return {
+        PROTOCOL_VERSION: version,
+        CLIENT_INFO: dict(client_info),
+        CLIENT_CAPABILITIES: dict(capabilities),
+    }

@@ -19,7 +19,7 @@ import msgspec
 from toolweave.connect._channel import Channel, NotSent
 from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, OnNotification
 from toolweave.connect._wire.dispatcher import IncomingDispatcher
-from toolweave.connect._wire.request_encoder import RequestEncoder
+from toolweave.connect._wire.request_encoder import request_text
 from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import ServerError
 from toolweave.protocol import methods
@@ -80,7 +80,6 @@ class ChannelWire:
         self._server = server
         self._loss = loss
         self._last_id = 0
-        self._texts = RequestEncoder()
         self._given_up: set[int | str] = set()
         self._doubted: asyncio.Future[dict[str, Any]] | None = None
         self._lists: set[int | str] = set()
@@ -109,7 +108,7 @@ class ChannelWire:
             raise self._loss(False)
         self._last_id += 1
         key = self._last_id if request_id is None else request_id
-        text = self._texts.of(key, method, params)
+        text = request_text(key, method, params)
         # Registered before it is written: over a queue in process the answer can be there before `send` returns.
         answer = self.renew(key)
         if method.endswith("/list"):

@@ -23,7 +23,7 @@ from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, OnNo
 from toolweave.connect._wire.dispatcher import IncomingDispatcher
 from toolweave.connect._wire.endpoint import EVENTS, JSON, HttpEndpoint
 from toolweave.connect._wire.event_streams import EventStreams
-from toolweave.connect._wire.request_encoder import RequestEncoder
+from toolweave.connect._wire.request_encoder import request_text
 from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.http import NoAnswer, Response, SharedHeaders
@@ -132,7 +132,6 @@ class HttpWire:
         )
         self._listeners: dict[int | str, OnNotification | None] = {}
         self._ids = itertools.count(1)
-        self._texts = RequestEncoder()
         self._over = anyio.Event()
         self._revision: str | None = None
         self._stateless = False
@@ -161,7 +160,7 @@ class HttpWire:
         if self.over:
             raise self._loss(False)
         key = next(self._ids) if request_id is None else request_id
-        text = self._texts.of(key, method, params)
+        text = request_text(key, method, params)
         initializes = method == methods.INITIALIZE
         if initializes:  # the probe's headers no longer apply
             self._enter(None, None)
