@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
 from tests.tools.doubles import Scripted, spec
 from toolweave import CallContext, ErrorKind, Tool, ToolCall, ToolError, ToolRegistry, ToolsChanged, Toolset, tool
@@ -290,6 +291,18 @@ async def test_a_schema_that_is_none_is_refused_when_its_tool_is_registered(whic
         registry.add(tool(f, input_schema={"type": "nonsense"}))
     assert len(registry) == 0
     registry.add(tool(f, input_schema=good, output_schema=good))
+
+
+async def test_a_schema_that_comes_from_a_signature_is_checked_like_one_that_is_given() -> None:
+    @tool
+    def find(text: Annotated[str, Field(json_schema_extra={"pattern": "("})]) -> str:
+        return text
+
+    registry = ToolRegistry()
+    with pytest.raises(SchemaError, match=r"tool 'find': inputSchema") as caught:
+        registry.add(find)
+    assert caught.value.pointer == "/properties/text/pattern"
+    assert len(registry) == 0
 
 
 @pytest.mark.requirement("R102")

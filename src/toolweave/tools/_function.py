@@ -74,12 +74,6 @@ class FunctionTool(Tool, Generic[P, R]):
         self._signature = signature
         self._threads = threads
 
-    @property
-    def derived(self) -> bool:
-        """Whether both schemas come from the signature, so that they need no check."""
-        signature = self._signature
-        return not isinstance(signature, MappingSignature) and self.spec.output_schema is signature.output_schema
-
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself: no validation, no result object."""
         return self.function(*args, **kwargs)
@@ -208,13 +202,11 @@ def _threads(threads: int | None, function: Callable[..., Any], name: str) -> in
 
 
 def check_tool(item: Tool) -> None:
-    """Compile the schemas of a local tool, unless they come from a signature and need no check.
+    """Compile the schemas of a local tool, whether they were given or come from a signature.
 
     Raises:
         SchemaError: As `check_schemas`.
     """
-    if isinstance(item, FunctionTool) and item.derived:
-        return
     function = function_called(item.toolset, item.name)
     if function is not None and function.spec is item.spec:
         function.validators()
