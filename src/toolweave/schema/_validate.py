@@ -7,13 +7,11 @@ annotations, the default of JSON Schema 2020-12, and unknown keywords never bloc
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from toolweave.errors import SchemaError, ToolError
 from toolweave.schema._explaining import is_explainable
-from toolweave.schema._flat import FlatObject
 from toolweave.schema._limits import (
     MAX_INSTANCE_DEPTH,
     MAX_STEPS,
@@ -71,30 +69,16 @@ class Validator:
             `toolweave.schema._limits`. The caller decides whether to continue without validation.
     """
 
-    __slots__ = ("_by_value", "_checked", "_flat", "_formats", "_made", "_repeats", "_steps", "_unchecked", "schema")
+    __slots__ = ("_by_value", "_checked", "_compiled", "_repeats", "_steps", "_unchecked", "schema")
 
     def __init__(self, schema: Mapping[str, Any] | bool, *, formats: bool = False) -> None:
         self.schema = schema
-        self._checked = schema
-        """The schema as it is compiled."""
-        self._formats = formats
-        self._made: jsonschema_rs.Validator | None = None
         self._by_value: int | None = None
-        # a program that has not loaded the validator by now may never need it
-        # `FlatObject` decides the plain cases (an object of scalars) in Python and never says no: whatever it does not
-        # surely take goes to the compiled validator.
-        self._flat = None if formats or "jsonschema_rs" in sys.modules else FlatObject.of(schema)
-        if self._flat is None:
-            self._compile()
-
-    def _compile(self) -> jsonschema_rs.Validator:
+        self._compiled, self._checked, self._steps, self._repeats = _compile(schema, formats)
         # The work of a validation is at most values x steps a value x repetitions. With no repetition the bound on
         # values follows from the schema alone, and a small instance need not even be measured.
-        made, self._checked, self._steps, self._repeats = _compile(self.schema, self._formats)
         self._unchecked = MAX_STEPS // (self._steps + 1) - 1 if self._repeats is NEVER else -1
         """Nested values up to which a validation cannot pass `MAX_STEPS`."""
-        self._made = made  # last: another thread may look for it
-        return made
 
     @classmethod
     def repaired(cls, schema: Mapping[str, Any]) -> tuple[Validator, tuple[str, ...]]:
@@ -118,17 +102,8 @@ class Validator:
                 changes = (*changes, f"{exc.pointer} cannot be read and is left out")
         return cls(body), changes
 
-    @property
-    def _compiled(self) -> jsonschema_rs.Validator:
-        return self._made or self._compile()
-
     def is_valid(self, instance: Any) -> bool:
         """Return whether a value fits the schema; a value that is not JSON does not."""
-        made = self._made
-        if made is None:
-            if self._flat is not None and self._flat.surely_takes(instance):
-                return True
-            made = self._compile()
         if (
             # An object of few scalars, which nearly all arguments are, can be neither deep nor too much work: three
             # cheap checks instead of a walk over it.
@@ -143,13 +118,13 @@ class Validator:
             if size < 0 or self._is_too_much(instance, size):
                 return False
         try:
-            return made.is_valid(instance)
+            return self._compiled.is_valid(instance)
         except ValueError:  # no JSON value
             return False
 
     def problems(self, instance: Any) -> tuple[Problem, ...]:
         """Return the problems of a value, in words a model can act on; empty when it fits."""
-        compiled, instance = self._compiled, _plain(instance)
+        instance = _plain(instance)
         size = measure(instance)
         if size < 0:
             return (Problem(path="", message=f"is nested deeper than {MAX_INSTANCE_DEPTH} levels"),)
@@ -158,7 +133,7 @@ class Validator:
         try:
             # First the cheap question, which stops at the first error. Collecting errors visits every branch of every
             # alternative.
-            if compiled.is_valid(instance):
+            if self._compiled.is_valid(instance):
                 return ()
             few = size <= _ALL_ERRORS_UP_TO
             explainable = (few or has_alternatives(self._checked)) and is_explainable(self._checked, instance)
