@@ -229,6 +229,15 @@ def test_hidden_characters_in_a_result_are_found(block: TextContent | EmbeddedRe
     assert (finding.where, finding.tool, finding.server) == ("result", "read_file", "fs")
 
 
+@pytest.mark.parametrize("length", [0, 1_500, 150_000])
+@pytest.mark.parametrize("code", range(160))
+def test_each_control_character_of_a_result_is_found_however_long_the_text_is(length: int, code: int) -> None:
+    text = "a" * length + chr(code) + "b" * length
+    shown = chr(code) in "\t\n\r" or 32 <= code < 127
+
+    assert kinds(scan_result(ToolResult(content=(TextContent(text=text),)))) == (set() if shown else {"control"})
+
+
 def test_structured_content_without_blocks_is_read_too() -> None:
     assert kinds(scan_result(ToolResult(structured_content={"a": "b\u202e"}))) == {"direction"}
 

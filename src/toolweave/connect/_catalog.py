@@ -338,7 +338,7 @@ class Catalog:
 
     def note_result(self, spec: ToolSpec | None, name: str, result: ToolResult) -> None:
         """Look for hidden characters in a result; quick for one without."""
-        if not self._config.scan or is_plain_result(result, as_received=True):
+        if not self._config.scan or is_plain_result(result):
             return
         tool = name if spec is None else spec.original_name
         for finding in self.guard.note_result(scan_result(result, tool=tool, server=self._config.name)):

@@ -38,7 +38,6 @@ __all__ = [
     "RawResult",
     "RequestId",
     "StrictMessage",
-    "UnescapedObject",
     "answer_behind",
     "answer_id",
     "decode_lenient",
@@ -89,17 +88,10 @@ MAX_DIGITS = 19
 _SHOWN_DIGITS = 40
 _ENTRY_DEPTH = 4  # of `{"result": {"tools": [{`
 _LARGE = 2 * MAX_CONTAINERS  # bytes; an array or an object has two brackets, so a smaller message holds fewer of them
-_LONG = 1_000  # bytes of an answer; what is known of a shorter one saves nothing
 _MOST_TOKENS = 1_000_000  # brackets and quotes of a list that is searched for deep entries; about half a second
 _HIDING = (b"\\u", b"\\b", b"\\f")
 """Escapes behind which there may be a hidden character."""
 _NO_JSON = "Parse error: it is not JSON, a number is out of range, or it is nested too deeply"
-
-
-class UnescapedObject(dict[str, Any]):
-    """A JSON object whose text had no escape: no string in it has a control character below U+0020 (RFC 8259, 7)."""
-
-    __slots__ = ()
 
 
 class LenientMessage(msgspec.Struct, gc=False):
@@ -215,8 +207,6 @@ def decode_raw_result(text: bytes) -> RawResult | None:
 def decode_lenient(text: bytes) -> list[LenientMessage]:
     """Return the messages of one JSON text: one, or those of a batch (revision 2025-03-26).
 
-    The result of a long text without escapes is an `UnescapedObject`.
-
     Raises:
         ValueError: It is no JSON-RPC message; in a batch only if none is. Or it holds more than `MAX_CONTAINERS`, or
             a batch more than `MAX_BATCH`.
@@ -226,14 +216,7 @@ def decode_lenient(text: bytes) -> list[LenientMessage]:
         raise ValueError(f"it holds more than {MAX_CONTAINERS} arrays and objects")
     if text[:1] == b"[":
         return _lenient_batch(text)
-    message = _lenient(text)
-    # One search here saves the scan of results one for each control character. Text that had to be mended may hold such
-    # characters without an escape.
-    if len(text) >= _LONG and b"\\" not in text and type(message) is LenientMessage:
-        result: Any = message.result
-        if type(result) is dict:
-            message.result = UnescapedObject(cast("dict[str, Any]", result))
-    return [message]
+    return [_lenient(text)]
 
 
 def _lenient_batch(text: bytes) -> list[LenientMessage]:

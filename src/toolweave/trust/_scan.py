@@ -14,7 +14,6 @@ from typing import Any, Literal, cast
 from toolweave._text import JOINERS, hidden_joiners, is_plain, one_line, shortened
 from toolweave._value import Value
 from toolweave.protocol.content import TextContent
-from toolweave.protocol.jsonrpc import UnescapedObject
 from toolweave.schema._problems import path_text
 from toolweave.tools._arguments import encode
 from toolweave.tools._result import ToolResult
@@ -267,22 +266,15 @@ def scan_result(result: ToolResult, *, tool: str = "", server: str | None = None
     )
 
 
-def is_plain_result(result: ToolResult, *, as_received: bool = False) -> bool:
-    """Whether the texts of a result surely have no hidden character; on the path of every call.
-
-    Args:
-        result: Any result.
-        as_received: Whether its blocks are those that `raw` has, so that what is known of that is true of them.
-    """
+def is_plain_result(result: ToolResult) -> bool:
+    """Whether the texts of a result surely have no hidden character; on the path of every call."""
     if not result.content:
         return result.structured_content is None or is_plain(_without_blocks(result))
-    unescaped = as_received and type(result.raw) is UnescapedObject
     for block in result.content:
-        is_text = type(block) is TextContent
-        text = block.text if is_text else block.render()  # which may decode what it shows
+        text = block.text if type(block) is TextContent else block.render()  # which may decode what it shows
         if len(text) > _LONGEST_RESULT:
             text = text[:_LONGEST_RESULT]
-        if not is_plain(text, unescaped=unescaped and is_text):
+        if not is_plain(text):
             return False
     return True
 
