@@ -82,6 +82,32 @@ def test_a_block_survives_being_written_and_read(block: ContentBlock) -> None:
     assert content_block(block_json(block)) == block
 
 
+@given(
+    st.dictionaries(
+        st.sampled_from(["annotations", "_meta", "vendor"]),
+        st.none() | st.just(1) | st.just({"audience": ["user"]}),
+    )
+)
+def test_a_block_of_text_keeps_its_members_whichever_others_stand_beside_them(members: dict[str, Any]) -> None:
+    block = content_block({"type": "text", "text": "x", **members})
+    annotations, meta = members.get("annotations"), members.get("_meta")
+
+    assert block == TextContent(
+        text="x",
+        annotations=annotations if isinstance(annotations, dict) else None,
+        meta=meta if isinstance(meta, dict) else {},
+    )
+    assert block.raw == {"type": "text", "text": "x", **members}
+
+
+@pytest.mark.parametrize("kind", [None, 1, "hologram", ["text"], {}])
+def test_a_block_of_no_known_type_is_kept_whole(kind: object) -> None:
+    block = content_block({"type": kind, "text": "x"})
+
+    assert isinstance(block, UnknownContent)
+    assert (block.type, block.raw) == (str(kind), {"type": kind, "text": "x"})
+
+
 @pytest.mark.slow
 @given(blocks)
 def test_a_block_that_was_read_is_written_as_it_came(block: ContentBlock) -> None:

@@ -191,18 +191,20 @@ def is_odd_block(block: ContentBlock) -> bool:
 
 def content_block(item: Any) -> ContentBlock:
     """Parse one content block; a malformed one or one of an unknown type becomes `UnknownContent`."""
-    block: Any = item if type(item) is dict else as_object(item)  # pyright: ignore[reportUnknownVariableType]
-    if block is not None and len(block) == 2 and block.get("type") == "text" and type(block.get("text")) is str:
-        return TextContent(text=block["text"], raw=block)  # nearly every block: spare it the questions below
+    block = as_object(item)
     if block is None:
         return UnknownContent(type="malformed", raw={"value": item})
-    make = _MAKERS.get(as_text(block.get("type")) or "")
-    made = (
-        make(block, {"annotations": as_object(block.get("annotations")), "meta": as_object(block.get("_meta")) or {}})
-        if make
-        else None
-    )
-    return made if made is not None else UnknownContent(type=str(block.get("type", "malformed")), raw=block)
+    kind = block.get("type", "malformed")
+    make = _MAKERS.get(kind) if isinstance(kind, str) else None
+    made = None if make is None else make(block, _common(block))
+    return UnknownContent(type=str(kind), raw=block) if made is None else made
+
+
+def _common(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a block that any type may have; nearly always none."""
+    if "annotations" not in block and "_meta" not in block:
+        return {}
+    return {"annotations": as_object(block.get("annotations")), "meta": as_object(block.get("_meta")) or {}}
 
 
 def _text(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:

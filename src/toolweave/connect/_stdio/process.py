@@ -324,9 +324,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return self._full or (self._stdin is not None and self._stdin.is_closing())
 
     def _line(self, line: bytes) -> None:
-        if self._sink is not None and line[:1] == b"{" and line[-1:] == b"}" and self._eof is None and not self._begun:
-            self._sink(line)  # nearly always
-            return
         line = line.removeprefix(BOM_UTF8).strip()
         if not line or self._eof is not None:
             return
