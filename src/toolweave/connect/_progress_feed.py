@@ -38,7 +38,7 @@ class ProgressFeed:
         self._context = copy_context()
         self._waiting: deque[Progress] = deque()
         self._scope: anyio.CancelScope | None = None
-        self._idle = anyio.Event()
+        self._idle: anyio.Event | None = None
 
     def put(self, progress: Progress) -> None:
         """Deliver one notification, or queue it while an earlier one is delivered; never waits."""
@@ -49,7 +49,7 @@ class ProgressFeed:
 
     async def finished(self) -> None:
         """Wait until all that has arrived is delivered."""
-        while self._scope is not None:
+        while self._idle is not None:
             await self._idle.wait()
 
     def cancel(self) -> None:
@@ -86,8 +86,10 @@ class ProgressFeed:
                         _log.exception("a progress callback raised")
                     outcome = self._next_outcome()
         finally:
+            idle, self._idle = self._idle, None
             self._scope = None
-            self._idle.set()
+            if idle is not None:
+                idle.set()
 
 
 class ProgressWatch:

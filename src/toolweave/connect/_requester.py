@@ -72,7 +72,7 @@ class _Attempt:
 
 @dataclass(frozen=True, slots=True)
 class _CallAttempt(_Attempt):
-    """A call of a tool; its `meta` holds the progress token, its `params` the `_meta` as sent."""
+    """A call of a tool; its `meta` holds the progress token, its `params` have none."""
 
     params: dict[str, Any]
     ctx: CallContext
@@ -281,13 +281,14 @@ class Requester:
             if ctx.on_progress is not None or self._total is not None:
                 watch = ProgressWatch(peer, ctx.on_progress or _ignore, deadline)
                 meta = {**meta, "progressToken": watch.token}
-            line.session.stamp(params, meta)
             first: dict[str, Any] | None = None
             failed: BaseException | None = None
             # What the first attempt cannot do is found in its answer and finished below, with that answer as the first.
             if not target.has_execution and (ctx.questions is None or self._needs_no_turn(ctx.questions, line)):
                 try:
-                    first = await line.session.wire.request(methods.TOOLS_CALL, params, schema=target.schema)
+                    first = await line.session.request(
+                        methods.TOOLS_CALL, params, meta=meta, schema=target.schema, deadline=deadline.at
+                    )
                     if watch is not None:
                         await watch.feed.finished()
                     if first.get("resultType", "complete") == "complete":
@@ -319,7 +320,7 @@ class Requester:
         with attempt.deadline:
             try:
                 if failed is not None and not _wants_visit(failed):
-                    first, failed = await self._after(failed, attempt), None
+                    raise failed
                 result = await self._send(attempt, first, failed)
             except (AuthRequiredError, ConnectionLostError, ProtocolError) as exc:
                 result = await self._retry_call(attempt, exc, self._send)
@@ -329,19 +330,6 @@ class Requester:
         # The deadline cancels this task as a caller's scope does. Only if no scope is cancelled was it the deadline.
         await anyio.lowlevel.checkpoint_if_cancelled()  # a cancellation that is due takes precedence
         raise self._call_too_slow(attempt.target.name, attempt.deadline.seconds)
-
-    async def _after(self, failed: BaseException, attempt: _CallAttempt) -> dict[str, Any]:
-        """Retry a call that was refused temporarily, within the rest of its deadline; raise any other error."""
-        if not isinstance(failed, ProtocolError):
-            raise failed
-        return await attempt.line.session.again(
-            failed,
-            methods.TOOLS_CALL,
-            attempt.params,
-            meta=attempt.meta,
-            schema=attempt.target.schema,
-            deadline=attempt.deadline.at,
-        )
 
     async def _retry_call(
         self,

@@ -13,7 +13,6 @@ import math
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import anyio
@@ -384,36 +383,16 @@ class Session:
             on_notification=on_notification,
         )
 
-    def again(
-        self,
-        refused: ProtocolError,
-        method: str,
-        params: Mapping[str, Any],
-        *,
-        meta: Mapping[str, Any] | None = None,
-        schema: Mapping[str, Any] | None = None,
-        deadline: float = math.inf,
-    ) -> Coroutine[Any, Any, dict[str, Any]]:
-        """Retry a request that was refused temporarily, as `request` does; raise a final refusal."""
-        send = partial(self.wire.request, method, self._stamped(params, meta), schema=schema)
-        return _ask_again(send, refused, deadline)
-
-    def stamp(self, params: dict[str, Any], meta: Mapping[str, Any], declared: Declared | None = None) -> None:
-        """Add the `_meta` of the era to parameters, beside the caller's own `meta`.
-
-        For a caller that sends them over `wire` directly: the first attempt of a tool call; see `again`.
-        """
+    def _stamped(
+        self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None, declared: Declared | None
+    ) -> Mapping[str, Any]:
+        """Return parameters with the `_meta` of the era, beside the caller's own `meta`."""
         own = self._meta if declared is None or not self._meta else declared.envelope(self._meta)
         if meta:  # the caller's own keys go first: the envelope is not theirs to replace
-            params["_meta"] = {**meta, **own}
-        elif own:
-            params["_meta"] = own
-
-    def _stamped(
-        self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None, declared: Declared | None = None
-    ) -> Mapping[str, Any]:
-        stamped = dict(params or {})
-        self.stamp(stamped, meta or {}, declared)
+            own = {**meta, **own}
+        stamped = {} if params is None else dict(params)
+        if own:
+            stamped["_meta"] = own
         return stamped
 
 
@@ -431,27 +410,19 @@ async def ask(
 
     A wait that would pass the caller's deadline is not started: the server's answer is raised at once.
     """
-    send = partial(wire.request, method, params, schema=schema, request_id=request_id, on_notification=on_notification)
-    try:
-        return await send()
-    except ProtocolError as exc:
-        return await _ask_again(send, exc, deadline)
-
-
-async def _ask_again(
-    send: Callable[[], Coroutine[Any, Any, dict[str, Any]]], refused: ProtocolError, deadline: float
-) -> dict[str, Any]:
-    for _ in range(_REPEATS):
-        seconds = _retry_after(refused)
-        if seconds is None or anyio.current_time() + seconds >= min(deadline, anyio.current_effective_deadline()):
-            break
-        _log.info("server %r: %s; sent again in %g s", refused.server, printable(refused.message), seconds)
-        await anyio.sleep(seconds)
+    repeats = 0
+    while True:
         try:
-            return await send()
+            return await wire.request(
+                method, params, schema=schema, request_id=request_id, on_notification=on_notification
+            )
         except ProtocolError as exc:
-            refused = exc
-    raise refused
+            seconds = _retry_after(exc) if repeats < _REPEATS else None
+            if seconds is None or anyio.current_time() + seconds >= min(deadline, anyio.current_effective_deadline()):
+                raise
+            _log.info("server %r: %s; sent again in %g s", exc.server, printable(exc.message), seconds)
+        repeats += 1
+        await anyio.sleep(seconds)
 
 
 def _retry_after(exc: ProtocolError) -> float | None:

@@ -182,6 +182,8 @@ def is_binary_block(block: ContentBlock) -> bool:
 
 def is_odd_block(block: ContentBlock) -> bool:
     """Return whether a received block is unknown, malformed, or has data that is not plain base64."""
+    if isinstance(block, TextContent):
+        return False
     if isinstance(block, (ImageContent, AudioContent)):
         return block.raw.get("data") is not block.data
     if isinstance(block, EmbeddedResource):

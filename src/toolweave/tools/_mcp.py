@@ -134,10 +134,10 @@ def tool_result(raw: Mapping[str, Any], *, server: str, note: Callable[[str], No
         or type(raw.get("isError")) not in _FLAGS
     ):
         return _second_reading(raw, server, note)
-    # one block is what nearly every tool answers
-    blocks = (content_block(content[0]),) if len(content) == 1 else tuple(map(content_block, content))  # pyright: ignore[reportUnknownArgumentType]
-    if any(type(block) is not TextContent and is_odd_block(block) for block in blocks):
-        return _second_reading(raw, server, note)
+    blocks = tuple(map(content_block, content))  # pyright: ignore[reportUnknownArgumentType]
+    for block in blocks:  # not `any`: a generator costs more than the question, of one block
+        if is_odd_block(block):
+            return _second_reading(raw, server, note)
     return _result(raw, blocks)
 
 

@@ -139,7 +139,6 @@ class HttpWire:
         self._session: str | None = None
         self._modern = HeaderFactory()
         self._in_session = SharedHeaders()
-        self._known: tuple[object, object, object, SharedHeaders] = (object(), None, None, self._in_session)
 
     def heard(self) -> object:
         """Return a value that changes whenever bytes of the server arrive."""
@@ -242,20 +241,12 @@ class HttpWire:
         await self.notify(methods.NOTIFICATIONS_CANCELLED, {"requestId": key, "reason": "the caller gave up"})
 
     def _headers(self, method: str, params: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Mapping[str, str]:
-        given = params.get("_meta")
-        meta_before, schema_before, name_before, headers_before = self._known
-        alike = given is meta_before and schema is schema_before and params.get("name") == name_before
-        if alike and method == methods.TOOLS_CALL:
-            return headers_before
-        meta = as_object(given)
+        meta = as_object(params.get("_meta"))
         revision = meta.get(PROTOCOL_VERSION) if meta is not None else None
         if not isinstance(revision, str):
             return self._in_session
         self._stateless = True
-        headers = self._modern.of(method, params, revision, schema)
-        if method == methods.TOOLS_CALL and type(headers) is SharedHeaders:
-            self._known = (given, schema, params.get("name"), headers)
-        return headers
+        return self._modern.of(method, params, revision, schema)
 
     def _session_headers(self) -> Mapping[str, str]:
         return self._in_session
