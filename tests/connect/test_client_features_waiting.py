@@ -7,7 +7,7 @@ import json
 import anyio
 import pytest
 
-from tests.connect.targets import ASKS, EACH_WAY, Json, connected, serving
+from tests.connect.targets import ASKS, EACH_WAY, ChannelServer, Json, connected, initialized, serving
 from toolweave import Callbacks, McpConnection, RequestTimeoutError
 from toolweave.connect import ElicitationRequest
 
@@ -39,6 +39,47 @@ async def test_a_call_does_not_time_out_while_a_person_thinks(kind: str, version
             tasks.start_soon(wait_as_long, another)
             said = json.loads((await connection.call_tool("elicit", timeout=0.5)).text)
             assert said["result"]["action"] == "accept"
+
+
+@pytest.mark.parametrize("method", ["refresh", "list_resources", "list_prompts"])
+async def test_a_list_does_not_time_out_while_its_server_waits_for_the_roots(method: str) -> None:
+    member = {"refresh": "tools", "list_resources": "resources", "list_prompts": "prompts"}[method]
+    capabilities: Json = {"tools": {}, "resources": {}, "prompts": {}}
+    bounds = {"list": 0.3, "read": 0.3}
+    is_asking = anyio.Event()
+    waiting: list[Json] = []
+
+    def answer(message: Json) -> Json | None:
+        if message["method"] == f"{member}/list" and is_asking.is_set():
+            waiting.append(message)
+            server.send({"jsonrpc": "2.0", "id": "where", "method": "roots/list"})
+            return None
+        return {"result": {"tools": [], "resources": [], "prompts": []}}
+
+    shake = initialized(answer, capabilities=capabilities)
+
+    def script(message: Json) -> Json | None:
+        if "method" not in message and waiting:  # the roots
+            server.send({"jsonrpc": "2.0", "id": waiting.pop()["id"], "result": {member: []}})
+        return shake(message)
+
+    async def roots() -> list[str]:
+        with pytest.raises(RequestTimeoutError):  # whose bound is the same, and began later
+            await another.ping()
+        return ["file:///home"]
+
+    server = ChannelServer(script)
+    mute = ChannelServer(
+        initialized(lambda message: None if message["method"] == "ping" else {"result": {"tools": []}})
+    )
+    async with (
+        connected(mute, timeout=bounds) as another,
+        connected(server, timeout=bounds, callbacks=Callbacks(roots=roots)) as connection,
+    ):
+        is_asking.set()
+        await getattr(connection, method)()
+
+    assert not waiting
 
 
 @EACH_WAY

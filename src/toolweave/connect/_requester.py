@@ -179,10 +179,9 @@ class Requester:
     ) -> dict[str, Any]:
         await self.line()  # has a bound of its own
         await self._check_pins(method, params)
-        seconds = self._config.timeout.read if timeout is None else timeout
         peer = self._supervisor.peer
-        with self._deadlines.within(seconds) as deadline, peer.waiting(deadline):
 
+        async def ask(deadline: Deadline) -> dict[str, Any]:
             async def send(line: OpenSession, more: Mapping[str, Any]) -> dict[str, Any]:
                 result = await line.session.request(method, {**params, **more}, meta=meta, deadline=deadline.at)
                 return object_result(result, method, self._config.name)
@@ -190,19 +189,29 @@ class Requester:
             if method not in methods.INPUT_REQUIRED:
                 return await self.with_reconnect(lambda line: send(line, {}))
             return await self.with_reconnect(lambda line: exchange(partial(send, line), method, peer.asked, deadline))
+
+        return await self.bounded(ask, method, self._config.timeout.read if timeout is None else timeout)
+
+    async def bounded(self, ask: Callable[[Deadline], Awaitable[ResultT]], what: str, seconds: float) -> ResultT:
+        """Return the outcome of requests that the server answers within `seconds`, on the connection's own loop.
+
+        The time for which this client answers a question of the server does not count.
+
+        Raises:
+            RequestTimeoutError: The time is over; its message names `what`.
+        """
+        with self._deadlines.within(seconds) as deadline, self._supervisor.peer.waiting(deadline):
+            return await ask(deadline)
         await anyio.lowlevel.checkpoint_if_cancelled()  # a cancellation that is due takes precedence
-        raise self.too_slow(method, seconds)
+        raise self.too_slow(what, seconds)
 
     async def list_tools(self, line: OpenSession, timeout: float | None = None) -> ToolsChanged:
         """List the tools again, within `timeout` or the server's `timeout.list`."""
         seconds = self._config.timeout.list if timeout is None else timeout
-        try:
-            with anyio.fail_after(seconds):
-                return await self._catalog.refresh(line.session.request, line.session.wire.refusal)
-        except TimeoutError as exc:
-            if isinstance(exc, RequestTimeoutError):
-                raise
-            raise self.too_slow(methods.TOOLS_LIST, seconds) from exc
+        refusal = line.session.wire.refusal
+        return await self.bounded(
+            lambda _: self._catalog.refresh(line.session.request, refusal), methods.TOOLS_LIST, seconds
+        )
 
     async def call(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> ToolResult:
         """Call a tool; see `McpConnection.call_tool`.

@@ -255,10 +255,7 @@ class ServerFeatures:
 
     async def _read(self, live: LiveList[Any], line: OpenSession, timeout: float | None = None) -> None:
         seconds = self.config.timeout.list if timeout is None else timeout
-        with anyio.move_on_after(seconds):
-            await live.refresh(line.session.request)
-            return
-        raise self._requester.too_slow(live.method, seconds)
+        await self._requester.bounded(lambda _: live.refresh(line.session.request), live.method, seconds)
 
     def _judge(
         self, part: OfferPart, read: Callable[[Mapping[str, Any]], _OfferT]

@@ -15,8 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-import anyio
-
 from toolweave.config._frontmatter import split_frontmatter
 from toolweave.connect._feed.list_reader import EntryReader, list_all
 from toolweave.connect._server_features import ServerFeatures
@@ -134,9 +132,9 @@ class SkillFeatures(ServerFeatures):
             limit = self.config.max_list_bytes
             return (await list_all(request, method, key, server=self.config.name, max_bytes=limit)).entries
 
-        with anyio.move_on_after(seconds):
-            return await self._requester.with_reconnect(read)
-        raise self._requester.too_slow(method, seconds)
+        return await self._requester.with_reconnect(
+            lambda line: self._requester.bounded(lambda _: read(line), method, seconds)
+        )
 
     async def _require(self, method: str) -> None:
         """Refuse a request that the server has not declared."""
