@@ -158,6 +158,18 @@ async def test_a_caller_without_tasks_gets_the_result_itself() -> None:
         assert answer["result"]["structuredContent"] == {"n": 1}, (protocol, version)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [LEGACY, "2025-06-18"])
+async def test_a_caller_that_asked_for_logs_gets_the_result_of_a_call_that_became_a_task(version: str) -> None:
+    slow = Slow(logging=True)
+    slow.go.set()
+    async with caller(before(slow, MODERN), version) as raw:
+        await raw.ask(raw.request("logging/setLevel", {"level": "info"}))
+        answer = await raw.ask(raw.request("tools/call", {"name": "up_slow", "arguments": {}}))
+
+    assert answer["result"].get("structuredContent") == {"n": 1}, answer
+
+
 async def test_tasks_are_declared_where_an_upstream_has_them() -> None:
     plain = create_mcp_server(name="plain", version="1")
     for server, protocol, version, wanted in (

@@ -29,11 +29,13 @@ from toolweave.connect._client_features.server_requests import (
 from toolweave.connect._client_features.tasks import ClientTask, LegacyClientTask, wants_task
 from toolweave.connect._deadline import Deadline, SharedTimer
 from toolweave.connect._direct import DirectCall, DirectCalls
+from toolweave.connect._feed.list_reader import SendRequest
 from toolweave.connect._forwarding import ForwardedRequest
 from toolweave.connect._health import PendingRequest
 from toolweave.connect._off_loop import make_off_loop
 from toolweave.connect._output_check import checked_result
 from toolweave.connect._progress_feed import ProgressWatch
+from toolweave.connect._session import Declared
 from toolweave.connect._supervisor import Supervisor
 from toolweave.connect._transports import OpenSession
 from toolweave.connect._wire.responses import object_result
@@ -400,7 +402,7 @@ class Requester:
                 result = await self._resumed(call, asked, modern=modern)
             else:
                 result = await call(first=first, refused=refused)
-            return await self._followed(result, asked, deadline, legacy="task" in params)
+            return await self._followed(result, asked, deadline, partial(self._task_request, None), "task" in params)
 
     async def _resumed(
         self, call: Callable[..., Awaitable[dict[str, Any]]], asked: CallRequestHandler, *, modern: bool
@@ -425,14 +427,14 @@ class Requester:
         return await call()
 
     async def _followed(
-        self, result: dict[str, Any], asked: ServerRequestHandler, deadline: Deadline, *, legacy: bool
+        self, result: dict[str, Any], asked: ServerRequestHandler, deadline: Deadline, ask: SendRequest, legacy: bool
     ) -> dict[str, Any]:
         """Return the result of the task that a result names, or the result itself; `legacy` calls asked for a task."""
         if result.get("resultType") == "task":
-            return await ClientTask(result, self._task_request, asked, deadline, self._config).result()
+            return await ClientTask(result, ask, asked, deadline, self._config).result()
         created = as_object(result.get("task")) if legacy else None
         if created is not None:
-            return await LegacyClientTask(created, self._task_request, asked, deadline, self._config).result()
+            return await LegacyClientTask(created, ask, asked, deadline, self._config).result()
         return result
 
     # requests of other clients
@@ -527,7 +529,9 @@ class Requester:
             budget = self._supervisor.peer.asked.budget.copy()
             asked = ForwardingHandler(request.answer, self._config.name, budget)
             result = await exchange(send, request.method, asked, deadline)
-        return await self._followed(result, asked, deadline, legacy=wants) if request.follow_tasks else result
+        if not request.follow_tasks:
+            return result
+        return await self._followed(result, asked, deadline, partial(self._task_request, request.declared), wants)
 
     def note_forwarded(self, name: str, result: Mapping[str, Any]) -> None:
         """Look for hidden characters in a result that is passed on; see `GatewaySide.note_forwarded`."""
@@ -540,10 +544,12 @@ class Requester:
         except ProtocolError as exc:
             _log.debug("a result that is passed on was not scanned: %s", exc)
 
-    async def _task_request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Make a request about a task, which outlives the connection on which it was created."""
+    async def _task_request(self, declared: Declared | None, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Make a request about a task, which outlives the connection on which it was created, for its client."""
         try:
-            return await self.with_reconnect(lambda line: line.session.request(method, params), repeatable=True)
+            return await self.with_reconnect(
+                lambda line: line.session.request(method, params, declared=declared), repeatable=True
+            )
         except ConnectionLostError as exc:
             # the call itself was taken: it must not be sent again
             raise ConnectionLostError("the connection ended while a task ran", server=exc.server, sent=True) from exc
