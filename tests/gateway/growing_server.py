@@ -72,9 +72,11 @@ def announce(method: str, params: Json) -> None:
         send({"method": method, "params": {**params, "_meta": {f"{META}subscriptionId": stream}}})
 
 
-def grow(name: str) -> str:
-    """Offer one more tool, prompt, resource and template."""
+def grow(name: str, description: str | None) -> str:
+    """Offer one more tool, prompt, resource and template, or others of that name."""
     tools[name] = {"name": name, "inputSchema": SCHEMA, "annotations": {"destructiveHint": name == "bad"}}
+    if description is not None:
+        tools[name]["description"] = description
     if name.startswith("long"):
         tools[name]["execution"] = {"taskSupport": "required" if name == "long_always" else "optional"}
     prompts[name] = {"name": name, "arguments": [{"name": "word"}]}
@@ -149,7 +151,7 @@ def about_task(key: Any, method: str, own: str, *, modern: bool) -> Json | None:
 def called(key: Any, name: str, arguments: Mapping[str, Any]) -> str | None:
     """Return the text of a call's result; None if it comes later."""
     if name == "grow":
-        return grow(arguments["name"])
+        return grow(arguments["name"], arguments.get("description"))
     if name == "finish":
         for own in tasks:
             ended(own, "completed")

@@ -112,6 +112,10 @@ class CallerHubs:
         if not self._users[place]:
             del self._users[place], self._hubs[place]
 
+    def all(self) -> list[Hub]:
+        """Return the hubs of all callers."""
+        return [hub for hub, _ in self._hubs.values()]
+
     def hubs_of(self, principal: str) -> list[Hub]:
         """Return the hubs of a principal."""
         return [hub for hub, caller in self._hubs.values() if caller.principal == principal]

@@ -100,11 +100,24 @@ class Calls:
         route = self._routes(request).tool(name) if sent is None else sent.route
         if route is None and (answer := self._unreached.called(request, name)) is not None:
             return answer
-        if route is None:  # a tool of this process, or none
+        if route is None and not self._is_local(request, name):
+            raise not_offered("tools", name, modern=request.modern)
+        if route is None:
             return await self._local.methods(modern=request.modern)[methods.TOOLS_CALL](request)
         if self._slow is None or route.spec is None:
             return await self._call_at(route, request)
         return await self._slow.run(request, route.spec, partial(self._call_at, route))
+
+    def _is_local(self, request: Request, name: str) -> bool:
+        """Whether a name without a route is that of a tool of this process, or of none.
+
+        A tool that an upstream offers elsewhere, and not on the connection that the caller reaches, is not offered to
+        the caller: neither rules nor pins judge it for this caller.
+        """
+        perspective = self._perspectives.of(request.client)
+        if perspective is self._perspectives.shared:
+            return True
+        return perspective.tools.snapshot().find(name) is not None or self._shared_routes.tool(name) is None
 
     async def _call_at(self, route: Route, request: Request) -> Json:
         """Call a tool at its upstream."""

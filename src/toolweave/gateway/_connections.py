@@ -14,7 +14,7 @@ import logging
 import math
 import secrets
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -188,6 +188,9 @@ class AskingConnections:
         self._listeners: dict[object, OnOwnerChange] = {}
         self._freed = anyio.Event()
         self.on_notification: OnServerNotification | None = None
+
+    def __iter__(self) -> Iterator[McpConnection]:
+        return (one.connection for there in self._pool.values() for one in there)
 
     def __len__(self) -> int:
         return sum(map(len, self._pool.values()))

@@ -5,7 +5,7 @@ Puts the relay, the lists and the transports together; each feature is a file be
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
@@ -31,6 +31,7 @@ from toolweave.gateway._logs import UpstreamLogs
 from toolweave.gateway._parts import CallerView, GatewayParts, GatewaySecrets
 from toolweave.gateway._perspective_layer import PerspectiveLayer
 from toolweave.gateway._perspectives import Perspectives
+from toolweave.gateway._pin_warnings import PinWarnings
 from toolweave.gateway._relay import Relay
 from toolweave.gateway._replicas import Replicas
 from toolweave.gateway._routes import Routes
@@ -230,6 +231,7 @@ class Gateway(ServerRunners):
         )
         self.relay.on_leased = self.perspectives.note_leased
         self.callers = CallerGateways(CallerHubs(hub, token_store), self._before, parts.groups)
+        self._pin_warnings = PinWarnings(parts.connections, parts.handshakes)
         self.sign_ins = SignIns(self.callers.hubs, parts.groups, parts.replicas)
         self._view: CallerView | None = None
         handlers = HandlerRunner(logs=parts.logs)
@@ -518,6 +520,10 @@ class Gateway(ServerRunners):
     def restarts(self, server: str) -> int:
         """Return the number of reconnections to an upstream on connections beside that of the hub."""
         return self._parts.connections.restarts(server) + self._parts.handshakes.restarts(server)
+
+    def pin_warnings(self) -> Iterable[str]:
+        """Return the differences from the pins on connections beside those of the hub."""
+        return self._pin_warnings.texts(self.callers.hubs)
 
     def find_tool(self, name: str, version: str | None = None) -> ToolSpec | None:
         """Return the definition of a tool that is offered under this name or alias, or None."""

@@ -31,13 +31,13 @@ from toolweave.gateway._followed_auth import FollowedAuth
 from toolweave.gateway._gateway import Gateway, create_gateway
 from toolweave.gateway._in_flight import InFlightRequests
 from toolweave.gateway._options import GatewayOptions, add_event_options, replicas_of, runs_of, tokens_in
+from toolweave.gateway._pin_warnings import without_known
 from toolweave.gateway._recent_calls import RecentCalls
 from toolweave.gateway._reload import ConfigChange, compare, file_stamps, when_changed
 from toolweave.gateway._status import (
     GatewayStatus,
     Readiness,
     UpstreamStatus,
-    VirtualStatus,
     readiness,
     upstream_statuses,
 )
@@ -482,6 +482,8 @@ class GatewayManager:
     def status(self) -> GatewayStatus:
         """Return the state of the gateway."""
         ready = self.readiness()
+        servers = (self.server, *(one.server for one in self._mounts.values()))
+        pins = without_known(self.hub.warnings, [one.pin_warnings() for one in servers])
         return GatewayStatus(
             name=self.name,
             ready=ready.ready,
@@ -489,7 +491,7 @@ class GatewayManager:
             generation=self.generation,
             problem=self.problem,
             needs_confirmation=self.needs_confirmation,
-            warnings=(*self.config.warnings, *self.hub.warnings, *self._view_warnings(), *self._away),
+            warnings=(*self.config.warnings, *self.hub.warnings, *pins, *self._view_warnings(), *self._away),
             requests=self.in_flight.count,
             retiring=self._changes.retiring,
             upstreams=upstream_statuses(
@@ -497,15 +499,10 @@ class GatewayManager:
                 added=frozenset(self._added),
                 required=self.config.required,
                 changes=self._changes,
-                restarts=[self.server.restarts, *(one.server.restarts for one in self._mounts.values())],
+                restarts=[one.restarts for one in servers],
                 only_here=frozenset() if self._workers is None else self._workers.unpublished,
             ),
-            virtual=tuple(
-                VirtualStatus(
-                    name=name, path=self._path_of(name), title=mount.view.title, tools=len(mount.tools.snapshot())
-                )
-                for name, mount in self._mounts.items()
-            ),
+            virtual=tuple(mount.status(name, self._path_of(name)) for name, mount in self._mounts.items()),
         )
 
     def readiness(self) -> Readiness:

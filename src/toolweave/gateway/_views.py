@@ -14,6 +14,7 @@ import anyio
 from toolweave.gateway._config import VirtualServer
 from toolweave.gateway._gateway import Gateway
 from toolweave.gateway._parts import CallerView
+from toolweave.gateway._status import VirtualStatus
 from toolweave.serve._request import CallNext, Json, OfferKind, Request
 from toolweave.tools import Toolset, ToolSnapshot, ToolSpec, filtered, renamed
 from toolweave.tools._selection import fits, names_of
@@ -141,6 +142,10 @@ class Mount:
         self.ended = anyio.Event()
         self._checked: ToolSnapshot | None = None
         self._warnings: list[str] = []
+
+    def status(self, name: str, path: str) -> VirtualStatus:
+        """Return its state, under its name and path."""
+        return VirtualStatus(name=name, path=path, title=self.view.title, tools=len(self.tools.snapshot()))
 
     def warnings(self, tools: ToolSnapshot) -> list[str]:
         """Return the warnings about the view, found once for each snapshot of the gateway's tools."""

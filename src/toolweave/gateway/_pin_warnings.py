@@ -1,0 +1,46 @@
+"""Differences from the pins on the connections beside those of the hub, for the status of a gateway.
+
+The hub reports the differences on its own connections. Another connection to the same server may offer something else.
+Each connection logs what it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+
+from toolweave.connect import McpConnection
+from toolweave.gateway._caller_hubs import CallerHubs
+from toolweave.gateway._connections import AskingConnections
+from toolweave.gateway._handshake_connections import HandshakeConnections
+
+
+class PinWarnings:
+    """Finds these differences.
+
+    Args:
+        connections: The connections that callers have of their own.
+        handshakes: The connections in the handshake era to upstreams that speak both.
+    """
+
+    def __init__(self, connections: AskingConnections, handshakes: HandshakeConnections) -> None:
+        self._connections = connections
+        self._handshakes = handshakes
+
+    def texts(self, callers: CallerHubs) -> Iterable[str]:
+        """Yield the differences as they are now.
+
+        Args:
+            callers: The hubs of callers, to which the servers belong that are called as them.
+        """
+        of_callers = (one for hub in callers.all() for one in hub.clients.values())
+        return chain.from_iterable(map(_differences, (*self._connections, *self._handshakes, *of_callers)))
+
+
+def without_known(known: Iterable[str], found: Iterable[Iterable[str]]) -> list[str]:
+    """Return the texts that are not known yet, each once."""
+    return [text for text in dict.fromkeys(chain.from_iterable(found)) if text not in set(known)]
+
+
+def _differences(connection: McpConnection) -> list[str]:
+    return [f"server {connection.name!r}: {text}" for text in connection.pin_problems]
