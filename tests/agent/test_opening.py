@@ -16,9 +16,9 @@ from tests.models.fake_openai import said
 from tests.models.http_server import Answer, Received, serve
 from tests.tools.doubles import Scripted, spec
 from toolweave import Agent, ModelError, Run, connect_mcp, create_mcp_server
-from toolweave.agent import BaseAgent, StepStarted, ToolStarted
+from toolweave.agent import StepStarted, ToolStarted
 from toolweave.agent._lifespan import CLOSE_SECONDS
-from toolweave.errors import DuplicateToolError
+from toolweave.errors import ConfigError, DuplicateToolError
 from toolweave.models import ModelRequest, OpenAICompatibleModel, ScriptedModel, ToolMessage, tool_call
 from toolweave.tools import Toolset
 
@@ -530,15 +530,15 @@ def test_a_loop_that_was_torn_down_with_the_agent_open_does_not_keep_it_from_the
 
 
 def test_what_is_no_server_is_refused_with_a_hint() -> None:
-    with pytest.raises(TypeError, match="server 'fs'"):
-        BaseAgent(says()).add_mcp(7, name="fs")
+    with pytest.raises(ConfigError, match="server 'fs'"):
+        Agent(says()).add_mcp(7, name="fs")
 
 
 def test_what_offers_no_tools_is_refused() -> None:
-    with pytest.raises(TypeError):
-        BaseAgent(says(), tools="read")  # type: ignore[arg-type]
-    with pytest.raises(TypeError):
-        BaseAgent(says(), tools=[3])  # type: ignore[list-item]
+    with pytest.raises(ConfigError):
+        Agent(says(), tools="")
+    with pytest.raises(ConfigError):
+        Agent(says(), tools=[3])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.requirement("R48", "R77")

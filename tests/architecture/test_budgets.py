@@ -20,8 +20,8 @@ LONG_MODULES: dict[str, int] = {}
 """Modules over LINES with their exact length, each with the reason beside it."""
 
 MANY_PARAMETERS: dict[str, int] = {
-    "toolweave.agent._agent.__init__": 20,  # keyword-only: what an agent is, in one call
-    "toolweave.agent._agent.begin": 10,  # keyword-only: who a run is, and what is given to it alone
+    "toolweave.compose._agent.__init__": 20,  # keyword-only: what an agent is, in one call
+    "toolweave.compose._agent.begin": 10,  # keyword-only: who a run is, and what is given to it alone
     "toolweave.agent._resume.begin": 9,  # the same, as a recorded run is begun again
     "toolweave.gateway._gateway.create_gateway": 18,  # keyword-only: what a gateway is, in one call
     "toolweave.models._anthropic.__init__": 10,  # what a model's endpoint is, in one call

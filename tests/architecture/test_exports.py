@@ -66,7 +66,7 @@ def test_help_shows_every_class_and_function_that_a_room_offers(room: str) -> No
             assert one.__name__ in pydoc.plain(pydoc.render_doc(one))
 
 
-@pytest.mark.parametrize("agent", [toolweave.Agent, toolweave.agent.BaseAgent, toolweave.sync.Agent])
+@pytest.mark.parametrize("agent", [toolweave.Agent, toolweave.sync.Agent])
 def test_help_of_an_agent_explains_each_of_its_arguments(agent: type) -> None:
     shown = pydoc.plain(pydoc.render_doc(agent))
 

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-import toolweave.agent
+import toolweave
 from tests.hub.fleet import BOUND, ToolServer, absent, echo
 from tests.leftovers import descendants, processes
 from tests.models.fake_openai import KEY, call, chat_turn, fake_openai, said
@@ -58,7 +58,7 @@ def answers(*calls: str) -> ScriptedModel:
     return ScriptedModel([[tool_call(name) for name in calls], "done"])
 
 
-async def texts_of(agent: toolweave.agent.BaseAgent, **options: Any) -> list[str]:
+async def texts_of(agent: toolweave.Agent, **options: Any) -> list[str]:
     """Return what the tools of one run answered."""
     answered = (await agent.send("go", **options)).messages[2]
     assert isinstance(answered, ToolMessage)
@@ -70,7 +70,7 @@ async def test_servers_by_name_are_connected_when_the_agent_is_used_and_their_to
     servers = {"files": ToolServer("files", ["read"]), "db": ToolServer("db", ["query", "read"])}
     model = answers("files_read", "db_read")
     agent = Agent(model, mcp_servers={name: server.config() for name, server in servers.items()})
-    assert isinstance(agent, toolweave.agent.BaseAgent)
+    assert isinstance(agent, toolweave.Agent)
     assert agent.tools.list().names == ()
 
     with anyio.fail_after(BOUND):

@@ -16,7 +16,6 @@ from toolweave import (
     load_config,
     tool_call,
 )
-from toolweave.agent import BaseAgent as RoomAgent
 from toolweave.testing import MemoryServer
 
 pytestmark = pytest.mark.anyio
@@ -83,8 +82,6 @@ async def test_a_server_is_a_tool_of_one_run_too() -> None:
 async def test_what_is_no_server_is_refused_at_once_and_the_room_knows_no_configs() -> None:
     with pytest.raises(ConfigError, match="not a number"):
         Agent(ScriptedModel([]), tools=[3])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
-    with pytest.raises(TypeError, match="toolset"):
-        RoomAgent(ScriptedModel([]), tools=["server.py"])
 
 
 async def test_the_text_of_an_answer_is_streamed() -> None:

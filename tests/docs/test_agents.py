@@ -68,7 +68,7 @@ def test_the_numbers_in_the_text_are_the_defaults() -> None:
     text = (CHECKOUT / "docs" / "agents.md").read_text(encoding="utf-8")
 
     assert f"at most {ResultPolicy().max_chars:,} characters" in text
-    options = inspect.signature(toolweave.agent.BaseAgent).parameters
+    options = inspect.signature(toolweave.Agent).parameters
     assert f"Above {options['defer_tools'].default:,} tokens" in text
     assert f"max_steps={options['max_steps'].default}," in text
     assert set(re.findall(r"ResultPolicy\((.*?)\)", text)[0].replace("=...", "").split(", ")) == {

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from toolweave._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from toolweave.agent._agent import BaseAgent
     from toolweave.agent._agent_tools import AgentTools, ClientTool
     from toolweave.agent._approval import Approval, Approvals, Confirm, WaitingCall, WaitingQuestion
     from toolweave.agent._durable import Durable, OnUnknown, StoreJournal
@@ -63,7 +62,6 @@ __all__ = [
     "Approvals",
     "Ask",
     "Asked",
-    "BaseAgent",
     "ChildFinished",
     "ChildStarted",
     "ClientTool",
@@ -124,7 +122,6 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "_agent": ("BaseAgent",),
         "_agent_tools": (
             "AgentTools",
             "ClientTool",

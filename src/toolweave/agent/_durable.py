@@ -19,7 +19,7 @@ import anyio
 from toolweave.agent._approval import Approval, WaitingCall, definition_digest
 from toolweave.agent._events import RunResult
 from toolweave.agent._handover import current_handover, set_handover
-from toolweave.agent._journal import ASK, Ask, Recorded, RunStart, outcome_unknown
+from toolweave.agent._journal import ASK, Ask, Journal, Recorded, RunStart, outcome_unknown
 from toolweave.agent._questions import NOTHING_ASKED, Asked
 from toolweave.agent._records import (
     APPROVALS,
@@ -200,7 +200,7 @@ class StoreConversations:
                 return
 
 
-class StoreJournal:
+class StoreJournal(Journal):
     """The journal of one run in a store; see `Journal` for the order of calls.
 
     An entry is written once: of two processes that both execute the run, one fails.

@@ -1,6 +1,6 @@
 """The journal of a run: finished turns and calls are recorded after, and looked up before, each of them.
 
-Holds the Protocol and a journal that records nothing; knows no store.
+Holds the base class, which records nothing; knows no store.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from toolweave.agent._approval import Approval, Attended, WaitingCall
 from toolweave.agent._events import RunResult
@@ -74,8 +74,8 @@ class Recorded:
     below: Mapping[str, Usage] = field(default_factory=dict[str, Usage])
 
 
-class Journal(Protocol):
-    """The journal of one run. A step is a turn of the model, from 1.
+class Journal:
+    """The journal of one run; this one records nothing. A step is a turn of the model, from 1.
 
     A run looks each turn and call up before it makes it, and records it afterwards: a recorded one is replayed. An
     exception of any method fails the run.
@@ -87,27 +87,25 @@ class Journal(Protocol):
         It may hold a lease, so that only one process executes the run: entering raises `RunError` when another process
         has it, and so does the body when the lease is lost. `cancel` cancels the run at another process's request.
         """
-        ...
+        return nullcontext()
 
     async def started(self, start: RunStart) -> RunStart:
         """Record the start of a run and return it; a resumed run gets its recorded start."""
-        ...
+        return start
 
     async def turn(self, step: int) -> Finished | None:
         """Return the recorded turn of a step, or None."""
-        ...
+        return None
 
     async def turn_finished(self, step: int, turn: Finished) -> None:
         """Record a turn of the model."""
-        ...
 
     async def allowed(self) -> Collection[str]:
         """Return the digests of the tools that are permanently allowed to the agent."""
-        ...
+        return ()
 
     async def allow(self, tool: ToolSpec, *, persistent: bool) -> None:
         """Record that a tool was allowed by its present definition: permanently to the agent, or to the run."""
-        ...
 
     async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | Ask | None:
         """Return the record of a call, or None to make it now.
@@ -115,85 +113,34 @@ class Journal(Protocol):
         A call that had started when its process died, and that must not be repeated, gets an error result
         (`outcome_unknown`), or `ASK`. The tool is None if there is none of this name (any more).
         """
-        ...
+        return None
 
     async def answer(self, call: ToolCallPart, tool: ToolSpec) -> Approval | None:
         """Return a person's answer to a call that waited for it, given for the present definition of the tool."""
-        ...
+        return None
 
     async def asked(self, step: int, call: ToolCallPart, tool: ToolSpec) -> Asked:
         """Return the questions of the tool's server in a call so far."""
-        ...
+        return NOTHING_ASKED
 
     async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
         """Record that an allowed call is about to reach its tool; a journal that may repeat every call need not."""
-        ...
 
     async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
         """Record the whole result of a call; the calls of one turn come in the order in which they end."""
-        ...
 
     async def waiting(self, result: RunResult, calls: Sequence[WaitingCall]) -> None:
         """Record that the run waits for a person's answers to these calls; all others of the turn are recorded.
 
         A call that was begun and has asked (`WaitingCall.question`) is made again with `asked` when the run is resumed.
         """
-        ...
 
     async def finished(self, result: RunResult) -> None:
         """Record the end of the run; not called when the process or the agent is shut down during the run."""
-        ...
 
 
 OpenJournal: TypeAlias = Callable[[str], Journal]
 """Function that returns the journal of a run by its id, whether the run is new or not."""
-
-
-class _NoJournal:
-    """Keeps nothing."""
-
-    def held(self, cancel: Callable[[], None]) -> AbstractAsyncContextManager[None]:
-        return nullcontext()
-
-    async def started(self, start: RunStart) -> RunStart:
-        return start
-
-    async def turn(self, step: int) -> Finished | None:
-        return None
-
-    async def turn_finished(self, step: int, turn: Finished) -> None:
-        return None
-
-    async def allowed(self) -> Collection[str]:
-        return ()
-
-    async def allow(self, tool: ToolSpec, *, persistent: bool) -> None:
-        return None
-
-    async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | Ask | None:
-        return None
-
-    async def answer(self, call: ToolCallPart, tool: ToolSpec) -> Approval | None:
-        return None
-
-    async def asked(self, step: int, call: ToolCallPart, tool: ToolSpec) -> Asked:
-        return NOTHING_ASKED
-
-    async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
-        return None
-
-    async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
-        return None
-
-    async def waiting(self, result: RunResult, calls: Sequence[WaitingCall]) -> None:
-        return None
-
-    async def finished(self, result: RunResult) -> None:
-        return None
-
-
-NO_JOURNAL: Journal = _NoJournal()
-"""The journal of runs that are not kept in a store."""
 
 
 def outcome_unknown(tool: str) -> ToolResult:

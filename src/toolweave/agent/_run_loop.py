@@ -23,6 +23,7 @@ from toolweave.agent._journal import Journal, OpenJournal, RunStart
 from toolweave.agent._lifespan import AgentLifespan, LifespanPeriod, ToolsetSource
 from toolweave.agent._output import Output
 from toolweave.agent._questions import RunQuestions
+from toolweave.agent._run_hooks import RunHooks
 from toolweave.agent._sessions import ConversationStore, SessionState, SessionStates, continue_conversation
 from toolweave.agent._step import (
     AskModel,
@@ -73,6 +74,7 @@ class AgentRuntime:
         strict: Whether a toolset that cannot be opened ends a run.
         errors: Errors of the toolsets that could not be opened, by name.
         durable: Whether its runs are kept in a store.
+        hooks: Returns the hooks of a run.
         hold_session: Holds a session during a block, so that no run of another process is in it.
         defer_tokens: Tokens of definitions above which the model gets a search tool; None sends all of them.
         history: Function that returns the messages to send of a conversation; None sends all of them.
@@ -86,6 +88,7 @@ class AgentRuntime:
     rooms: SessionStates
     conversations: ConversationStore
     open_journal: OpenJournal
+    hooks: Callable[[], RunHooks]
     confirm: Confirm
     allowed: Grants
     slots: PerServerLimiter
@@ -187,6 +190,7 @@ class RunLoop:
         self.priced = priced
         self.durable = job.journal is not None or host.durable
         self._host = host
+        self._hooks = host.hooks()
         self._job = job
         self._rules = job.rules
         self._recorded = 0
@@ -286,6 +290,7 @@ class RunLoop:
                 meta=_passed_on(job.ctx.meta),
             )
         )
+        await self._hooks.started()
         self._restore(start)
         if host.confirm != "never":  # else no one is asked
             host.allowed.restore(await journal.allowed())
@@ -410,6 +415,7 @@ class RunLoop:
         fresh = state.steps >= self._recorded
         if fresh:
             self._check_cost(state)  # runs below this one may have had no price
+        await self._hooks.turn_starting(self.step)
         finished = await turn.ask(self.step, ask.request)
         state.steps = self.step
         state.stop, state.detail = finished.stop_reason, finished.stop_detail
@@ -458,11 +464,17 @@ class RunLoop:
         session = self._job.session
         with anyio.move_on_after(_SAVE_SECONDS, shield=True) as patience:
             if result.stop_reason == "waiting" and self._asking is not None:
-                await journal.waiting(result, self._asking.waiting)
+                try:
+                    await journal.waiting(result, self._asking.waiting)
+                finally:
+                    await self._hooks.waiting()
                 return
             if session is not None and (result.steps or result.text):
                 await self._host.conversations.save(session, result.messages)
-            await journal.finished(result)
+            try:
+                await journal.finished(result)
+            finally:
+                await self._hooks.finished(result)
         if patience.cancelled_caught:
             _log.warning("run %s could not be kept within %g s", self._run.id, _SAVE_SECONDS)
 

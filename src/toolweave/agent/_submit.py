@@ -114,7 +114,7 @@ async def submit_message(
     on_unknown: OnUnknown | None,
     attended: Literal["later", False],
 ) -> SubmittedRun:
-    """Submit a message to a worker of an agent; see `BaseAgent.submit`."""
+    """Submit a message to a worker of an agent; see `Agent.submit`."""
     messages = messages_of(sent)
     if durable is None or durable.jobs is None:
         raise ValueError(f"agent {agent!r} has no workers: Agent(..., backend=Backend(url))")

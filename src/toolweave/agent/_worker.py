@@ -14,14 +14,13 @@ from typing import Any, Literal, NoReturn, Protocol, TypeAlias, cast, runtime_ch
 
 import anyio
 
-from toolweave.agent._agent import BaseAgent
 from toolweave.agent._durable import Durable, OnUnknown
 from toolweave.agent._events import RunResult
 from toolweave.agent._handover import Handover, set_handover
 from toolweave.agent._records import RUNS, STARTS, RunRecord, read_record, read_start, record_of, write_record
 from toolweave.agent._resume import resume
 from toolweave.agent._session_queue import SessionQueue
-from toolweave.agent._spawn import tools_of_task
+from toolweave.agent._spawn import Spawning, tools_of_task
 from toolweave.agent._status import RunStatuses
 from toolweave.errors import RunError, StoreError
 from toolweave.jobs import Handler, Job, Reschedule, WorkBackend
@@ -68,7 +67,19 @@ class ForeignAgent(Protocol):
     ) -> bool | None: ...
 
 
-_Worked: TypeAlias = BaseAgent | ForeignAgent
+class OwnAgent(Spawning, Protocol):
+    """An agent of this library, whose runs a worker starts and resumes: `toolweave.Agent`."""
+
+    def use_backend(self, backend: WorkBackend) -> None:
+        """Store its runs in the backend from now on."""
+        ...
+
+    async def keep_trying(self) -> None:
+        """Retry servers that cannot be reached for as long as the agent is open."""
+        ...
+
+
+_Worked: TypeAlias = OwnAgent | ForeignAgent
 
 
 async def work_runs(
@@ -108,7 +119,7 @@ async def work_runs(
     agents = tuple(agents)
     runs = run_handlers(agents, backend, on_unknown=on_unknown, most_deaths=most_deaths)
     for agent in agents:
-        if isinstance(agent, BaseAgent):
+        if not isinstance(agent, ForeignAgent):
             await agent.keep_trying()
     handlers: dict[str, Handler] = {**runs, **(also or {})}
     await work_jobs(handlers, backend, concurrency=concurrency, grace_seconds=grace_seconds, started=started)
@@ -128,7 +139,7 @@ def run_handlers(
     """
     workers: dict[str, JobWorker[Any]] = {}
     for agent in agents:
-        if isinstance(agent, BaseAgent) and agent.durable is None:
+        if not isinstance(agent, ForeignAgent) and agent.durable is None:
             agent.use_backend(backend)
         durable = agent.durable
         if durable is None or durable.jobs is None:
@@ -235,7 +246,7 @@ class _Runs:
 
     async def _result(self, record: RunRecord, durable: Durable, job: Job) -> RunResult:
         agent = self._agent
-        if not isinstance(agent, BaseAgent):
+        if isinstance(agent, ForeignAgent):
             return await agent.perform(record, durable)
         tools = tools_of_task(agent, self._durable, record, job.about)
         return await (await resume(agent, record.run_id, tools=tools, durable=durable))

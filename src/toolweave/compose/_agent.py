@@ -1,137 +1,56 @@
-"""`toolweave.Agent`: the agent that knows MCP servers by their configs.
+"""`Agent`: a model, tools, MCP servers and run settings under one name, and the methods that start runs.
 
-Adds server configs to the agent of `toolweave.agent`, which holds the loop.
+Wires the run loop of `toolweave.agent` to servers, which are components made from their configs; holds no loop logic.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import PurePath
-from typing import Any, cast
+from types import TracebackType
+from typing import Any, Literal, Self, cast
 
-from toolweave.agent._agent import BaseAgent
 from toolweave.agent._agent_tools import AgentTools, Opener, ToolLike
-from toolweave.agent._approval import Approval, WaitingCall
-from toolweave.agent._durable import Durable, OnUnknown
+from toolweave.agent._approval import Attended, Confirm, Grants, checked_confirm
+from toolweave.agent._durable import Durable, OnUnknown, make_durable
 from toolweave.agent._events import RunResult
-from toolweave.agent._journal import Ask, Journal, Recorded, RunStart
-from toolweave.agent._prompt import Sendable
-from toolweave.agent._questions import Asked
-from toolweave.agent._run import Run, current_run
+from toolweave.agent._history import History
+from toolweave.agent._idempotency import run_id_of
+from toolweave.agent._journal import Journal
+from toolweave.agent._lifespan import AgentLifespan, LifespanPeriod
+from toolweave.agent._limits import Limits
+from toolweave.agent._output import Output
+from toolweave.agent._prompt import Prompt, Sendable, messages_of
+from toolweave.agent._resume import resume
+from toolweave.agent._run import Run, current_run, runtime_of
+from toolweave.agent._run_loop import AgentRuntime, RunRequest
+from toolweave.agent._session_queue import hold_session
+from toolweave.agent._sessions import MemoryConversations, SessionStates
+from toolweave.agent._step import RunRules
+from toolweave.agent._submit import SubmittedRun, submit_message
+from toolweave.agent._tool import KeepConversation, agent_tool
+from toolweave.agent._turn import PerServerLimiter
+from toolweave.compose._component_hooks import ComponentHooks
 from toolweave.compose._mcp_tools import McpTools
 from toolweave.config import LoadedConfig, load_config
 from toolweave.errors import printable
-from toolweave.models._base import Finished, Model
-from toolweave.models._messages import ToolCallPart
+from toolweave.jobs import WorkBackend
+from toolweave.models._base import Model, ModelSettings
+from toolweave.models._messages import Message
+from toolweave.state import Store
+from toolweave.tools._call import NO_CONTEXT, CallContext
+from toolweave.tools._portal import PORTAL
 from toolweave.tools._sources import UnopenedTools
-from toolweave.tools._spec import ToolSpec
-from toolweave.tools._toolset import Toolset
-
-
-class JournalWithHooks:
-    """A journal that calls the components' hooks for the start, the ticks and the end of a run."""
-
-    def __init__(self, journal: Journal, tools: AgentTools) -> None:
-        self._journal = journal
-        self._tools = tools
-        self._ticking = 0
-
-    async def started(self, start: RunStart) -> RunStart:
-        """Record the start, and call `on_start`."""
-        begun = await self._journal.started(start)
-        for component in self._components():
-            await component.hooks.call("on_start", self._run)
-        return begun
-
-    async def turn(self, step: int) -> Finished | None:
-        """End the previous tick, start this one, and return its recorded turn."""
-        await self._end_tick()
-        for component in self._components():
-            await component.hooks.call("on_tick_start", self._run, step)
-        self._ticking = step
-        return await self._journal.turn(step)
-
-    async def finished(self, result: RunResult) -> None:
-        """Record the end, and call the hooks for it."""
-        try:
-            await self._journal.finished(result)
-        finally:
-            ticking, self._ticking = self._ticking, 0
-            for component in self._components():
-                if ticking:
-                    await component.hooks.tell("on_tick_end", self._run, ticking)
-                if result.error is None:
-                    await component.hooks.tell("on_complete", result)
-                else:
-                    await component.hooks.tell("on_error", result.error)
-
-    async def waiting(self, result: RunResult, calls: Sequence[WaitingCall]) -> None:
-        """Record that the run waits, and end the tick."""
-        try:
-            await self._journal.waiting(result, calls)
-        finally:
-            await self._end_tick()
-
-    async def _end_tick(self) -> None:
-        ticking, self._ticking = self._ticking, 0
-        if ticking:
-            for component in self._components():
-                await component.hooks.call("on_tick_end", self._run, ticking)
-
-    @property
-    def _run(self) -> Run:
-        return cast("Run", current_run())
-
-    def _components(self) -> Sequence[McpTools]:
-        extra = self._run.tools
-        sources = (*self._tools.sources, *(() if extra is None else extra.sources))
-        return [source.live for source in sources if isinstance(source.live, McpTools)]
-
-    # as they are
-
-    def held(self, cancel: Callable[[], None]) -> AbstractAsyncContextManager[None]:
-        """Return the context manager around the run."""
-        return self._journal.held(cancel)
-
-    async def turn_finished(self, step: int, turn: Finished) -> None:
-        """Record a turn."""
-        await self._journal.turn_finished(step, turn)
-
-    async def allowed(self) -> Collection[str]:
-        """Return the digests of the permanently allowed tools."""
-        return await self._journal.allowed()
-
-    async def allow(self, tool: ToolSpec, *, persistent: bool) -> None:
-        """Record that a tool was allowed."""
-        await self._journal.allow(tool, persistent=persistent)
-
-    async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | Ask | None:
-        """Return the record of a call."""
-        return await self._journal.call(step, call, tool)
-
-    async def answer(self, call: ToolCallPart, tool: ToolSpec) -> Approval | None:
-        """Return a person's answer to a call."""
-        return await self._journal.answer(call, tool)
-
-    async def asked(self, step: int, call: ToolCallPart, tool: ToolSpec) -> Asked:
-        """Return the questions of a call so far."""
-        return await self._journal.asked(step, call, tool)
-
-    async def call_started(self, step: int, call: ToolCallPart, tool: ToolSpec) -> None:
-        """Record the start of a call."""
-        await self._journal.call_started(step, call, tool)
-
-    async def call_finished(self, step: int, call: ToolCallPart, recorded: Recorded) -> None:
-        """Record a call's result."""
-        await self._journal.call_finished(step, call, recorded)
-
+from toolweave.tools._toolset import Tool, Toolset
+from toolweave.tools._truncation import ResultPolicy
 
 _log = logging.getLogger("toolweave.compose")
 
 
-class Agent(BaseAgent):
+class Agent:
     """A model that works with tools until it has an answer; it connects to MCP servers by their configs.
 
     Toolsets and connections are opened for the first run and closed when the last run ends. `async with agent` keeps
@@ -152,7 +71,8 @@ class Agent(BaseAgent):
         on_unknown: Policy for calls of resumed runs with an unknown outcome; see `resume`.
         max_steps: Turns of the model in one run.
         confirm: Tool calls that need a person's approval (`run.approve`): `"always"`, `"never"`, `"destructive"` or a
-            function of the call and the tool; never by default.
+            function of the call and the tool; never by default. Where the config of a server wants approvals
+            (`confirm`), only a function can give them in place of a person.
         on_transport_error: `"result"` gives the model an error result when a server fails, `"raise"` ends the run.
         on_error: `"skip"` continues without a toolset that cannot be opened (`agent.errors`), `"raise"` fails.
         output_type: Type of the answer: a pydantic model, dataclass, TypedDict, another type, or a JSON Schema.
@@ -181,6 +101,300 @@ class Agent(BaseAgent):
         ValueError: There is no `confirm` of this name, or there are both a store and a backend.
     """
 
+    def __init__(  # noqa: PLR0913 - keyword-only, each with a default of its own
+        self,
+        model: Model | str,
+        *,
+        name: str = "agent",
+        system: str | None = None,
+        description: str | None = None,
+        tools: ToolLike | Iterable[ToolLike] = (),
+        mcp_servers: Any = None,  # a mapping; where configs are known, also a source of configs
+        store: Store | None = None,
+        backend: WorkBackend | None = None,
+        on_unknown: OnUnknown = "error",
+        max_steps: int = 20,
+        confirm: Confirm | None = None,
+        on_transport_error: Literal["result", "raise"] = "result",
+        on_error: Literal["skip", "raise"] = "skip",
+        output_type: Any = None,  # any type, or a JSON Schema
+        limits: Limits | None = None,
+        settings: ModelSettings | None = None,
+        result_policy: ResultPolicy | None = None,
+        defer_tools: int | None = 10_000,
+        history: History | None = None,
+        questions: bool = False,
+    ) -> None:
+        self.name = name
+        self.description = description
+        self.takes_questions = questions
+        self.tools = AgentTools(tools, server=self.mcp_toolset)
+        self.durable = make_durable(name, store, backend, on_unknown)
+        self._on_unknown: OnUnknown = on_unknown
+        limits, policy = limits or Limits(), result_policy or ResultPolicy()
+        self._host = AgentRuntime(
+            name=name,
+            model=_model(model),
+            rules=RunRules(
+                system=system,
+                max_steps=max_steps,
+                limits=limits,
+                settings=settings or ModelSettings(),
+                output=None if output_type is None else Output(output_type),
+            ),
+            tools=self.tools,
+            owner=AgentLifespan(name, finish=self._rest if isinstance(model, str) else None),
+            rooms=SessionStates(policy),
+            conversations=MemoryConversations() if self.durable is None else self.durable.conversations,
+            open_journal=self.open_journal,
+            hooks=partial(ComponentHooks, self.tools),
+            confirm=checked_confirm(confirm),
+            allowed=Grants(),
+            slots=PerServerLimiter(limits.parallel_per_server),
+            raises=on_transport_error == "raise",
+            strict=on_error == "raise",
+            errors={},
+            durable=self.durable is not None,
+            hold_session=partial(hold_session, self.durable),
+            defer_tokens=defer_tools,
+            history=history,
+        )
+        self._entered: list[LifespanPeriod] = []
+        if mcp_servers is not None:
+            self.add_mcp_servers(mcp_servers)
+
+    @property
+    def model(self) -> Model:
+        """The model of its runs."""
+        return self._host.model
+
+    @property
+    def errors(self) -> Mapping[str, Exception]:
+        """The errors of the tool sources that could not be opened, by name."""
+        return self._host.errors
+
+    def use_backend(self, backend: WorkBackend) -> None:
+        """Store its runs in `backend` from now on, as with `Agent(backend=)`; only for an agent without a store."""
+        self.durable = make_durable(self.name, None, backend, self._on_unknown)
+        assert self.durable is not None  # there is a backend
+        self._host.durable = True
+        self._host.conversations = self.durable.conversations
+        self._host.hold_session = partial(hold_session, self.durable)
+
+    @property
+    def max_depth(self) -> int:
+        """Maximum nesting depth of agents at which this one may be called."""
+        return self._host.rules.limits.depth
+
+    def send(
+        self,
+        sent: Sendable,
+        /,
+        *,
+        session: str | None = None,
+        tools: ToolLike | Iterable[ToolLike] | None = None,
+        ctx: CallContext = NO_CONTEXT,
+        attended: Attended = True,
+        key: str | None = None,
+    ) -> Run:
+        """Return a run on a message; it starts at the first `await` or iteration.
+
+        Args:
+            sent: A text, a block, a `Prompt`, a message, or a sequence of these.
+            session: Name of the conversation to continue; its runs execute one after another.
+            tools: Additional tools for this run alone.
+            ctx: Call context whose `meta`, `state` and `caller` its tools see.
+            attended: Whether a person can approve calls; if not, calls that need approval are denied. With `"later"`
+                the run ends as `"waiting"` there, and `resume` continues it after `RunStatuses.approve`; needs a store.
+            key: An idempotency key: the same key is the same run, which continues or returns its result again.
+                Awaiting it raises `RunError` while the run is executing already, in any process.
+
+        Raises:
+            TypeError: The value is of no type that can be sent.
+            ValueError: A prompt lacks a variable, or has nothing to answer; or there is a key and no store.
+        """
+        if key is not None and self.durable is None:
+            raise ValueError(f"agent {self.name!r} keeps nothing to find a key in: Agent(..., store=SqliteStore())")
+        if attended == "later" and self.durable is None:
+            raise ValueError(f"agent {self.name!r} keeps no run that waits: Agent(..., store=SqliteStore())")
+        return self.begin(
+            messages_of(sent),
+            run_id=None if key is None else run_id_of(self.name, key),
+            session=session,
+            tools=tools,
+            ctx=ctx,
+            attended=attended,
+            output_type=sent.output_type if isinstance(sent, Prompt) else None,
+        )
+
+    run = send
+    """Alias of `send`: `result = await agent.run("...")`."""
+
+    def run_sync(
+        self,
+        sent: Sendable,
+        /,
+        *,
+        session: str | None = None,
+        tools: ToolLike | Iterable[ToolLike] | None = None,
+        ctx: CallContext = NO_CONTEXT,
+    ) -> RunResult:
+        """Execute a run from synchronous code and return its result: blocks the thread, and Ctrl-C cancels the run.
+
+        It executes in the event loop of `toolweave.sync`, even if this thread has a running loop, as in a notebook. An
+        agent that opened connections in another loop is used there; see `send` for the arguments.
+
+        Raises:
+            RuntimeError: The agent is in use in another event loop, or this is the loop of `toolweave.sync`.
+            Exception: The error that made the run fail.
+        """
+        return PORTAL.run(self.send(sent, session=session, tools=tools, ctx=ctx).outcome)
+
+    def stream_text(
+        self,
+        sent: Sendable,
+        /,
+        *,
+        session: str | None = None,
+        tools: ToolLike | Iterable[ToolLike] | None = None,
+        ctx: CallContext = NO_CONTEXT,
+    ) -> AsyncGenerator[str, None]:
+        """Stream the model's text: `async for text in agent.stream_text("...")`.
+
+        See `send` for the arguments. Leaving early cancels the run.
+        """
+        return self.send(sent, session=session, tools=tools, ctx=ctx).stream_text()
+
+    def begin(  # noqa: PLR0913 - keyword-only, each with a default of its own
+        self,
+        messages: Iterable[Message] = (),
+        *,
+        run_id: str | None = None,
+        session: str | None = None,
+        parent_id: str | None = None,
+        depth: int = 0,
+        tools: ToolLike | Iterable[ToolLike] | None = None,
+        ctx: CallContext = NO_CONTEXT,
+        attended: Attended | None = None,
+        output_type: Any = None,  # any type, or a JSON Schema
+        journal: Journal | None = None,
+    ) -> Run:
+        """Return a run with the given id and parent; a run that the journal knows continues where it ended."""
+        rules = self._host.rules
+        job = RunRequest(
+            sent=tuple(messages),
+            rules=rules if output_type is None else replace(rules, output=Output(output_type)),
+            session=session,
+            tools=None if tools is None else AgentTools(tools, server=self.mcp_toolset),
+            ctx=ctx,
+            attended=attended,
+            run_id=run_id,
+            parent_id=parent_id,
+            depth=depth,
+            journal=journal,
+        )
+        return Run(self._host, job)
+
+    async def submit(
+        self,
+        sent: Sendable,
+        /,
+        *,
+        session: str | None = None,
+        key: str | None = None,
+        on_unknown: OnUnknown | None = None,
+        attended: Literal["later", False] = "later",
+    ) -> SubmittedRun:
+        """Submit a message to a worker, on this machine or another, and return a handle of its run.
+
+        Args:
+            sent: As with `send`.
+            session: The conversation to continue, as it is when the run starts. Runs that are submitted to it execute
+                one after another, in the order of submission.
+            key: An idempotency key: submitted with the same one again, it is the same run.
+            on_unknown: Policy for calls with an unknown outcome after a worker died: `"error"` gives the model an
+                error result, `"rerun"` repeats them, `"ask"` has the run wait for a person; by default that of
+                the worker, or of its agent.
+            attended: `"later"`: a call that needs approval has the run wait, without a worker, until it is answered
+                (`SubmittedRun.approve`, `toolweave runs approve`); False: such calls are denied.
+
+        Raises:
+            RunError: The key belongs to another message, or another session.
+            StoreError: The store or the queue cannot be reached. With a key it is safe to try again.
+            TypeError: The value is of no type that can be sent.
+            ValueError: The agent has no backend, a prompt lacks a variable, or there is nothing to answer.
+        """
+        return await submit_message(
+            self.name, self.durable, sent, session=session, key=key, on_unknown=on_unknown, attended=attended
+        )
+
+    def submitted(self, run_id: str) -> SubmittedRun:
+        """Return the handle of a run that was submitted, by any process.
+
+        Raises:
+            ValueError: The agent has no store.
+        """
+        if self.durable is None:
+            raise ValueError(f"agent {self.name!r} keeps nothing: Agent(..., backend=Backend(url))")
+        return SubmittedRun(self.durable, run_id)
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        tools: ToolLike | Iterable[ToolLike] | None = None,
+        ctx: CallContext = NO_CONTEXT,
+        attended: Attended | None = None,
+        output_type: Any = None,  # any type, or a JSON Schema
+        on_unknown: OnUnknown | None = None,
+    ) -> Run:
+        """Return a stored run that continues where it ended: `result = await (await agent.resume(run_id))`.
+
+        Finished turns and calls are replayed, not repeated. A call that had started and not ended is repeated when its
+        tool's annotations allow that (`readOnlyHint`, `idempotentHint`); else `on_unknown` decides. Failed, stopped and
+        cancelled runs continue too; a completed run only returns its result again.
+
+        Args:
+            run_id: The run.
+            tools: Additional tools of the run, as in `send`.
+            ctx: The `state` and `caller` that its tools see; `meta` is merged over the recorded one.
+            attended: Whether a person can approve calls; None keeps the recorded value.
+            output_type: The output type of its prompt; without it the answer is validated the same but stays JSON.
+            on_unknown: Policy for calls with an unknown outcome: `"error"` gives the model an error result, `"ask"`
+                asks a person whether to repeat them, `"rerun"` repeats them; by default that of the submission, else
+                the agent's.
+
+        Raises:
+            RunError: The store has no such run, or it is another agent's.
+            ValueError: The agent has no store.
+        """
+        return await resume(
+            self, run_id, tools=tools, ctx=ctx, attended=attended, output_type=output_type, on_unknown=on_unknown
+        )
+
+    def runs(self, run: Run, /) -> bool:
+        """Whether a run is one of this agent's."""
+        return runtime_of(run) is self._host
+
+    def add_mcp(self, server: Any, *, prefix: str | None = None, name: str | None = None) -> None:
+        """Add the tools of an MCP server, under a prefix of their own.
+
+        Args:
+            server: A config of any type that `connect_mcp` takes; an open connection or another toolset, used as is;
+                or a function that returns an async context manager for one, which the agent enters and exits.
+            prefix: Prefix of its tools' names, joined with `_`.
+            name: Its name in errors.
+
+        Raises:
+            ConfigError: The config cannot be right.
+            TypeError: It is no server.
+        """
+        found = self.mcp_toolset(server, name=name or prefix)
+        if isinstance(found, Toolset):
+            self.tools.add(found, prefix=prefix)
+        else:
+            self.tools.add_opener(found, name=name or prefix or "mcp server", prefix=prefix)
+
     def add_mcp_servers(self, servers: Any) -> None:
         """Add MCP servers; they are connected when the agent is first used, all at the same time.
 
@@ -208,6 +422,19 @@ class Agent(BaseAgent):
         for name, server in {**loaded.servers, **live}.items():
             self._add_server(name, server)
 
+    def open_journal(
+        self, run_id: str, *, durable: Durable | None = None, on_unknown: OnUnknown | None = None
+    ) -> Journal:
+        """Return the journal of a run, which records nothing without a store.
+
+        Args:
+            run_id: The run.
+            durable: Persistence of this run, if not the agent's own.
+            on_unknown: Policy for calls with an unknown outcome.
+        """
+        kept = durable or self.durable
+        return Journal() if kept is None else kept.journal(run_id, on_unknown=on_unknown)
+
     def mcp_toolset(self, server: Any, *, name: str | None = None) -> Toolset | Opener:
         """Return a server as a toolset, or a factory that opens one; a config becomes a component.
 
@@ -224,22 +451,101 @@ class Agent(BaseAgent):
             who = "a server" if name is None else f"server {name!r}"
             raise TypeError(f"{who}: give its config, or the connection that awaiting it returns")
         if _is_live(server):
-            return super().mcp_toolset(server, name=name)
+            return cast("Toolset | Opener", server)
         made = McpTools(name or "", server)
         made.takes_questions = self.takes_questions
         return made
 
-    def open_journal(
-        self, run_id: str, *, durable: Durable | None = None, on_unknown: OnUnknown | None = None
-    ) -> Journal:
-        """Return the journal of a run, wrapped so that it calls the hooks of the run's components."""
-        return JournalWithHooks(super().open_journal(run_id, durable=durable, on_unknown=on_unknown), self.tools)
+    def as_tool(
+        self,
+        name: str | None = None,
+        description: str | None = None,
+        *,
+        keep_conversation: KeepConversation = False,
+    ) -> Tool:
+        """Return the agent as a tool with one parameter, `message`.
+
+        A call is a whole run; its failure is an error result. An agent is never called from within itself, and agents
+        call agents no deeper than `Limits.depth`.
+
+        Args:
+            name: The tool's name; `agent_<name>` by default.
+            description: The tool's description; the agent's own by default.
+            keep_conversation: Continue one conversation: for each run or session of a calling agent and for each
+                client that can be distinguished; or by the session that a function of the context returns.
+        """
+        return agent_tool(self, name=name, description=description, keep_conversation=keep_conversation)
+
+    async def close(self) -> None:
+        """Cancel all runs and close the agent's resources, within a time limit; the agent may be used again.
+
+        Called by a tool of one of its own runs it returns at once, because that run ends too.
+        """
+        period, run = self._host.owner.period, current_run()
+        while run is not None and not self.runs(run):
+            run = run.parent
+        if period is not None:
+            self._entered = [entered for entered in self._entered if entered is not period]
+            await period.close(wait=run is None)
+
+    async def keep_trying(self) -> None:
+        """Give no server up from now on: one that cannot be reached is tried again while the agent is open.
+
+        Workers do so. Elsewhere a server that is down when the agent opens is left out until the agent opens again.
+        """
+        await self._host.owner.keep_trying()
+
+    async def __aenter__(self) -> Self:
+        period = self._host.owner.join()
+        try:
+            failed = await self._host.opened(period)
+            if failed and self._host.strict:
+                raise ExceptionGroup(
+                    f"agent {self.name!r}: not all of its tools could be opened", list(failed.values())
+                )
+        except BaseException:
+            period.leave()
+            await period.ended()
+            raise
+        self._entered.append(period)
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self._entered:
+            return  # closed already
+        period = self._entered.pop()
+        if period in self._entered:
+            period.leave()
+        else:
+            await period.close()
 
     def _add_server(self, name: str, server: Any) -> None:
         """Add a server under its name, or under the literal prefix of its config."""
         found = self.mcp_toolset(server, name=name)
         literal = isinstance(found, McpTools) and found.literal_prefix is not None
         self.add_mcp(found, prefix=None if literal else name, name=name)
+
+    async def _rest(self) -> None:
+        """Close the connections of a model that the agent made from a text."""
+        close = getattr(self.model, "aclose", None)
+        if close is not None:
+            try:
+                await close()
+            except Exception as exc:  # boundary: a toolset that fails to close is closed all the same
+                _log.debug("model %r did not close: %s", self.model.name, exc)
+
+    def __repr__(self) -> str:
+        return f"<Agent {self.name!r}, {self.model.name}>"
+
+
+def _model(model: Model | str) -> Model:
+    if isinstance(model, str):
+        from toolweave.models._parse_model import model_from  # only needed for a model given as text
+
+        return model_from(model)
+    return model
 
 
 def _is_live(server: Any) -> bool:

@@ -15,13 +15,13 @@ from toolweave.cli._serve.kinds import ObjectPath
 from toolweave.cli._serve.locate import load, named_objects, parse_place
 
 if TYPE_CHECKING:
-    from toolweave.agent import BaseAgent
+    from toolweave.compose import Agent
     from toolweave.durability import DurableAgent
     from toolweave.jobs import Handler, WorkBackend
     from toolweave.serve import McpServer
     from toolweave.state import Store
 
-    WorkedAgent: TypeAlias = BaseAgent | DurableAgent[Any]
+    WorkedAgent: TypeAlias = Agent | DurableAgent[Any]
 
 _PROBES = "worker-probes"
 _PROBE_SECONDS = 60.0
@@ -59,11 +59,11 @@ def find_all(targets: Sequence[str]) -> WorkerTargets:
 
 def _objects(place: ObjectPath) -> list[Any]:
     """Return the agents and servers of one target: the named object, or all of the module."""
-    from toolweave.agent import BaseAgent  # as above
+    from toolweave.compose import Agent  # as above
     from toolweave.durability import DurableAgent
     from toolweave.serve import McpServer
 
-    kinds = (BaseAgent, DurableAgent, McpServer)
+    kinds = (Agent, DurableAgent, McpServer)
     found = named_objects(place) if place.path else vars(load(place)).values()
     named: list[Any] = [one for one in found if isinstance(one, kinds)]
     if not named or (place.path and len(named) < len(found)):
