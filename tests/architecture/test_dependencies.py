@@ -85,8 +85,9 @@ def private_attributes(name: str) -> set[str]:
     """Return the private attributes that a class of a dependency, and its base classes there, have or set."""
     module, _, cls = name.rpartition(".")
     found: Any = getattr(importlib.import_module(module), cls)
+    bases: tuple[type, ...] = getattr(found, "__mro__", ())
     known: set[str] = set()
-    for one in getattr(found, "__mro__", ()):
+    for one in bases:
         if not is_foreign(one.__module__):
             continue
         known |= {attribute for attribute in vars(one) if is_private(attribute)}
@@ -122,9 +123,9 @@ def test_no_private_name_of_a_dependency_is_used_beyond_those_that_are_listed() 
             "from docket import Docket\nclass D(Docket):\n    def f(self):\n        return self._redis",
             {"docket.Docket._redis"},
         ),
-        ("from docket import Docket\nclass D(Docket):\n    def f(self):\n        return self._own", set()),
-        ("import os\nos._exit(0)", set()),
-        ("from toolweave.agent._run import Run", set()),
+        ("from docket import Docket\nclass D(Docket):\n    def f(self):\n        return self._own", set[str]()),
+        ("import os\nos._exit(0)", set[str]()),
+        ("from toolweave.agent._run import Run", set[str]()),
     ],
 )
 def test_a_use_of_a_private_name_is_found(source: str, found: set[str]) -> None:

@@ -10,7 +10,6 @@ import re
 import pytest
 
 import toolweave
-import toolweave.agent
 import toolweave.sync
 from tests.architecture.source import modules
 
