@@ -188,7 +188,7 @@ async def test_a_typed_result_has_a_schema_and_is_held_to_it(era: str) -> None:
     assert "output schema" in broken.text
 
 
-async def test_what_handshake_era_clients_cannot_read_is_told_as_text_to_them() -> None:
+async def test_a_list_is_the_member_of_an_object_for_handshake_era_clients_which_read_only_objects() -> None:
     @tool(output_schema={"type": "array", "items": {"type": "integer"}})
     def numbers() -> list[int]:
         return [1, 2]
@@ -202,8 +202,15 @@ async def test_what_handshake_era_clients_cannot_read_is_told_as_text_to_them() 
 
     assert listed["2026-07-28"].output_schema == {"type": "array", "items": {"type": "integer"}}
     assert results["2026-07-28"].structured_content == [1, 2]
-    assert listed["2025-11-25"].output_schema is None
-    assert results["2025-11-25"].structured_content is None
+    assert listed["2025-11-25"].output_schema == {
+        "type": "object",
+        "properties": {"result": {"type": "array", "items": {"type": "integer"}}},
+        "required": ["result"],
+        "additionalProperties": False,
+        "x-fastmcp-wrap-result": True,
+    }
+    assert results["2025-11-25"].structured_content == {"result": [1, 2]}
+    assert results["2025-11-25"].data == [1, 2]
     assert {result.text for result in results.values()} == {"[1, 2]"}
 
 

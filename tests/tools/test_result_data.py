@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
 from toolweave import ErrorKind, Tool, ToolError, ToolResult, connect_mcp, create_mcp_server, tool
 from toolweave.errors import ToolExecutionError
@@ -112,11 +112,28 @@ async def test_data_stays_plain_where_a_schema_names_no_field_and_is_unwrapped_w
     assert getattr(found, "x", found) == data
 
 
+def even(value: int) -> int:
+    if value % 2:
+        raise ValueError("it must be even")
+    return value
+
+
 async def test_data_that_does_not_fit_its_type_is_the_structured_content() -> None:
+    def odd() -> Annotated[int, AfterValidator(even)]:
+        return 3
+
+    assert (await tool(odd).execute()).data == 3
+
+
+async def test_what_a_function_returns_instead_of_its_type_is_an_error() -> None:
     def wrong() -> int:
         return ["soon"]  # pyright: ignore[reportReturnType]
 
-    assert (await tool(wrong).execute()).data == ["soon"]
+    result = await tool(wrong).execute()
+
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.INVALID_OUTPUT
+    assert "tool 'wrong' returned what its output schema does not allow: expected integer, got array" in result.text
 
 
 def test_data_of_an_error_and_of_a_result_without_a_type_is_what_there_is() -> None:

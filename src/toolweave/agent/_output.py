@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self, cast
 
+from toolweave.schema._object_around import object_around
 from toolweave.schema._problems import Problem, describe
 from toolweave.schema._signature import adapter_of, schema_of, validation_problems
 from toolweave.schema._validate import Validator
@@ -44,7 +45,7 @@ class Output:
             own = schema_of(kind, what="output_type")
             self._wraps = own.get("type") != "object"
             self._adapter = adapter_of(kind, "output_type")
-        self.schema: Mapping[str, Any] = _wrapped(own) if self._wraps else own
+        self.schema: Mapping[str, Any] = object_around(own, _WRAPPED) if self._wraps else own
         self._validator = Validator(self.schema)
 
     @property
@@ -148,15 +149,3 @@ def _fenced(text: str) -> Iterator[tuple[int, Any]]:
             with suppress(ValueError, RecursionError):
                 yield place, json.loads(rest if named else inside)
         place += len(inside) + len(_FENCE)
-
-
-def _wrapped(schema: Mapping[str, Any]) -> dict[str, Any]:
-    inner = dict(schema)
-    shared = {key: inner.pop(key) for key in ("$schema", "$defs") if key in inner}
-    return {
-        **shared,
-        "type": "object",
-        "properties": {_WRAPPED: inner},
-        "required": [_WRAPPED],
-        "additionalProperties": False,
-    }

@@ -34,6 +34,7 @@ from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._plain_calls import PlainToolCall
 from toolweave.serve._request import Client, Json, Middleware
 from toolweave.tools import Toolset, ToolSnapshot, ToolSpec
+from toolweave.tools._mcp import wraps_results
 
 _CALL = methods.TOOLS_CALL
 _COMPLETE = "complete"
@@ -73,11 +74,21 @@ class AnsweredCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Target(msgspec.Struct, eq=False):
-    """A tool that plain calls are sent to, with the texts around their arguments, and the last connection to it."""
+    """A tool that plain calls are sent to, with the texts around their arguments, and the last connection to it.
+
+    Attributes:
+        route: The upstream.
+        bare: The text of a call without arguments, up to its end.
+        before: The text before the arguments.
+        wraps: Whether handshake-era callers get its structured content as the member of an object.
+        connection: The last connection to the upstream.
+        direct: The direct calls over it.
+    """
 
     route: Route
     bare: bytes
     before: bytes
+    wraps: bool
     connection: McpConnection | None = None
     direct: DirectCalls | None = None
 
@@ -154,7 +165,7 @@ class FastCalls:
     ) -> SentToolCall | None:
         """Send a call at once; None, with nothing sent, if it takes the full path."""
         target = self._target(call.name)
-        if target is None:
+        if target is None or (target.wraps and client.version != MODERN_VERSION):
             return None
         route = target.route
         connection = self._upstreams.get(route.server)
@@ -203,7 +214,7 @@ class FastCalls:
         spec = None if route is None else route.spec
         if route is not None and spec is not None and _is_plain(spec):
             bare = b',"method":"tools/call","params":{"name":%b' % encode_value(route.name)
-            target = _Target(route, bare, bare + b',"arguments":')
+            target = _Target(route, bare, bare + b',"arguments":', wraps_results(spec.output_schema))
         # Names that no tool has are cached too, as None; without the bound a caller could fill the memory with names.
         if len(self._targets) >= _MOST_ROUTES:
             self._targets.clear()  # of names that callers made up
@@ -264,7 +275,7 @@ class FastCalls:
         kind, meta, modern = raw.get("resultType"), raw.get("_meta"), version == MODERN_VERSION
         if "content" not in raw or "task" in raw or (kind is not None and bytes(kind) != _COMPLETE_TEXT):
             return None
-        # Before 2026-07-28 structured content is an object; what is none goes the full way, which says it in text.
+        # Before 2026-07-28 structured content is an object; what is none goes the full way, which wraps it.
         if not modern and "structuredContent" in raw and bytes(raw["structuredContent"])[:1] != b"{":
             return None
         info = self._endpoint.info

@@ -67,7 +67,7 @@ from toolweave.protocol.tasks import TASK_ID, is_task, related
 from toolweave.protocol.versions import MODERN_VERSIONS
 from toolweave.serve._logs import Logs
 from toolweave.serve._request import Client, Json, Request
-from toolweave.tools._mcp import call_result
+from toolweave.tools._mcp import call_result, wraps_results
 from toolweave.tools._result import ToolResult
 
 LeaseConnection: TypeAlias = Callable[[], AbstractAsyncContextManager[AskingConnection]]
@@ -213,7 +213,8 @@ class Relay:
         of_a_task = not follow_tasks and (method != methods.TOOLS_CALL or is_task(result))
         if request.modern or of_a_task:  # the code that asked for a task translates it to the caller's era
             return modern_result(method, result)
-        return legacy_result(method, self._whole(call, result), request.client.version)
+        wraps = route.spec is not None and wraps_results(route.spec.output_schema)
+        return legacy_result(method, self._whole(call, result), request.client.version, wraps=wraps)
 
     def asks_for_logs(self, client: Client, connection: McpConnection) -> bool:
         """Whether a caller in a session has calls to an upstream over pipes on a connection of its own, for logs."""

@@ -500,7 +500,7 @@ def _outcome(request: Request, state: Json) -> Json:
     if result is not None:
         if request.modern:
             return modern_result(methods.TOOLS_CALL, result)
-        return legacy_result(methods.TOOLS_CALL, result, request.client.version)
+        return legacy_result(methods.TOOLS_CALL, result, request.client.version, wraps=None)
     error = as_object(state.get("error")) or {}
     message, code = as_text(error.get("message")), error.get("code")
     raise RequestError(

@@ -42,6 +42,8 @@ from toolweave.tools._result import ToolResult
 T = TypeVar("T")
 
 _LEVELS = 100
+_TEXT_IS_STRUCTURED = "text_is_structured"
+"""The member that stands for structured content which is the text of the result."""
 """Maximum nesting depth of a value, because of the interpreter's stack."""
 _BLOCKS: Mapping[str, type[Any]] = {
     "text": TextContent,
@@ -100,7 +102,9 @@ def message_from_json(data: Json) -> Message:
 def result_to_json(result: ToolResult) -> Json:
     """Return a tool's result as JSON; values without a JSON form become text."""
     out: Json = {"content": [_block_to_json(block) for block in result.content]}
-    if result.structured_content is not None:
+    if _is_structured_text(result):
+        out[_TEXT_IS_STRUCTURED] = True
+    elif result.structured_content is not None:
         out["structured_content"] = plain(result.structured_content)
     if result.is_error:
         out["is_error"] = True
@@ -109,6 +113,14 @@ def result_to_json(result: ToolResult) -> Json:
     if result.meta:
         out["meta"] = plain(result.meta)
     return out
+
+
+def _is_structured_text(result: ToolResult) -> bool:
+    """Whether the structured content is the text of the result, which need not be kept twice."""
+    if not isinstance(result.structured_content, str) or len(result.content) != 1:
+        return False
+    block = result.content[0]
+    return isinstance(block, TextContent) and block.text == result.structured_content
 
 
 def result_from_json(data: Json) -> ToolResult:
@@ -241,9 +253,10 @@ def _block(data: Json) -> Any:
 
 def _result(data: Json) -> ToolResult:
     error = data.get("error")
+    content = tuple(_block(one) for one in data["content"])
     return ToolResult(
-        content=tuple(_block(one) for one in data["content"]),
-        structured_content=data.get("structured_content"),
+        content=content,
+        structured_content=content[0].text if data.get(_TEXT_IS_STRUCTURED) else data.get("structured_content"),
         is_error=data.get("is_error", False),
         error=None if error is None else _error(error),
         meta=data.get("meta") or {},

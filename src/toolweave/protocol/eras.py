@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from secrets import token_hex
 from typing import Any
 
+from toolweave._json import decode_json
 from toolweave.protocol import methods
 from toolweave.protocol.client_requests import ABILITIES, CAPABILITY_OF, can_answer, required_pages
 from toolweave.protocol.codes import (
@@ -21,12 +22,14 @@ from toolweave.protocol.codes import (
     UNSUPPORTED_VERSION,
 )
 from toolweave.protocol.input_required import input_request
-from toolweave.protocol.json_types import Json, as_array, as_object
+from toolweave.protocol.json_types import Json, as_array, as_object, as_text
 from toolweave.protocol.meta import RELATED_TASK, SERVER_INFO, SUBSCRIPTION_ID, TASKS_EXTENSION
 from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION, MODERN_VERSION
 
 __all__ = [
     "ALL_BLOCKS_SINCE",
+    "RESULT",
+    "WRAP_MARK",
     "abilities",
     "capabilities_at",
     "error_for",
@@ -45,6 +48,10 @@ _BLOCKS_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 """The revisions that brought kinds of content blocks."""
 ALL_BLOCKS_SINCE = max(_BLOCKS_SINCE.values())
 """The revision since which no content block has to be changed."""
+RESULT = "result"
+"""The member of an object that stands for structured content of another type, before 2026-07-28."""
+WRAP_MARK = "x-fastmcp-wrap-result"
+"""The keyword of an output schema by which clients know such an object, and take the member for the value."""
 _HOPS = frozenset({SERVER_INFO, SUBSCRIPTION_ID, RELATED_TASK, "progressToken"})
 """Members of `_meta` that are of one hop: they say nothing to the next one."""
 _OF_MODERN_RESULTS = frozenset({"resultType", "ttlMs", "cacheScope"})
@@ -118,22 +125,61 @@ def modern_result(method: str, result: Mapping[str, Any]) -> Json:
     return made
 
 
-def legacy_result(method: str, result: Mapping[str, Any], version: str) -> Json:
+def legacy_result(method: str, result: Mapping[str, Any], version: str, *, wraps: bool | None = False) -> Json:
     """Return the result of a server of any era for a client of a legacy revision.
 
-    Structured content that is no object, which these do not know, becomes text, and so do newer content blocks.
+    Structured content that is not an object, which these do not know, becomes the member of one if the client knows the
+    tool so, and else text. Newer content blocks become text.
+
+    Args:
+        method: The method of the request.
+        result: The result as the server sent it.
+        version: The client's revision.
+        wraps: Whether the client knows the tool's results as objects with the member `RESULT`; None if that is not
+            known, and to be taken from the result.
     """
+    is_modern = "resultType" in result
     made = {name: value for name, value in _without_hops(result).items() if name not in _OF_MODERN_RESULTS}
     if method == methods.TOOLS_CALL:
         content = as_array(made.setdefault("content", []))
         if content is not None:
             made["content"] = [_known_block(block, version) for block in content]
-        if "structuredContent" in made and as_object(made["structuredContent"]) is None:
-            value = made.pop("structuredContent")
-            made["content"] = made["content"] or [_text(json.dumps(value, ensure_ascii=False))]
+        if wraps is None:
+            wraps = made.get("structuredContent") is not None and as_object(made["structuredContent"]) is None
+        _wrap(made, is_modern=is_modern, wraps=wraps and made.get("isError") is not True)
     elif method == methods.PROMPTS_GET and (messages := as_array(made.get("messages"))) is not None:
         made["messages"] = [_known_message(message, version) for message in messages]
     return made
+
+
+def _wrap(made: Json, *, is_modern: bool, wraps: bool) -> None:
+    """Give a result the structured content that a client of a legacy revision expects.
+
+    A server of such a revision has wrapped it already, if it does that at all; one that only writes it as text has its
+    text read.
+    """
+    if "structuredContent" in made:
+        value = made["structuredContent"]
+        is_object = as_object(value) is not None
+        if is_object and not (wraps and is_modern):
+            return
+        made["content"] = made["content"] or [_text(json.dumps(value, ensure_ascii=False))]
+        if wraps:
+            made["structuredContent"] = {RESULT: value}
+        else:
+            del made["structuredContent"]
+    elif wraps:
+        made["structuredContent"] = {RESULT: _value_in(made["content"])}
+
+
+def _value_in(content: Any) -> Any:
+    """Return the value that the text of a result is as JSON, or the text itself."""
+    blocks = as_array(content) or []
+    text = "\n".join(as_text((as_object(block) or {}).get("text")) or "" for block in blocks)
+    try:
+        return decode_json(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _without_hops(result: Mapping[str, Any]) -> Json:

@@ -79,6 +79,7 @@ def loader_for_schema(schema: Mapping[str, Any] | bool, name: str) -> TypeLoader
     """
     if isinstance(schema, bool) or not any(part in schema for part in _TELLING):
         return None
+    wraps = schema.get("x-fastmcp-wrap-result") is True
 
     def make() -> TypeAdapter[Any]:
         from pydantic import AfterValidator, TypeAdapter
@@ -86,13 +87,13 @@ def loader_for_schema(schema: Mapping[str, Any] | bool, name: str) -> TypeLoader
         try:
             check_schema(schema)
             kind: Any = _SchemaReader(dict(schema), name, level=logging.DEBUG).read()
-            if schema.get("x-fastmcp-wrap-result") is True:
+            if wraps:
                 kind = Annotated[kind, AfterValidator(lambda value: getattr(value, "result", value))]
             return TypeAdapter[Any](kind)
         except Exception as exc:  # boundary: odd schemas cost the type, never a result
             raise SchemaError(f"{type(exc).__name__}: {str(exc).partition(chr(10))[0]}") from None
 
-    return TypeLoader(make)
+    return TypeLoader(make, member="result" if wraps else None)
 
 
 def _permissive(name: str, reason: str) -> type[BaseModel]:

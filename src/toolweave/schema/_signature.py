@@ -8,8 +8,9 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 _log = logging.getLogger("toolweave.schema")
+_BARE_LISTS = (list, tuple, set, frozenset)
+"""Types of lists that may hold anything, pictures included."""
 
 
 class Signature:
@@ -43,7 +46,7 @@ class Signature:
         name: The function's name.
         description: The docstring without its sections on parameters and returns.
         input_schema: JSON Schema 2020-12 of the arguments object, closed to other properties.
-        output_schema: JSON Schema of the returned object, or None when no object is returned.
+        output_schema: JSON Schema of the returned value; None without an annotation, or with one that says nothing.
         injected: Names of the parameters that the caller fills in and the schema leaves out.
         unbound: True for a function of a class body whose `self` is not bound yet.
         load: Converts the JSON of a returned value back to the annotated type; None without an annotation.
@@ -165,7 +168,7 @@ def derive(function: Callable[..., Any], *, injected: type | None = None, opaque
     Args:
         function: A function, method, `functools.partial` or object with `__call__`, plain or async.
         injected: A type; parameters annotated with it are left out of the schema.
-        opaque: Return types that have no output schema.
+        opaque: Types of content: a return type that has one of them has no output schema.
 
     Raises:
         SchemaError: Naming the function and the parameter that cannot be described.
@@ -241,7 +244,7 @@ def _field(parameter: Parameter, description: str | None) -> Any:
 
 
 def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> tuple[TypeAdapter[Any], dict[str, Any]] | None:
-    """Return the adapter and the schema of a return type that is always a JSON object, else None."""
+    """Return the adapter and the schema of a return type; None for one that has no JSON form, or says nothing."""
     if _is_uninformative(returns, opaque):
         return None
     try:
@@ -250,7 +253,21 @@ def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> tuple[TypeAdapt
     except SchemaError as exc:
         _log.debug("no output schema: %s", exc)
         return None
-    return (adapter, schema) if schema.get("type") == "object" else None
+    if not schema.keys() - {"title", "description"}:
+        return None
+    if "type" not in schema and _describes_objects(schema, schema.get("$defs", {})):
+        schema["type"] = "object"
+    return adapter, schema
+
+
+def _describes_objects(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> bool:
+    """Whether all alternatives of a schema are objects; revisions before 2026-07-28 need that at its root."""
+    if "$ref" in schema:
+        schema = definitions.get(str(schema["$ref"]).removeprefix("#/$defs/"), {})
+    alternatives = schema.get("anyOf") or schema.get("oneOf")
+    if alternatives:
+        return all(_describes_objects(one, definitions) for one in alternatives)
+    return schema.get("type") == "object"
 
 
 def _load(returns: Any, opaque: tuple[type, ...]) -> TypeLoader | None:
@@ -259,12 +276,20 @@ def _load(returns: Any, opaque: tuple[type, ...]) -> TypeLoader | None:
 
 
 def _is_uninformative(returns: Any, opaque: tuple[type, ...]) -> bool:
-    return (
-        returns is EMPTY
-        or returns is Any
-        or returns is None
-        or (isinstance(returns, type) and issubclass(returns, opaque))
-    )
+    return returns is EMPTY or returns is Any or returns is object or _may_be_content(returns, opaque)
+
+
+def _may_be_content(returns: Any, opaque: tuple[type, ...]) -> bool:
+    """Whether a return type is content, has it among its alternatives, or is a list that may hold some."""
+    if isinstance(returns, type) and typing.get_origin(returns) is None:
+        return issubclass(returns, opaque) or returns in _BARE_LISTS
+    origin, arguments = typing.get_origin(returns), typing.get_args(returns)
+    if origin in {Annotated, typing.Union, types.UnionType}:
+        return any(_may_be_content(one, opaque) for one in arguments)
+    if not isinstance(origin, type) or not issubclass(origin, Iterable) or issubclass(origin, Mapping):
+        return False
+    items = [one for one in arguments if one is not ...]
+    return any(one is Any or one is object or _may_be_content(one, opaque) for one in items)
 
 
 def adapter_of(kind: Any, what: str = "the type") -> TypeAdapter[Any]:

@@ -6,7 +6,7 @@ Knows neither the origin of a type nor tools.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from toolweave.errors import SchemaError
 
@@ -20,12 +20,15 @@ class TypeLoader:
     Args:
         make: Makes the type's pydantic adapter at the first conversion, which takes milliseconds. It may raise
             `SchemaError` for a type that has no JSON form; all values are then returned unchanged.
+        member: The member of an object that holds the value, if the adapter takes it out; also taken out of a value
+            that does not fit.
     """
 
-    __slots__ = ("_adapter", "_make")
+    __slots__ = ("_adapter", "_make", "_member")
 
-    def __init__(self, make: Callable[[], TypeAdapter[Any]]) -> None:
+    def __init__(self, make: Callable[[], TypeAdapter[Any]], *, member: str | None = None) -> None:
         self._make = make
+        self._member = member
         self._adapter: TypeAdapter[Any] | bool = True
 
     def __call__(self, value: Any) -> Any:
@@ -36,8 +39,13 @@ class TypeLoader:
             except SchemaError:
                 self._adapter = False
         if isinstance(self._adapter, bool):
-            return value
+            return self._unchanged(value)
         try:
             return self._adapter.validate_python(value)
         except ValueError:
+            return self._unchanged(value)
+
+    def _unchanged(self, value: Any) -> Any:
+        if self._member is None or not isinstance(value, dict):
             return value
+        return cast("dict[str, Any]", value).get(self._member, cast("Any", value))

@@ -209,7 +209,7 @@ class _MountedTools(WrapperToolset):
             asked = request.text("name")
             called = call.replace(name=call.name if asked == name else asked, arguments=request.object("arguments"))
             result = await server.tools.call(called, inner)
-            made = call_result(result, modern=request.modern, typed=spec is not None and spec.output_schema is not None)
+            made = call_result(result, modern=True, output=None if spec is None else spec.output_schema)
             kept.append((made, result))
             return made
 

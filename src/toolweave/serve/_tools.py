@@ -272,7 +272,7 @@ class Tools:
                 f"tool {spec.name!r} returned what its output schema does not allow",
                 kind=ErrorKind.INVALID_OUTPUT,
             )
-        return call_result(result, modern=request.modern, typed=spec.output_schema is not None)
+        return call_result(result, modern=request.modern, output=spec.output_schema)
 
     def _failure(self, request: Request, spec: ToolSpec, result: ToolResult) -> Json:
         error = result.require_error()

@@ -9,6 +9,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_args, overload
 
 from toolweave.errors import ErrorKind, SchemaError, ToolError, as_tool_error
@@ -21,7 +22,7 @@ from toolweave.schema._signature import MappingSignature, Signature, derive
 from toolweave.schema._validate import Validator
 from toolweave.tools._call import CallContext, Progress, ToolCall
 from toolweave.tools._function_runner import THREADS, Runner
-from toolweave.tools._media import File
+from toolweave.tools._media import BINARY_TYPES, File
 from toolweave.tools._names import unknown_tool
 from toolweave.tools._result import ToolResult, invalid_input, typed
 from toolweave.tools._scopes import scope_list
@@ -34,7 +35,8 @@ _log = logging.getLogger("toolweave.tools")
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_OPAQUE: tuple[type, ...] = (ToolResult, File, *get_args(ContentBlock))
+_OPAQUE: tuple[type, ...] = (ToolResult, File, *BINARY_TYPES, PurePath, *get_args(ContentBlock))
+"""Types that become content blocks; a path is the file there, if there is one."""
 
 
 class ToolAbout(TypedDict, total=False):
@@ -145,7 +147,8 @@ def tool(
         input_schema: JSON Schema of the arguments, taken as it is; the function then takes one parameter beside a
             `CallContext`, the arguments as a mapping.
         output_schema: JSON Schema of the structured content; by default derived from a return
-            annotation that is a model, a dataclass, a TypedDict or a dict.
+            annotation. One that is content, such as `bytes`, a `Path` or a content block, has none, and neither has
+            `Any` or a list of anything.
         threads: How many calls of a plain function may run at the same time, 40 by default. Further ones wait;
             other tools have threads of their own.
         **about: `title`, `icons`, `tags`, `version`, `scopes` and `meta`, as `ToolAbout` says.
@@ -327,15 +330,29 @@ class FunctionToolset(BaseToolset):
         )
 
     def _result(self, value: Any, output: Validator | None) -> ToolResult:
-        result = value if isinstance(value, ToolResult) else typed(self._structured(value), self._signature.load)
+        result = value if isinstance(value, ToolResult) else typed(self._made(value), self._signature.load)
         if output is None or result.is_error or output.is_valid(result.structured_content):
             return result
         found = describe(output.problems(result.structured_content))
         message = f"tool {self.spec.name!r} returned what its output schema does not allow: {found}"
         return ToolResult.failure(message, kind=ErrorKind.INVALID_OUTPUT)
 
-    def _structured(self, value: Any) -> ToolResult:
+    def _made(self, value: Any) -> ToolResult:
+        """Return the result of a returned value.
+
+        Raises:
+            ToolError: JSON cannot express it.
+        """
         schema = self.spec.output_schema
-        if schema is not None and schema is self._signature.output_schema:
-            return ToolResult.of_json(self._signature.dump(value))
-        return ToolResult.of(value)
+        try:
+            if schema is not None and schema is self._signature.output_schema:
+                return ToolResult.of_json(self._signature.dump(value))
+            return ToolResult.of(value)
+        except ToolError as exc:
+            if exc.kind is not ErrorKind.INVALID_OUTPUT:
+                raise
+            reason = exc.message
+        except ValueError as exc:  # of pydantic, or bytes that are not text
+            reason = str(exc).partition("\n")[0]
+        message = f"tool {self.spec.name!r} returned a value of the type {type(value).__name__!r}: {reason}"
+        raise ToolError(message, kind=ErrorKind.INVALID_OUTPUT)

@@ -25,10 +25,12 @@ from toolweave.protocol.content import (
     is_odd_block,
 )
 from toolweave.protocol.json_types import Json, as_object, as_text
+from toolweave.protocol.eras import RESULT, WRAP_MARK
 from toolweave.protocol.jsonrpc import writable
 from toolweave.protocol.lenient_results import readable_result
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.protocol.uris import safe_icons
+from toolweave.schema._object_around import is_object_schema, object_around
 from toolweave.tools._call import RESUMABLE
 from toolweave.tools._names import aliases
 from toolweave.tools._result import ToolResult
@@ -46,7 +48,8 @@ _WRITTEN = frozenset({"name", "title", "description", "inputSchema", "outputSche
 def tool_definition(spec: ToolSpec, *, modern: bool) -> Json:
     """Return the entry of `tools/list`; members of a foreign definition that this version does not know survive.
 
-    A handshake-era client knows output schemas of objects only; others are left out for it.
+    A handshake-era client knows output schemas of objects only; for it, any other schema is that of an object with the
+    member `result`, as FastMCP and the official SDK write it.
     """
     made: Json = {"name": spec.name}
     if spec.title is not None:
@@ -55,8 +58,9 @@ def tool_definition(spec: ToolSpec, *, modern: bool) -> Json:
         made["description"] = spec.description
     made["inputSchema"] = spec.input_schema
     output = spec.output_schema
-    if output is not None and (modern or (isinstance(output, Mapping) and output.get("type") == "object")):
-        made["outputSchema"] = output
+    if output is not None:
+        wraps = not modern and wraps_results(output)
+        made["outputSchema"] = object_around(output, RESULT) | {WRAP_MARK: True} if wraps else output
     if spec.annotations is not None:
         made["annotations"] = spec.annotations
     if spec.icons:
@@ -65,6 +69,11 @@ def tool_definition(spec: ToolSpec, *, modern: bool) -> Json:
         kept = {name: value for name, value in spec.meta.items() if spec.server is not None or name != RESUMABLE}
         made |= {"_meta": kept} if kept else {}
     return made | {name: value for name, value in spec.raw.items() if name not in _WRITTEN}
+
+
+def wraps_results(output: Mapping[str, Any] | bool | None) -> bool:
+    """Whether a tool with this output schema has wrapped results for handshake-era clients, which know only objects."""
+    return output is not None and not is_object_schema(output)
 
 
 def read_definition(entry: Mapping[str, Any], *, server: str, prefix: str) -> ToolSpec:
@@ -170,10 +179,17 @@ def _result(raw: Mapping[str, Any], blocks: tuple[ContentBlock, ...]) -> ToolRes
     return result.replace(content=blocks or (TextContent(text=_EMPTY_ERROR),), is_error=True, error=error)
 
 
-def call_result(result: ToolResult, *, modern: bool, typed: bool = False) -> Json:
+def call_result(
+    result: ToolResult, *, modern: bool, output: Mapping[str, Any] | bool | None = None
+) -> Json:
     """Return the members of a result of `tools/call`.
 
-    Structured content is sent when the tool declares an output schema (`typed`), or when it is an object.
+    Structured content is sent when the tool declares an output schema, or when it is an object.
+
+    Args:
+        result: The result.
+        modern: Whether the client is of the modern era.
+        output: The output schema that the tool declares.
     """
     raw = result.raw
     made: Json
@@ -181,19 +197,27 @@ def call_result(result: ToolResult, *, modern: bool, typed: bool = False) -> Jso
         made = _foreign(cast("Json", raw))
     else:
         made = {"content": [block_json(one) for one in result.content]}
-        if isinstance(result.structured_content, dict) or (typed and not result.is_error):
+        if isinstance(result.structured_content, dict) or (output is not None and not result.is_error):
             made["structuredContent"] = result.structured_content  # pyright: ignore[reportUnknownMemberType]
         if result.meta:
             made["_meta"] = dict(result.meta)
     if "structuredContent" in made:
         _mirror(made)
-        if not modern and not isinstance(made["structuredContent"], dict):
-            del made["structuredContent"]  # handshake-era clients know objects only; the text carries it
+        if not modern:
+            _fit_handshake_era(made, wraps=wraps_results(output) and not result.is_error)
     if result.is_error:
         made["isError"] = True
         if not isinstance(raw, dict) or raw.get("isError") is not True:  # pyright: ignore[reportUnknownMemberType]
             made["_meta"] = {**made.get("_meta", {}), ERROR_META: _error_json(result.require_error())}
     return made
+
+
+def _fit_handshake_era(made: Json, *, wraps: bool) -> None:
+    """Wrap structured content as its schema is wrapped; without one, only the text carries what is not an object."""
+    if wraps:
+        made["structuredContent"] = {RESULT: made["structuredContent"]}
+    elif not isinstance(made["structuredContent"], dict):
+        del made["structuredContent"]
 
 
 def _foreign(raw: Json) -> Json:

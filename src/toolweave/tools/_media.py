@@ -35,7 +35,7 @@ _MAGIC = (
     (b"\x1f\x8b", "application/gzip"),
 )
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
-_RAW: tuple[type[Any], ...] = (bytes, bytearray, memoryview)  # in one tuple: memoryview is generic for type checkers
+BINARY_TYPES: tuple[type[Any], ...] = (bytes, bytearray, memoryview)  # in one tuple: memoryview is generic for type checkers
 _TEXTUAL = frozenset(
     {"application/json", "application/xml", "application/javascript", "application/yaml", "application/toml"}
 )
@@ -95,7 +95,7 @@ class Payload(Value, frozen=True, kw_only=True):
 
 def is_binary(value: object) -> bool:
     """Whether a value is content, also as an item of a list: bytes, a `File`, an image of PIL's."""
-    return isinstance(value, (*_RAW, File)) or _is_image(value)
+    return isinstance(value, (*BINARY_TYPES, File)) or _is_image(value)
 
 
 def payload(value: Any) -> Payload | None:
@@ -105,7 +105,7 @@ def payload(value: Any) -> Payload | None:
         OSError: A file cannot be read.
         ToolError: A file is too large for a result (`TOO_LARGE`).
     """
-    if isinstance(value, _RAW):
+    if isinstance(value, BINARY_TYPES):
         return _of_bytes(bytes(value))
     if isinstance(value, File):
         if isinstance(value.source, bytes):

@@ -24,6 +24,7 @@ from toolweave.protocol.content import (
     ImageContent,
     TextContent,
 )
+from toolweave.schema._fitting import json_form
 from toolweave.schema._problems import Problem, describe
 from toolweave.tools._audience import blocks_for
 from toolweave.tools._media import Payload, is_binary, payload
@@ -31,6 +32,10 @@ from toolweave.tools._visible import shown_blocks, shown_text
 
 OUTPUT_MISMATCH_META = "io.toolweave/output-mismatch"
 """The member of `meta` of a result whose call succeeded, but whose structured content is not as its tool promises."""
+
+
+_NULL = (TextContent(text="null"),)
+"""The content of a result that is the null of JSON."""
 
 
 class ToolResult(Value, frozen=True, kw_only=True):
@@ -82,13 +87,20 @@ class ToolResult(Value, frozen=True, kw_only=True):
 
         The structured content as the tool's own type: that of a local function's return annotation, or a pydantic
         model of a server's output schema. The plain structured content where there is no such type, the result is an
-        error or the content does not match; the text where there is no structured content.
+        error or the content does not match; the text where there is no structured content. A number, a text or a list
+        that a server has wrapped as `{"result": ...}`, for clients that know only objects, is that value.
         """
-        if self.structured_content is None:
+        if self.structured_content is None and not self._is_null():
             return self.text
         if self.load is None or self.is_error:
             return self.structured_content
         return self.load(self.structured_content)
+
+    def _is_null(self) -> bool:
+        """Whether the structured content is the null of JSON, which `structured_content` shows as None."""
+        if isinstance(self.raw, Mapping):
+            return "structuredContent" in self.raw
+        return self.load is not None and self.content == _NULL
 
     def for_model(self) -> ToolResult:
         r"""Return the result with the blocks that a model is given; nearly always the result itself.
@@ -138,7 +150,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
         return cls(content=(TextContent(text=error.message),), is_error=True, error=error)
 
     @classmethod
-    def of(cls, value: Any, *, fallback: Callable[[Any], Any] = str) -> ToolResult:
+    def of(cls, value: Any, *, fallback: Callable[[Any], Any] | None = None) -> ToolResult:
         """Make a result from a function's return value.
 
         A `ToolResult` passes through, a string is one text block, None is `"null"`. Blocks, bytes, images, a `File`
@@ -148,7 +160,8 @@ class ToolResult(Value, frozen=True, kw_only=True):
 
         Raises:
             OSError: A file cannot be read.
-            ToolError: A file is too large for a result.
+            ToolError: A file is too large for a result; or JSON cannot represent the value (`INVALID_OUTPUT`), and
+                there is no `fallback`.
         """
         if isinstance(value, ToolResult):
             return value
@@ -162,10 +175,12 @@ class ToolResult(Value, frozen=True, kw_only=True):
 
     @classmethod
     def of_json(cls, data: Any) -> ToolResult:
-        """Make a result from a JSON value: structured content, and its JSON as text.
+        """Make a result from a JSON value: structured content, and its JSON as text; a text is its own text.
 
         NaN and infinities, which JSON cannot represent, become null.
         """
+        if isinstance(data, str):
+            return cls(content=(TextContent(text=data),), structured_content=data)
         try:
             text = json.dumps(data, ensure_ascii=False, allow_nan=False)
         except ValueError:
@@ -202,7 +217,7 @@ def invalid_input(tool: str, problems: Sequence[Problem]) -> ToolResult:
     return ToolResult.failure(ToolError(message, kind=ErrorKind.INVALID_INPUT, data=data))
 
 
-def _blocks(value: Any, fallback: Callable[[Any], Any]) -> tuple[ContentBlock, ...] | None:
+def _blocks(value: Any, fallback: Callable[[Any], Any] | None) -> tuple[ContentBlock, ...] | None:
     """Return the blocks of a value that is content, or of a list with such values; None for any other value."""
     if isinstance(value, Block):
         return (cast("ContentBlock", value),)
@@ -220,7 +235,7 @@ def _is_content(value: object) -> bool:
     return isinstance(value, (Block, ToolResult)) or is_binary(value)
 
 
-def _item(item: Any, fallback: Callable[[Any], Any]) -> Iterable[ContentBlock]:
+def _item(item: Any, fallback: Callable[[Any], Any] | None) -> Iterable[ContentBlock]:
     value = str(item) if isinstance(item, PurePath) else item
     return ToolResult.of(value, fallback=fallback).content
 
@@ -236,12 +251,30 @@ def _content(content: Payload) -> ContentBlock:
     return EmbeddedResource(uri=content.name, mime_type=content.mime_type, blob=content.base64)
 
 
-def _as_json(value: Any, fallback: Callable[[Any], Any]) -> Any:
+def _as_json(value: Any, fallback: Callable[[Any], Any] | None) -> Any:
     def dump(item: Any) -> Any:
-        model_dump = getattr(item, "model_dump", None)
-        return model_dump(mode="json") if callable(model_dump) else fallback(item)
+        try:
+            return json_form(item)
+        except TypeError:
+            return _json_of_other(item) if fallback is None else fallback(item)
 
     return msgspec.to_builtins(value, enc_hook=dump, str_keys=True)
+
+
+def _json_of_other(item: Any) -> Any:
+    """Return the JSON of a value of a type that only pydantic knows, such as an address or a deque.
+
+    Raises:
+        ToolError: There is none.
+    """
+    from pydantic_core import PydanticSerializationError, to_jsonable_python  # nearly no result needs it
+
+    try:
+        return to_jsonable_python(item)
+    except PydanticSerializationError:
+        kind = type(item).__name__
+        text = f"a value of the type {kind!r} has no form in JSON; return a text, a dict, a list, a dataclass or a model"
+        raise ToolError(text, kind=ErrorKind.INVALID_OUTPUT) from None
 
 
 def _finite(value: Any) -> Any:

@@ -183,7 +183,9 @@ class ResultCache(BaseToolset):
         if read is model:
             return result
         shown = (_for_user(one, self.policy) for one in result.content if "assistant" not in one.audience)
-        return read.replace_content((*read.content, *shown))
+        made = read.replace_content((*read.content, *shown))
+        # A structured text is the text once more: whole, it would be kept and sent beside its own cut form.
+        return made.replace(structured_content=made.text) if isinstance(made.structured_content, str) else made
 
     def _owner(self, ctx: CallContext) -> str | None:
         return ctx.principal if self._by_principal else None
@@ -307,7 +309,7 @@ def budgeted(
         toolset: The toolset.
         policy: The limits.
         structured: `"keep"` leaves structured content as it is, for programs: no model of this library and no export
-            sends it beside a text. `"drop"`, for callers that may, takes the output schemas from the definitions, and
+            sends it beside a text; a text is cut in both places. `"drop"`, for callers that may, takes the output schemas from the definitions, and
             structured content that is too large out of the results; its JSON is then part of the text that is cut.
         always: Offer the tool from the start, for consumers that list the tools once; by default it appears with the
             first result that was cut.
@@ -332,8 +334,9 @@ class BudgetedToolset(WrapperToolset, RoutingToolset):
         seen = self._toolsets[0].snapshot(), self._cache.snapshot()
         if self._seen is None or any(new is not old for new, old in zip(seen, self._seen, strict=True)):
             inner, own = seen
-            specs = [spec.replace(output_schema=None) if self._drops else spec for spec in inner]
-            specs += [spec for spec in own if spec.name not in inner.by_name]
+            specs = [*inner, *(spec for spec in own if spec.name not in inner.by_name)]
+            if self._drops:
+                specs = [spec.replace(output_schema=None) for spec in specs]
             self._seen, self._view = seen, ToolSnapshot(specs, version=inner.version + own.version)
         return self._view
 
@@ -379,8 +382,8 @@ class BudgetedToolset(WrapperToolset, RoutingToolset):
 
     def _without_structured(self, result: ToolResult) -> ToolResult:
         """Return a result without structured content that is too large; its text has it then."""
-        if result.structured_content is None:
-            return result
+        if result.structured_content is None or isinstance(result.structured_content, str):
+            return result  # a text is cut with the content that it repeats
         text = json.dumps(result.structured_content, ensure_ascii=False, default=str)
         if len(text) <= self._cache.policy.max_chars:
             return result
