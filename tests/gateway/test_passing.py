@@ -26,7 +26,7 @@ def offering() -> MemoryServer:
     server = MemoryServer()
 
     @server.tool
-    def f(text: str = "") -> str:
+    def f(text: str = "") -> Any:
         return text
 
     @server.prompt

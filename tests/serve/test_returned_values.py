@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from tests.serve.carriers import EACH_CARRIER, connected
-from tests.serve.returned import RETURNED, server
+from tests.serve.returned import RETURNED, generated, server
 from toolweave import ErrorKind, create_mcp_server, tool
 from toolweave.schema import Validator
 from toolweave.tools import File
@@ -55,8 +55,8 @@ async def test_the_value_of_a_local_tool_is_of_the_type_that_its_function_return
     result = await tool(function).execute()
 
     assert result.structured_content == RETURNED[function]
-    expected: Any = function()
-    assert result.data == (list(expected) if isinstance(expected, Iterator) else expected)
+    expected: Any = list(generated()) if function is generated else function()
+    assert result.data == expected
 
 
 @EACH_CARRIER

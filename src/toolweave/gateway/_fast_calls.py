@@ -165,7 +165,7 @@ class FastCalls:
     ) -> SentToolCall | None:
         """Send a call at once; None, with nothing sent, if it takes the full path."""
         target = self._target(call.name)
-        if target is None or (target.wraps and client.version != MODERN_VERSION):
+        if target is None:
             return None
         route = target.route
         connection = self._upstreams.get(route.server)
@@ -182,6 +182,9 @@ class FastCalls:
             )
         direct = target.direct
         if connection is None or direct is None or (line := direct.line(route.name, loop)) is None:
+            return None
+        # What a modern session answers has to be wrapped for this caller, for which it is read.
+        if target.wraps and client.version != MODERN_VERSION and line.session.agreement.modern:
             return None
         end, arguments = self._end(client, connection, route.server, line.session, call.trace), call.arguments
         if end is None:

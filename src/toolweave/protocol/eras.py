@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from secrets import token_hex
 from typing import Any
 
-from toolweave._json import decode_json
 from toolweave.protocol import methods
 from toolweave.protocol.client_requests import ABILITIES, CAPABILITY_OF, can_answer, required_pages
 from toolweave.protocol.codes import (
@@ -22,7 +21,7 @@ from toolweave.protocol.codes import (
     UNSUPPORTED_VERSION,
 )
 from toolweave.protocol.input_required import input_request
-from toolweave.protocol.json_types import Json, as_array, as_object, as_text
+from toolweave.protocol.json_types import Json, as_array, as_object
 from toolweave.protocol.meta import RELATED_TASK, SERVER_INFO, SUBSCRIPTION_ID, TASKS_EXTENSION
 from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION, MODERN_VERSION
 
@@ -153,33 +152,21 @@ def legacy_result(method: str, result: Mapping[str, Any], version: str, *, wraps
 
 
 def _wrap(made: Json, *, is_modern: bool, wraps: bool) -> None:
-    """Give a result the structured content that a client of a legacy revision expects.
+    """Give structured content the form that a client of a legacy revision expects.
 
-    A server of such a revision has wrapped it already, if it does that at all; one that only writes it as text has its
-    text read.
+    An object of a server of such a revision is wrapped already, if it has to be.
     """
-    if "structuredContent" in made:
-        value = made["structuredContent"]
-        is_object = as_object(value) is not None
-        if is_object and not (wraps and is_modern):
-            return
-        made["content"] = made["content"] or [_text(json.dumps(value, ensure_ascii=False))]
-        if wraps:
-            made["structuredContent"] = {RESULT: value}
-        else:
-            del made["structuredContent"]
-    elif wraps:
-        made["structuredContent"] = {RESULT: _value_in(made["content"])}
-
-
-def _value_in(content: Any) -> Any:
-    """Return the value that the text of a result is as JSON, or the text itself."""
-    blocks = as_array(content) or []
-    text = "\n".join(as_text((as_object(block) or {}).get("text")) or "" for block in blocks)
-    try:
-        return decode_json(text)
-    except (ValueError, RecursionError):
-        return text
+    if "structuredContent" not in made:
+        return
+    value = made["structuredContent"]
+    is_object = as_object(value) is not None
+    if is_object and not (wraps and is_modern):
+        return
+    made["content"] = made["content"] or [_text(json.dumps(value, ensure_ascii=False))]
+    if wraps:
+        made["structuredContent"] = {RESULT: value}
+    else:
+        del made["structuredContent"]
 
 
 def _without_hops(result: Mapping[str, Any]) -> Json:

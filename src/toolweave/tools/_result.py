@@ -98,7 +98,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
 
     def _is_null(self) -> bool:
         """Whether the structured content is the null of JSON, which `structured_content` shows as None."""
-        if isinstance(self.raw, Mapping):
+        if self.raw is not None:
             return "structuredContent" in self.raw
         return self.load is not None and self.content == _NULL
 
