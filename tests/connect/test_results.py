@@ -13,8 +13,9 @@ import pytest
 from tests.connect.scripted import HttpScript, listening
 from tests.connect.targets import ChannelServer, Json, connected, initialized
 from tests.servers.fixtures import echo_command, fault_command
-from toolweave import ErrorKind, ImageContent, ProtocolError, TextContent, ToolResult
+from toolweave import ErrorKind, ImageContent, ProtocolError, TextContent, ToolResult, connect_mcp
 from toolweave.errors import ToolExecutionError
+from toolweave.testing import MemoryServer
 from toolweave.tools import AudioContent, EmbeddedResource, ResourceLink, UnknownContent
 
 pytestmark = pytest.mark.anyio
@@ -419,3 +420,58 @@ async def test_a_server_that_lies_about_what_it_offers_is_taken_at_its_answers()
         assert await connection.list_prompts() == ()
         with pytest.raises(ProtocolError, match="Method not found"):
             await connection.read_resource("test://text")
+
+
+def sending_text(schema: dict[str, Any], text: str) -> MemoryServer:
+    """Return a server whose tool declares an output schema and sends only a text."""
+    server = MemoryServer(protocol="2026-07-28")
+
+    @server.tool(output_schema=schema)
+    def values() -> Any:
+        return None
+
+    server.answer("tools/call", {"content": [{"type": "text", "text": text}]})
+    return server
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "data"),
+    [
+        ({"type": "integer"}, "5", 5),
+        ({"type": "string"}, "5", "5"),
+        ({"type": "string"}, "made", "made"),
+        ({"type": "array", "items": {"type": "integer"}}, "[1]", [1]),
+        ({"type": "object"}, '{"a": 1}', {"a": 1}),
+        ({"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}, "5", {"result": 5}),
+    ],
+)
+async def test_structured_content_that_is_only_a_text_is_read_from_it(
+    schema: dict[str, Any], text: str, data: object
+) -> None:
+    async with connect_mcp(sending_text(schema, text)) as server:
+        result = await server.call_tool("values")
+        await server.call_tool("values")
+
+    assert not result.is_error, result.text
+    assert result.structured_content == data
+    assert [one for one in server.problems if "is read from its text (2 times)" in one]
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"type": "integer"}, "five"),
+        ({"type": "object"}, "made"),
+        ({"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}, "five"),
+        ({"type": "object", "properties": {"a": {}}, "required": ["a"]}, '{"b": 1}'),
+    ],
+)
+async def test_a_text_that_does_not_fit_the_output_schema_is_no_structured_content(
+    schema: dict[str, Any], text: str
+) -> None:
+    async with connect_mcp(sending_text(schema, text)) as server:
+        result = await server.call_tool("values")
+
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.INVALID_OUTPUT
+    assert "structured content: it is missing" in result.text

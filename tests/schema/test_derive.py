@@ -473,18 +473,26 @@ Returns = tuple[Any, bool]
         (Shelf, True),
         (dict[str, int], True),
         (Annotated[Point, "text"], True),
-        (str, False),
-        (int, False),
-        (list[Point], False),
-        (Point | None, False),
-        (None, False),
+        (str, True),
+        (int, True),
+        (list[Point], True),
+        (Point | None, True),
+        (None, True),
         (Any, False),
+        (object, False),
+        (list, False),
+        (list[Any], False),
+        (tuple[object, ...], False),
+        (list[Context], False),
+        (Context | None, False),
+        (Annotated[Context | str, "text"], False),
+        (dict[str, Any], True),
         (Context, False),
         (Callable[[], int], False),
     ],
     ids=repr,
 )
-def test_only_a_return_type_that_is_an_object_has_an_output_schema(returns: Any, has_schema: bool) -> None:
+def test_a_return_type_that_says_something_and_is_no_content_has_an_output_schema(returns: Any, has_schema: bool) -> None:
     def f() -> Any: ...
 
     f.__annotations__["return"] = returns

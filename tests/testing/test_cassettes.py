@@ -549,7 +549,8 @@ async def test_each_message_is_a_line_that_people_can_read(tmp_path: Path) -> No
     assert (
         '{"send": {"id": 4, "method": "tools/call", "params": {"name": "add", "arguments": {"a": 1, "b": 2}}}}' in lines
     )
-    assert '{"receive": {"id": 4, "result": {"content": [{"type": "text", "text": "3"}]}}}' in lines
+    result = '{"content": [{"type": "text", "text": "3"}], "structuredContent": {"result": 3}}'
+    assert f'{{"receive": {{"id": 4, "result": {result}}}}}' in lines
 
 
 async def test_a_file_that_is_no_cassette_is_refused_with_its_line(tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ async def test_a_function_that_raises_and_arguments_that_do_not_fit_are_error_re
 
 
 @each_version
-async def test_what_an_older_revision_cannot_carry_is_left_out(version: str) -> None:
+async def test_a_list_is_wrapped_for_an_older_revision(version: str) -> None:
     server = MemoryServer(protocol=version)
 
     @server.tool(output_schema={"type": "array"})
@@ -257,8 +257,10 @@ async def test_what_an_older_revision_cannot_carry_is_left_out(version: str) -> 
         spec = connection.snapshot().by_name["numbers"]
 
     assert result.text == "[1, 2]"
-    assert result.structured_content == ([1, 2] if version == MODERN else None)
-    assert spec.output_schema == ({"type": "array"} if version == MODERN else None)
+    assert result.data == [1, 2]
+    assert result.structured_content == ([1, 2] if version == MODERN else {"result": [1, 2]})
+    assert isinstance(spec.output_schema, dict)
+    assert spec.output_schema["type"] == ("array" if version == MODERN else "object")
 
 
 @each_version
@@ -330,14 +332,17 @@ async def test_lists_come_in_pages_when_asked_to(version: str) -> None:
 @each_version
 async def test_a_scripted_answer_goes_out_in_the_place_of_the_real_one(version: str) -> None:
     server = MemoryServer([add, tool(add, name="plus")], protocol=version)
+    numbers = {"add": "5", "plus": "6"}
 
     async with connected(server) as connection:
-        server.answer("tools/call", {"content": [{"type": "text", "text": "always"}]}, tool="add")
-        server.answer("tools/call", lambda params: {"content": [{"type": "text", "text": params["name"]}]}, times=2)
+        server.answer("tools/call", {"content": [{"type": "text", "text": "7"}]}, tool="add")
+        server.answer(
+            "tools/call", lambda params: {"content": [{"type": "text", "text": numbers[params["name"]]}]}, times=2
+        )
 
-        texts = [(await connection.call_tool(name, ADD)).text for name in ("add", "plus", "add", "plus")]
+        values = [(await connection.call_tool(name, ADD)).text for name in ("add", "plus", "add", "plus")]
 
-    assert texts == ["add", "plus", "always", "3"]
+    assert values == ["5", "6", "7", "3"]
 
 
 async def test_the_newest_lasting_answer_counts_and_a_function_may_be_async() -> None:

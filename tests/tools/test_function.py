@@ -10,7 +10,10 @@ import logging
 import subprocess
 import sys
 import threading
+from collections import deque
 from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import PurePath
 from typing import Annotated, Any
 
 import anyio
@@ -63,7 +66,7 @@ def test_a_decorated_function_has_what_every_tool_has() -> None:
     assert add.description == "Add two numbers."
     assert add.parameters == add.input_schema
     assert add.input_schema["properties"]["a"] == {"type": "integer", "description": "The first."}
-    assert add.output_schema is None
+    assert add.output_schema == {"type": "integer"}
     assert repr(add) == "<Tool 'add'>"
 
 
@@ -103,7 +106,9 @@ RETURNED: list[tuple[Any, str, Any]] = [
     (Point(1, 2), '{"x": 1, "y": 2}', {"x": 1, "y": 2}),
     (Report(total=1), '{"total": 1, "rows": []}', {"total": 1, "rows": []}),
     ([Report(total=1)], '[{"total": 1, "rows": []}]', [{"total": 1, "rows": []}]),
-    ({"when": ValueError("odd")}, '{"when": "odd"}', {"when": "odd"}),
+    ({"when": PurePath("odd")}, '{"when": "odd"}', {"when": "odd"}),
+    (deque([1]), "[1]", [1]),
+    (IPv4Address("127.0.0.1"), "127.0.0.1", "127.0.0.1"),
     (ToolResult(structured_content=1), "1", 1),
     (TextContent(text="block"), "block", None),
     ([TextContent(text="a"), ImageContent(data="QQ==", mime_type="image/png")], "a\n[image: image/png, 1 B]", None),

@@ -193,8 +193,9 @@ def test_an_image_of_pillows_is_an_image(
     assert only([drawn]) == block
 
 
-def test_something_else_called_image_is_none() -> None:
-    assert only(_Image()).type == "text"
+def test_something_else_called_image_is_not_a_picture_and_has_no_json() -> None:
+    with pytest.raises(ToolError, match="the type '_Image' has no form in JSON"):
+        ToolResult.of(_Image())
 
 
 def test_nothing_is_imported_for_images() -> None:
@@ -230,7 +231,7 @@ class Colour(enum.Enum):
         (Point(1, 2), {"x": 1, "y": 2}, '{"x": 1, "y": 2}'),
         ([Point(1, 2)], [{"x": 1, "y": 2}], '[{"x": 1, "y": 2}]'),
         (Model(), {"point": 1}, '{"point": 1}'),
-        (Colour.RED, "red", '"red"'),
+        (Colour.RED, "red", "red"),
         ({"data": b"AB"}, {"data": "QUI="}, '{"data": "QUI="}'),
     ],
 )

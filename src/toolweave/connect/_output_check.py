@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
 
+from toolweave._json import decode_json
 from toolweave.config import ServerConfig
 from toolweave.connect._catalog import Catalog
 from toolweave.errors import ErrorKind, ToolError, printable
 from toolweave.protocol.content import TextContent
+from toolweave.protocol.eras import RESULT
+from toolweave.schema import Validator
 from toolweave.schema._problems import describe
 from toolweave.tools._result import OUTPUT_MISMATCH_META, ToolResult
 from toolweave.tools._spec import ToolSpec
 
 _log = logging.getLogger("toolweave.connect")
 _MAX_NOTE = 500
+
 
 
 def checked_result(config: ServerConfig, catalog: Catalog, spec: ToolSpec, result: ToolResult) -> ToolResult:
@@ -29,6 +36,9 @@ def checked_result(config: ServerConfig, catalog: Catalog, spec: ToolSpec, resul
         note = printable(str(result.meta[OUTPUT_MISMATCH_META])[:_MAX_NOTE])
         _log.warning("server %r: tool %r succeeded without structured content: %s", config.name, spec.name, note)
         return result
+    if not is_there and (read := _read_from_text(spec, validator, result)) is not None:
+        catalog.repairs.of_tool(spec.original_name)("has no structured content: it is read from its text")
+        return read
     problems = validator.problems(result.structured_content) if is_there else ()
     said = describe(problems) if is_there else "it is missing"
     text = f"tool {spec.name!r} broke its output schema: structured content: {said}"
@@ -45,3 +55,22 @@ def checked_result(config: ServerConfig, catalog: Catalog, spec: ToolSpec, resul
         meta=result.meta,
         raw=result.raw,
     )
+
+
+def _read_from_text(spec: ToolSpec, validator: Validator, result: ToolResult) -> ToolResult | None:
+    """Return a result with the value in its one text as structured content, if that fits the output schema.
+
+    Some servers declare a schema and send only the text of the value, which others may want as the member of an object.
+    """
+    if len(result.content) != 1 or not isinstance(block := result.content[0], TextContent):
+        return None
+    candidates: list[Any] = [block.text]
+    with suppress(ValueError, RecursionError):
+        candidates.insert(0, decode_json(block.text))
+    schema = spec.output_schema
+    if isinstance(schema, Mapping) and list(schema.get("properties") or ()) == [RESULT]:
+        candidates += [{RESULT: one} for one in candidates]
+    for value in candidates:
+        if validator.is_valid(value):
+            return result.replace(structured_content=value)
+    return None

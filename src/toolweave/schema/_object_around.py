@@ -38,23 +38,41 @@ def object_around(schema: Mapping[str, Any] | bool, member: str) -> dict[str, An
     }
 
 
-def _moved(node: Any, place: str) -> Any:
-    """Return a part of a schema whose references to the root, and not to shared definitions, lead to its new place."""
+def schema_inside(schema: Mapping[str, Any], member: str) -> Mapping[str, Any] | bool | None:
+    """Return the schema of the one member of an object, as it was before `object_around`; None for any other schema."""
+    properties: Any = schema.get("properties")
+    is_around = (
+        schema.get("type") == "object"
+        and isinstance(properties, Mapping)
+        and list(cast("Mapping[str, Any]", properties)) == [member]
+        and schema.get("required") == [member]
+    )
+    if not is_around or schema.keys() - {*_AT_ROOT, "type", "properties", "required", "additionalProperties"}:
+        return None
+    inner = cast("Mapping[str, Any] | bool", properties[member])
+    if not isinstance(inner, Mapping) or "$id" in inner:
+        return inner
+    shared = {key: schema[key] for key in _AT_ROOT if key in schema}
+    return _moved({**inner, **shared}, "#", start=f"#/properties/{member}")
+
+
+def _moved(node: Any, place: str, *, start: str = "#") -> Any:
+    """Return a part of a schema whose references below a start, but for shared definitions, lead to a new place."""
     if isinstance(node, list):
-        return [_moved(one, place) for one in cast("list[Any]", node)]
+        return [_moved(one, place, start=start) for one in cast("list[Any]", node)]
     if not isinstance(node, Mapping):
         return node
     made: dict[str, Any] = {}
     for key, value in cast("Mapping[str, Any]", node).items():
         if key == "$ref" and isinstance(value, str):
-            made[key] = _moved_reference(value, place)
+            made[key] = _moved_reference(value, place, start)
         else:
-            made[key] = value if key in _VALUES else _moved(value, place)
+            made[key] = value if key in _VALUES else _moved(value, place, start=start)
     return made
 
 
-def _moved_reference(reference: str, place: str) -> str:
-    is_pointer = reference == "#" or reference.startswith("#/")
-    if not is_pointer or reference.startswith(tuple(f"#/{name}/" for name in _SHARED)):
+def _moved_reference(reference: str, place: str, start: str) -> str:
+    is_inside = reference == start or reference.startswith(f"{start}/")
+    if not is_inside or reference.startswith(tuple(f"#/{name}/" for name in _SHARED)):
         return reference
-    return place + reference[1:]
+    return place + reference.removeprefix(start)

@@ -30,7 +30,7 @@ from toolweave.protocol.jsonrpc import writable
 from toolweave.protocol.lenient_results import readable_result
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.protocol.uris import safe_icons
-from toolweave.schema._object_around import is_object_schema, object_around
+from toolweave.schema._object_around import is_object_schema, object_around, schema_inside
 from toolweave.tools._call import RESUMABLE
 from toolweave.tools._names import aliases
 from toolweave.tools._result import ToolResult
@@ -74,6 +74,14 @@ def tool_definition(spec: ToolSpec, *, modern: bool) -> Json:
 def wraps_results(output: Mapping[str, Any] | bool | None) -> bool:
     """Whether a tool with this output schema has wrapped results for handshake-era clients, which know only objects."""
     return output is not None and not is_object_schema(output)
+
+
+def unwrapped_output(output: Mapping[str, Any] | bool) -> Mapping[str, Any] | bool:
+    """Return an output schema as it was before it was wrapped for handshake-era clients; any other one as it is."""
+    if isinstance(output, bool) or output.get(WRAP_MARK) is not True:
+        return output
+    inner = schema_inside({key: value for key, value in output.items() if key != WRAP_MARK}, RESULT)
+    return output if inner is None else inner
 
 
 def read_definition(entry: Mapping[str, Any], *, server: str, prefix: str) -> ToolSpec:

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from toolweave._value import Value
 from toolweave.protocol.server_features import Prompt, Resource, ResourceTemplate, definition
+from toolweave.tools._mcp import unwrapped_output
 from toolweave.tools._spec import ToolSpec
 
 PinnedPart: TypeAlias = Literal["tool", "prompt", "resource", "template", "instructions"]
@@ -61,7 +62,8 @@ class OfferedDefinitions(Value, frozen=True, kw_only=True):
 def definition_of(spec: ToolSpec) -> dict[str, Any]:
     """Return the visible members of a tool's definition, and its promises: name, texts, schemas, annotations.
 
-    They are as the tool's producer gave them, without the rules of a user that shape them.
+    They are as the tool's producer gave them, without the rules of a user that shape them. The output schema is the same
+    in every era of the protocol: one that a server wraps, for clients that know only objects, is what it was before.
     """
     spec = spec.unshaped
     made: dict[str, Any] = {"name": spec.original_name, "description": spec.description}
@@ -69,7 +71,7 @@ def definition_of(spec: ToolSpec) -> dict[str, Any]:
         made["title"] = spec.title
     made["inputSchema"] = spec.input_schema
     if spec.output_schema is not None:
-        made["outputSchema"] = spec.output_schema
+        made["outputSchema"] = unwrapped_output(spec.output_schema)
     if spec.annotations is not None:
         made["annotations"] = spec.annotations
     return made
