@@ -126,9 +126,7 @@ async def test_a_value_without_a_schema_that_is_not_an_object_is_text_for_handsh
         return None
 
     upstream.answer("tools/call", {"content": [], "structuredContent": value, "resultType": "complete"})
-    async with calling(
-        gateway_to({"server": upstream, "tool_prefix": ""}), version, callbacks=Callbacks()
-    ) as caller:
+    async with calling(gateway_to({"server": upstream, "tool_prefix": ""}), version, callbacks=Callbacks()) as caller:
         result = await caller.call_tool("values")
 
     assert "structuredContent" not in result.raw

@@ -492,7 +492,9 @@ Returns = tuple[Any, bool]
     ],
     ids=repr,
 )
-def test_a_return_type_that_says_something_and_is_no_content_has_an_output_schema(returns: Any, has_schema: bool) -> None:
+def test_a_return_type_that_says_something_and_is_no_content_has_an_output_schema(
+    returns: Any, has_schema: bool
+) -> None:
     def f() -> Any: ...
 
     f.__annotations__["return"] = returns

@@ -22,7 +22,6 @@ _log = logging.getLogger("toolweave.connect")
 _MAX_NOTE = 500
 
 
-
 def checked_result(config: ServerConfig, catalog: Catalog, spec: ToolSpec, result: ToolResult) -> ToolResult:
     """Return a result, or an error result where its structured content does not fit and the config forbids that."""
     policy = config.validate_output

@@ -1,4 +1,4 @@
-"""Schemas of values of any type, as the one member of an object: for protocols and APIs that know only objects. Pure."""
+"""Schemas of values of any type, as the one member of an object, for those that know only objects. Pure."""
 
 from __future__ import annotations
 

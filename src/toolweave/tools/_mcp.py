@@ -24,8 +24,8 @@ from toolweave.protocol.content import (
     content_block,
     is_odd_block,
 )
-from toolweave.protocol.json_types import Json, as_object, as_text
 from toolweave.protocol.eras import RESULT, WRAP_MARK
+from toolweave.protocol.json_types import Json, as_object, as_text
 from toolweave.protocol.jsonrpc import writable
 from toolweave.protocol.lenient_results import readable_result
 from toolweave.protocol.meta import SERVER_INFO
@@ -187,9 +187,7 @@ def _result(raw: Mapping[str, Any], blocks: tuple[ContentBlock, ...]) -> ToolRes
     return result.replace(content=blocks or (TextContent(text=_EMPTY_ERROR),), is_error=True, error=error)
 
 
-def call_result(
-    result: ToolResult, *, modern: bool, output: Mapping[str, Any] | bool | None = None
-) -> Json:
+def call_result(result: ToolResult, *, modern: bool, output: Mapping[str, Any] | bool | None = None) -> Json:
     """Return the members of a result of `tools/call`.
 
     Structured content is sent when the tool declares an output schema, or when it is an object.

@@ -273,7 +273,7 @@ def _json_of_other(item: Any) -> Any:
         return to_jsonable_python(item)
     except PydanticSerializationError:
         kind = type(item).__name__
-        text = f"a value of the type {kind!r} has no form in JSON; return a text, a dict, a list, a dataclass or a model"
+        text = f"a value of the type {kind!r} has no form in JSON; return a text, a dict, a list or a model"
         raise ToolError(text, kind=ErrorKind.INVALID_OUTPUT) from None
 
 

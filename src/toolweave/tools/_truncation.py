@@ -309,8 +309,9 @@ def budgeted(
         toolset: The toolset.
         policy: The limits.
         structured: `"keep"` leaves structured content as it is, for programs: no model of this library and no export
-            sends it beside a text; a text is cut in both places. `"drop"`, for callers that may, takes the output schemas from the definitions, and
-            structured content that is too large out of the results; its JSON is then part of the text that is cut.
+            sends it beside a text; a text is cut in both places. `"drop"`, for callers that may, takes the
+            output schemas from the definitions, and structured content that is too large out of the results; its JSON
+            is then part of the text that is cut.
         always: Offer the tool from the start, for consumers that list the tools once; by default it appears with the
             first result that was cut.
     """

@@ -62,8 +62,8 @@ class OfferedDefinitions(Value, frozen=True, kw_only=True):
 def definition_of(spec: ToolSpec) -> dict[str, Any]:
     """Return the visible members of a tool's definition, and its promises: name, texts, schemas, annotations.
 
-    They are as the tool's producer gave them, without the rules of a user that shape them. The output schema is the same
-    in every era of the protocol: one that a server wraps, for clients that know only objects, is what it was before.
+    They are as the tool's producer gave them, without the rules of a user that shape them. The output schema is the
+    same in every era of the protocol: one that is wrapped, for clients that know only objects, is the one inside.
     """
     spec = spec.unshaped
     made: dict[str, Any] = {"name": spec.original_name, "description": spec.description}
