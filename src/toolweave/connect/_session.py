@@ -376,14 +376,14 @@ class Session:
         return ask(
             self.wire,
             method,
-            self._stamped(params, meta, declared),
+            self.stamped(params, meta, declared),
             schema=schema,
             request_id=request_id,
             deadline=deadline,
             on_notification=on_notification,
         )
 
-    def _stamped(
+    def stamped(
         self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None, declared: Declared | None
     ) -> Mapping[str, Any]:
         """Return parameters with the `_meta` of the era, beside the caller's own `meta`."""

@@ -265,8 +265,7 @@ class FastCalls:
             return None
         if not self._endpoint.serves(_CALL, modern=caller.modern) or (caller.asked and not session.agreement.modern):
             return None
-        params: Json = {}
-        session.stamp(params, trace or {}, caller.declared)
+        params = session.stamped(None, trace, caller.declared)
         return b"}}" if not params else b',"_meta":%b}}' % encode_value(params["_meta"])
 
     def passed_on(self, raw: Mapping[str, msgspec.Raw], version: str) -> Json | None:
