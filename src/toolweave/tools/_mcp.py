@@ -77,7 +77,7 @@ def wraps_results(output: Mapping[str, Any] | bool | None) -> bool:
 
 
 def unwrapped_output(output: Mapping[str, Any] | bool) -> Mapping[str, Any] | bool:
-    """Return an output schema as it was before it was wrapped for handshake-era clients; any other one as it is."""
+    """Return an output schema without the wrapper for handshake-era clients; any other one unchanged."""
     if isinstance(output, bool) or output.get(WRAP_MARK) is not True:
         return output
     inner = schema_inside({key: value for key, value in output.items() if key != WRAP_MARK}, RESULT)
@@ -219,7 +219,7 @@ def call_result(result: ToolResult, *, modern: bool, output: Mapping[str, Any] |
 
 
 def _fit_handshake_era(made: Json, *, wraps: bool) -> None:
-    """Wrap structured content as its schema is wrapped; without one, only the text carries what is not an object."""
+    """Wrap structured content whose schema is wrapped; without a schema, a value that is not an object is left out."""
     if wraps:
         made["structuredContent"] = {RESULT: made["structuredContent"]}
     elif not isinstance(made["structuredContent"], dict):
