@@ -71,7 +71,7 @@ class ErrorKind(StrEnum):
     INVALID_INPUT = "invalid_input"
     """The arguments do not fit the tool's input schema; the model can fix them."""
     INVALID_OUTPUT = "invalid_output"
-    """The tool's structured content does not fit its output schema."""
+    """The tool's structured content does not fit its output schema, or JSON cannot express it."""
     EXECUTION_FAILED = "execution_failed"
     """The tool ran and reported a failure."""
     TIMEOUT = "timeout"
