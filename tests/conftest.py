@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import logging
 import os
 import signal
 import sys
@@ -45,6 +46,12 @@ def pytest_configure() -> None:
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+    logging.getLogger("asyncio").addFilter(_is_about_behaviour)
+
+
+def _is_about_behaviour(record: logging.LogRecord) -> bool:
+    """Leave out what asyncio logs in development mode about the time of a step: it depends on what else runs."""
+    return not str(record.msg).startswith("Executing %s took")
 
 
 LONG = {"real": 3600, "reference": 900, "conformance": 1800}
@@ -73,6 +80,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def folder_of(path: Path) -> str:
     """Return the folder of the tests in which a test file is."""
     return path.relative_to(TESTS).parts[0]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Measure no coverage during a test that is marked so; `home` sees to the processes that it starts."""
+    coverage = sys.modules.get("coverage")
+    measured = None if coverage is None else coverage.Coverage.current()
+    if measured is None or item.get_closest_marker("unmeasured") is None:
+        return (yield)
+    measured.stop()
+    try:
+        return (yield)
+    finally:
+        measured.start()
 
 
 def pytest_sessionfinish() -> None:

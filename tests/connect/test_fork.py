@@ -92,3 +92,46 @@ async def test_a_forked_process_ends_without_a_trace_and_leaves_the_connections_
     lines = done.stdout.decode().splitlines()
     assert lines[-2:] == [f"child {code}", "['3', '3', '3', '3', '3'] [0, 0, 0, 0]"]
     assert done.returncode == 0
+
+
+CHILDREN = """
+import os, sys, time
+import anyio
+from toolweave import connect_mcp
+
+program, url = sys.argv[1:]
+
+async def main():
+    async with (
+        connect_mcp({"command": sys.executable, "args": [program]}),
+        connect_mcp(url),
+        connect_mcp({"url": url, "protocol": "legacy"}),
+    ):
+        children = []
+        for _ in range(8):
+            children.append(os.fork())
+            if children[-1] == 0:
+                time.sleep(4)  # so long that timers of the connections are due when the child leaves
+                return
+        for child in children:
+            while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+                await anyio.sleep(0.02)
+            print(os.waitstatus_to_exitcode(ended[1]))
+        os._exit(0)
+
+anyio.run(main)
+"""
+
+
+async def test_a_forked_process_ends_whatever_its_connections_waited_for(tmp_path: Path) -> None:
+    @tool
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    program = tmp_path / "server.py"
+    program.write_text(SERVER)
+    async with served_http(create_mcp_server(name="numbers", version="1", tools=[add])) as url:
+        with anyio.fail_after(120):
+            done = await anyio.run_process([sys.executable, "-c", CHILDREN, str(program), url], check=False)
+
+    assert done.stdout.decode().split() == ["0"] * 8

@@ -201,7 +201,8 @@ async def test_a_caller_that_does_not_read_gets_the_newest_progress() -> None:
         return "done"
 
     def token() -> Any:
-        return upstream.requests[-1].params["_meta"]["progressToken"]
+        (call,) = [one for one in upstream.requests if one.method == "tools/call"]
+        return call.params["_meta"]["progressToken"]
 
     gateway = create_gateway({"up": {"server": upstream, "tool_prefix": ""}})
     with anyio.fail_after(60):

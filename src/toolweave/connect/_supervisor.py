@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
@@ -278,9 +279,13 @@ class Supervisor:
     async def _run(self) -> None:
         _name_library()
         outcome: ConnectionEnd | None = None
+        process = os.getpid()
         try:
             while outcome is None and not self._stopping:
                 held, error = await self._hold()
+                if os.getpid() != process:
+                    return  # no loop runs in a forked process: what failed is asyncio, and the server is the parent's
+                _raise_if_cancelled()
                 if not self._stopping:
                     outcome = await self._recovered(held, error)
         finally:
@@ -506,6 +511,16 @@ class Supervisor:
             self._on_state(
                 StateChanged(server=self.config.name, state=state, previous=previous, error=error, retry_in=retry_in)
             )
+
+
+def _raise_if_cancelled() -> None:
+    """Raise the cancellation of this task that an error took the place of.
+
+    A task group whose tasks failed raises their errors and no cancellation, and who cancelled waits for the task's end.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _name_library() -> None:
