@@ -104,7 +104,7 @@ async def test_callers_whose_principal_is_not_known_share_a_bound_of_processes()
                 for caller in (None, "|made up", "|another"):
                     with pytest.raises(ToolError, match="not sent"):
                         await used(pool, config, caller)
-                async with pool.lease(config, LEGACY, ABLE, "ada|", named=True):
+                async with pool.lease(config, LEGACY, ABLE, "ada|", principal="ada"):
                     assert len(pool) == 2
             await pool.close()
 
