@@ -21,7 +21,7 @@ _FORMATS = (
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # shorthand, music, tags, more selectors
 )
 _SURROGATES = "\ud800-\udfff"
-_ASCII_HIDDEN = bytes((*range(9), 11, 12, *range(14, 32), 127)).decode()
+_ASCII_HIDDEN = bytes((*range(9), 11, 12, *range(14, 32), 127))
 JOINERS = "\u200c\u200d"
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -66,11 +66,8 @@ def visible(text: str, *, keep: str = "\t\n") -> str:
 def is_plain(text: str, *, keep: str = "\t\n\r") -> bool:
     """Whether a text surely has no hidden character; quick, and false for some whose joiners are spelling."""
     if text.isascii() and keep == "\t\n\r":
-        # Thirty searches, each a vector instruction for many characters, cost less than one look at each character.
-        for char in _ASCII_HIDDEN:  # noqa: SIM110 - a generator costs more than the search
-            if char in text:
-                return False
-        return True
+        data = text.encode()
+        return len(data.translate(None, _ASCII_HIDDEN)) == len(data)  # a tenth of what a pattern takes
     return _pattern(keep).search(text) is None
 
 

@@ -218,7 +218,7 @@ class Requester:
     async def call(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> ToolResult:
         """Call a tool; see `McpConnection.call_tool`.
 
-        The hot path of every call: it sends over the wire directly; rare cases are handled in other methods.
+        Every call begins here; what few calls need is handled in other methods.
         """
         if not isinstance(arguments, (dict, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance]  # a dict: faster
             raise TypeError(f"tool {name!r}: arguments must be one mapping, not {type(arguments).__name__}")

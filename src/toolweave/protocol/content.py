@@ -198,30 +198,28 @@ def content_block(item: Any) -> ContentBlock:
         return UnknownContent(type="malformed", raw={"value": item})
     kind = block.get("type", "malformed")
     make = _MAKERS.get(kind) if isinstance(kind, str) else None
-    made = None if make is None else make(block, _common(block))
-    return UnknownContent(type=str(kind), raw=block) if made is None else made
+    made = None if make is None else make(block)
+    if made is None:
+        return UnknownContent(type=str(kind), raw=block)
+    if "annotations" in block or "_meta" in block:  # members that a block of any type may have, and few do
+        annotations, meta = as_object(block.get("annotations")), as_object(block.get("_meta"))
+        return made.replace(annotations=annotations, meta=meta or {})
+    return made
 
 
-def _common(block: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a block that any type may have; nearly always none."""
-    if "annotations" not in block and "_meta" not in block:
-        return {}
-    return {"annotations": as_object(block.get("annotations")), "meta": as_object(block.get("_meta")) or {}}
-
-
-def _text(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
+def _text(block: Mapping[str, Any]) -> ContentBlock | None:
     text = block.get("text")
-    return TextContent(text=text, raw=block, **common) if isinstance(text, str) else None
+    return TextContent(text=text, raw=block) if isinstance(text, str) else None
 
 
-def _image(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
+def _image(block: Mapping[str, Any]) -> ContentBlock | None:
     found = _media(block, "image/png")
-    return None if found is None else ImageContent(data=found[0], mime_type=found[1], raw=block, **common)
+    return None if found is None else ImageContent(data=found[0], mime_type=found[1], raw=block)
 
 
-def _audio(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
+def _audio(block: Mapping[str, Any]) -> ContentBlock | None:
     found = _media(block, "audio/wav")
-    return None if found is None else AudioContent(data=found[0], mime_type=found[1], raw=block, **common)
+    return None if found is None else AudioContent(data=found[0], mime_type=found[1], raw=block)
 
 
 def _media(block: Mapping[str, Any], default: str) -> tuple[str, str] | None:
@@ -254,7 +252,7 @@ def plain_base64(data: str) -> tuple[str, str | None]:
     return data, found
 
 
-def _link(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
+def _link(block: Mapping[str, Any]) -> ContentBlock | None:
     uri, size = block.get("uri"), block.get("size")
     if not isinstance(uri, str):
         return None
@@ -266,11 +264,10 @@ def _link(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | No
         mime_type=as_text(block.get("mimeType")),
         size=size if isinstance(size, int) else None,
         raw=block,
-        **common,
     )
 
 
-def _resource(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock | None:
+def _resource(block: Mapping[str, Any]) -> ContentBlock | None:
     inner = as_object(block.get("resource"))
     if inner is None or not isinstance(inner.get("uri"), str):
         return None
@@ -281,7 +278,7 @@ def _resource(block: Mapping[str, Any], common: dict[str, Any]) -> ContentBlock 
         blob, found = plain_base64(blob)
         if mime is None:
             mime = found
-    return EmbeddedResource(uri=inner["uri"], mime_type=mime, text=text, blob=blob, raw=block, **common)
+    return EmbeddedResource(uri=inner["uri"], mime_type=mime, text=text, blob=blob, raw=block)
 
 
 _MAKERS = {"text": _text, "image": _image, "audio": _audio, "resource_link": _link, "resource": _resource}

@@ -50,16 +50,26 @@ from toolweave.protocol.jsonrpc import (
 )
 from toolweave.protocol.meta import PROTOCOL_VERSION
 
-_MAX_ALIKE = 1_000
-_MAX_MIRRORED = 10_000
+_MAX_KNOWN = 1_000
+
+
+class _KnownHeaders(msgspec.Struct, gc=False):
+    """The headers of all requests of one method, or calls of one tool, and what its arguments add to them."""
+
+    shared: SharedHeaders
+    schema: Mapping[str, Any] | None
+    mirrored: Mirrored
 
 
 class HeaderFactory:
-    """The factory of the headers of modern requests; equal ones are made once."""
+    """The factory of the headers of modern requests; those that are equal in all calls of a tool are made once.
+
+    Why they are right: they depend on the revision, the method and the name, by which they are found, and on the
+    schema, which is compared. A list that is read again brings new schemas.
+    """
 
     def __init__(self) -> None:
-        self._alike: dict[tuple[str, str, str | None], SharedHeaders] = {}
-        self._mirrored: dict[int, tuple[Mapping[str, Any], Mirrored]] = {}
+        self._known: dict[tuple[str, str, str | None], _KnownHeaders] = {}
 
     def of(
         self, method: str, params: Mapping[str, Any], revision: str, schema: Mapping[str, Any] | None
@@ -67,24 +77,21 @@ class HeaderFactory:
         """Return the headers of one request; `schema` is the input schema of the tool that it calls, if known."""
         name = params.get(NAME_PARAMETERS.get(method, ""))
         key = (revision, method, name if isinstance(name, str) else None)
-        headers = self._alike.get(key)
-        if headers is None:
-            headers = SharedHeaders({"mcp-protocol-version": revision, "mcp-method": method})
-            if key[2] is not None:
-                headers["mcp-name"] = encode_value(key[2])
-            if len(self._alike) >= _MAX_ALIKE:
-                self._alike.clear()
-            self._alike[key] = headers
-        mirrored = self._mirrored_by(schema) if schema is not None else None
-        return headers | argument_headers(mirrored, params.get("arguments")) if mirrored else headers
+        known = self._known.get(key)
+        if known is None or known.schema is not schema:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            known = self._known[key] = _known_headers(*key, schema)
+        if not known.mirrored:
+            return known.shared
+        return known.shared | argument_headers(known.mirrored, params.get("arguments"))
 
-    def _mirrored_by(self, schema: Mapping[str, Any]) -> Mirrored:
-        known = self._mirrored.get(id(schema))
-        if known is None or known[0] is not schema:
-            if len(self._mirrored) >= _MAX_MIRRORED:  # schemas of lists long gone
-                self._mirrored.clear()
-            known = self._mirrored[id(schema)] = (schema, mirrored_arguments(schema))
-        return known[1]
+
+def _known_headers(revision: str, method: str, name: str | None, schema: Mapping[str, Any] | None) -> _KnownHeaders:
+    shared = SharedHeaders({"mcp-protocol-version": revision, "mcp-method": method})
+    if name is not None:
+        shared["mcp-name"] = encode_value(name)
+    return _KnownHeaders(shared, schema, () if schema is None else mirrored_arguments(schema))
 
 
 _log = logging.getLogger("toolweave.connect")
