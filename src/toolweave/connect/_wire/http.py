@@ -54,7 +54,7 @@ _MAX_KNOWN = 1_000
 
 
 class _KnownHeaders(msgspec.Struct, gc=False):
-    """The headers of all requests of one method, or calls of one tool, and what its arguments add to them."""
+    """The headers of all requests of one method, or of all calls of one tool, with the arguments that are mirrored."""
 
     shared: SharedHeaders
     schema: Mapping[str, Any] | None
