@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
 import anyio
 import pytest
 
-from tests.gateway.caller_world import USERS, key_of, world
+from tests.connect.scripted import listening
+from tests.gateway.caller_world import USERS, CallerWorld, key_of, upstream_at, world
 from tests.gateway.plain_callers import plain
 from tests.gateway.relayed import MODERN, Json
 from tests.gateway.test_private_tasks import HANDSHAKE, Voice
+from tests.serve.serving import served_http
 from toolweave import CallContext, McpServer, create_mcp_server
+from toolweave.gateway import Gateway, create_gateway
+from toolweave.serve import ApiKey, ApiKeyAuth
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -72,3 +79,47 @@ async def test_tasks_are_declared_where_a_server_that_is_called_as_its_caller_ma
         found = made.manager.server.endpoint.capabilities(modern=era == MODERN)
 
     assert "io.modelcontextprotocol/tasks" in found["extensions"] if era == MODERN else "tasks" in found
+
+
+@asynccontextmanager
+async def quick(mail: Mail, idle_seconds: float) -> AsyncGenerator[tuple[CallerWorld, Gateway]]:
+    """Serve a gateway before a server that is called as each caller, which keeps no caller's servers for long."""
+    made = CallerWorld()
+    async with listening(made.host.handle) as (url, _):
+        made.host.url = url.removesuffix("/mcp")
+        async with upstream_at(mail.server, made) as made.upstream:
+            keys = ApiKeyAuth([ApiKey(name=user, key=key_of(user)) for user in USERS])
+            gateway = create_gateway(
+                {"mail": made.entry()}, auth=keys, token_store=made.store, idle_seconds=idle_seconds
+            )
+            async with served_http(gateway) as served:
+                made.base = served.removesuffix("/mcp")
+                yield made, gateway
+
+
+async def test_the_servers_of_a_caller_without_requests_are_closed_after_a_while() -> None:
+    with anyio.fail_after(60):
+        async with quick(Mail(), 0.3) as (made, gateway):
+            for user in USERS:
+                await made.grant(user)
+                async with plain(made.url, MODERN, token=key_of(user), **ABLE) as client:
+                    await Voice(client).ask("tools/list")
+            while len(gateway.callers):
+                await anyio.sleep(0.02)
+
+
+async def test_the_servers_of_a_caller_are_not_closed_while_a_task_runs_there() -> None:
+    mail = Mail()
+    with anyio.fail_after(60):
+        async with quick(mail, 0.3) as (made, gateway):
+            for user in ("ann", "bob"):
+                await made.grant(user)
+            async with plain(made.url, MODERN, token=key_of("ann"), **ABLE) as client:
+                name = await Voice(client).begun("mail_long")
+            async with plain(made.url, MODERN, token=key_of("bob"), **ABLE) as client:
+                await Voice(client).ask("tools/list")
+            while len(gateway.callers) > 1:  # that of the other caller, which came later, ends first
+                await anyio.sleep(0.02)
+            mail.go.set()
+            async with plain(made.url, MODERN, token=key_of("ann"), **ABLE) as client:
+                assert "ann" in await Voice(client).outcome(name)

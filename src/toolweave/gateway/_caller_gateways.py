@@ -45,6 +45,11 @@ class InnerGateway(OfferLookup, Protocol):
     of_caller: str | None
 
     @property
+    def tasks_until(self) -> float:
+        """The time until which an upstream may keep a task that began at one of its servers."""
+        ...
+
+    @property
     def updates(self) -> ResourceFollower:
         """Follows resources at its servers."""
         ...
@@ -78,6 +83,11 @@ class _CallerGateway:
     def expired(self) -> bool:
         """Whether the token that it was made with has ended."""
         return self.caller.expires_at is not None and self.caller.expires_at <= time.time()
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether a task may run that began at one of its servers."""
+        return self.gateway is not None and self.gateway.tasks_until > anyio.current_time()
 
 
 class CallerGateways:
@@ -207,10 +217,10 @@ class CallerGateways:
         self._end_if_done(one)
 
     def _dropped_idle(self, among: Sequence[_CallerGateway]) -> bool:
-        """End the gateway that has been idle for longest; False when all are in use."""
+        """End the gateway that has been idle for longest, one without tasks first; False when all are in use."""
         idle = [one for one in among if not one.users]
         if idle:
-            self._end(min(idle, key=lambda one: one.since))
+            self._end(min(idle, key=lambda one: (one.has_tasks, one.since)))
         return bool(idle)
 
     async def sweep(self) -> None:
@@ -219,5 +229,6 @@ class CallerGateways:
             await anyio.sleep(min(self._idle_seconds / 4, 15.0))
             too_old = anyio.current_time() - self._idle_seconds
             for one in list(self._there.values()):
-                if one.expired or (not one.users and one.since <= too_old):
+                idle = not one.users and one.since <= too_old and not one.has_tasks
+                if one.expired or idle:
                     self._end(one)

@@ -172,6 +172,7 @@ class AskingConnections:
         idle_seconds: Seconds without a call after which a connection is closed.
 
     Attributes:
+        idle_seconds: Seconds without a call after which a connection is closed.
         on_notification: Called with the server and each of its notifications on these connections, or None.
     """
 
@@ -181,7 +182,7 @@ class AskingConnections:
         self._most = most
         self._most_per_caller = most_per_caller
         self._most_unnamed = most_unnamed
-        self._idle_seconds = idle_seconds
+        self.idle_seconds = idle_seconds
         self._pool: dict[_Key, list[AskingConnection]] = {}
         self._owned: dict[Owner, list[AskingConnection]] = {}
         self._past_restarts: Counter[str] = Counter()
@@ -420,8 +421,8 @@ class AskingConnections:
             is_current: Whether a server is still there, with this config.
         """
         while True:
-            await anyio.sleep(min(self._idle_seconds / 4, _SWEEP_SECONDS))
-            too_old = anyio.current_time() - self._idle_seconds
+            await anyio.sleep(min(self.idle_seconds / 4, _SWEEP_SECONDS))
+            too_old = anyio.current_time() - self.idle_seconds
             old = [(key, one) for key, there in self._pool.items() for one in there if not one.running]
             for key, asking in old:
                 idle = asking.since <= too_old and not asking.kept

@@ -113,7 +113,7 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
             newest first; by default made for this process, so replicas must share some.
         page_size: Entries on a page of a list; None puts all on one.
         patience: Seconds for which an upstream's question waits for its caller; then the call is given up.
-        idle_seconds: Seconds without a call after which a caller's own connection to a server is closed.
+        idle_seconds: Seconds without a call after which a caller's own connections to servers are closed.
         middleware: Functions `async def middleware(request, call_next)` around every request, the first outermost, as
             those of `toolweave.middleware`.
         auth: The authorization of requests over HTTP, such as an `ApiKeyAuth`, a `JwtAuth` or an `OAuthServer`; serving
@@ -230,7 +230,9 @@ class Gateway(ServerRunners):
             of_caller=of_caller is not None,
         )
         self.relay.on_leased = self.perspectives.note_leased
-        self.callers = CallerGateways(CallerHubs(hub, token_store), self._before, parts.groups)
+        self.callers = CallerGateways(
+            CallerHubs(hub, token_store), self._before, parts.groups, idle_seconds=parts.connections.idle_seconds
+        )
         self._pin_warnings = PinWarnings(parts.connections, parts.handshakes)
         self.sign_ins = SignIns(self.callers.hubs, parts.groups, parts.replicas)
         self._view: CallerView | None = None
@@ -361,6 +363,11 @@ class Gateway(ServerRunners):
 
     def _view_prefix(self) -> str:
         return "" if self._view is None else self._view.prefix
+
+    @property
+    def tasks_until(self) -> float:
+        """The time until which an upstream may keep a task that began here."""
+        return self._tasks.until
 
     async def is_of_caller(self, uri: str, inner: InnerGateway) -> bool:
         """Whether the gateway of a caller has a resource that this one has not."""

@@ -101,9 +101,13 @@ class TaskPlaces:
         """Keep the connection of a task that has begun for as long as its server keeps the task, a day at most."""
         asking = self._asking(client, route)
         if asking is not None:
-            seconds = _KEPT_SECONDS if ttl_ms is None else ttl_ms / 1000
-            until = anyio.current_time() + min(max(seconds, 0.0), _MAX_KEPT_SECONDS)
-            asking.tasks_until = max(asking.tasks_until, until)
+            asking.tasks_until = max(asking.tasks_until, kept_until(ttl_ms))
+
+
+def kept_until(ttl_ms: float | None) -> float:
+    """Return the time until which a connection is kept for a task that begins now, with this lifetime or none."""
+    seconds = _KEPT_SECONDS if ttl_ms is None else ttl_ms / 1000
+    return anyio.current_time() + min(max(seconds, 0.0), _MAX_KEPT_SECONDS)
 
 
 def has_only(reached: McpConnection, shared: McpConnection, method: str, params: Mapping[str, Any]) -> bool:

@@ -6,6 +6,7 @@ For callers without tasks, the relay follows a task to its end.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -22,6 +23,7 @@ from toolweave.gateway._replicas import Replicas
 from toolweave.gateway._routes import Route
 from toolweave.gateway._slow_tasks import SlowTasks
 from toolweave.gateway._task_names import TaskNames, is_upstreams
+from toolweave.gateway._task_places import kept_until
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers
 from toolweave.protocol import methods
@@ -82,6 +84,7 @@ class UpstreamTasks:
 
     Attributes:
         processes: The tasks of upstreams that other replicas cannot ask.
+        until: The time until which an upstream may keep a task that began here.
     """
 
     method = methods.NOTIFICATIONS_TASKS
@@ -101,6 +104,7 @@ class UpstreamTasks:
         self._names = names
         self._own = own
         self._ended = EndedCalls(replicas)
+        self.until = -math.inf
         self.processes = ProcessTasks(replicas, groups, self._act_here)
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
@@ -183,7 +187,9 @@ class UpstreamTasks:
         if not own:
             return result
         route = Route(server=route.server, name=own, place=route.place)
-        self._relay.places.keep(request.client, route, _lifetime_ms(task, modern=older is None))
+        lifetime = _lifetime_ms(task, modern=older is None)
+        self.until = max(self.until, kept_until(lifetime))
+        self._relay.places.keep(request.client, route, lifetime)
         named = with_task_id(task, self._names.exposed(request.client.principal, route))
         if self.processes.shared and self._is_of_replica(route):
             await self._keep(request, named[TASK_ID], named if older is None else in_extension(named))
