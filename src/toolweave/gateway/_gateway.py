@@ -230,9 +230,7 @@ class Gateway(ServerRunners):
             of_caller=of_caller is not None,
         )
         self.relay.on_leased = self.perspectives.note_leased
-        self.callers = CallerGateways(
-            CallerHubs(hub, token_store), self._before, parts.groups, idle_seconds=parts.connections.idle_seconds
-        )
+        self.callers = self._made_callers(CallerHubs(hub, token_store))
         self._pin_warnings = PinWarnings(parts.connections, parts.handshakes)
         self.sign_ins = SignIns(self.callers.hubs, parts.groups, parts.replicas)
         self._view: CallerView | None = None
@@ -255,6 +253,10 @@ class Gateway(ServerRunners):
         self.changes.on_client_notification = self._note_from_client
         for event in ("prompts_changed", "resources_changed", "state"):
             hub.on(event, lambda connection, change: self.routes.forget())
+
+    def _made_callers(self, hubs: CallerHubs) -> CallerGateways:
+        parts = self._parts
+        return CallerGateways(hubs, self._before, parts.groups, idle_seconds=parts.connections.idle_seconds)
 
     def _made_perspectives(self) -> Perspectives:
         return Perspectives(
