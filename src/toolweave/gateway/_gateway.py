@@ -368,7 +368,7 @@ class Gateway(ServerRunners):
 
     @property
     def tasks_until(self) -> float:
-        """The time until which an upstream may keep a task that began here."""
+        """The time until which an upstream may keep a task of this gateway."""
         return self._tasks.until
 
     async def is_of_caller(self, uri: str, inner: InnerGateway) -> bool:

@@ -84,7 +84,7 @@ class UpstreamTasks:
 
     Attributes:
         processes: The tasks of upstreams that other replicas cannot ask.
-        until: The time until which an upstream may keep a task that began here.
+        until: The time until which an upstream may keep a task of this gateway.
     """
 
     method = methods.NOTIFICATIONS_TASKS
