@@ -319,7 +319,7 @@ async def test_every_call_is_a_span_with_its_server_tool_and_error() -> None:
     assert first.status is None
     assert second.attributes["gen_ai.tool.name"] == "write"
     assert third.attributes["error.type"] == "execution_failed"
-    assert third.status == (StatusCode.ERROR, "no")
+    assert third.status == (StatusCode.ERROR, "")  # the text may quote arguments or credentials
 
 
 @pytest.mark.requirement("R49")

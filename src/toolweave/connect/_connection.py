@@ -179,6 +179,10 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
         process = self.report.process
         return self.config.redact(process.stderr_tail()) if process is not None else ""
 
+    def redact(self, text: str) -> str:
+        """Mask the secrets of the config, and the credentials of the last session, in a text of the server."""
+        return self._requester.redact(text)
+
     @property
     def problems(self) -> tuple[str, ...]:
         """The definitions that are left out, withheld or suspicious, and suspicious results, with the reasons."""

@@ -1,18 +1,20 @@
-"""The check of a result against the output schema of its tool, as the config of the server wants it."""
+"""The checks of a result: against the output schema of its tool, and for our own secrets in the text of an error."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from toolweave._json import decode_json
+from toolweave._masking import mask_json
 from toolweave.config import ServerConfig
 from toolweave.connect._catalog import Catalog
 from toolweave.errors import ErrorKind, ToolError, printable
 from toolweave.protocol.content import TextContent
 from toolweave.protocol.eras import RESULT
+from toolweave.protocol.json_types import as_object
 from toolweave.schema import Validator
 from toolweave.schema._problems import describe
 from toolweave.tools._result import OUTPUT_MISMATCH_META, ToolResult
@@ -73,3 +75,12 @@ def _read_from_text(spec: ToolSpec, validator: Validator, result: ToolResult) ->
         if validator.is_valid(value):
             return result.replace(structured_content=value)
     return None
+
+
+def without_secrets(result: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
+    """Return a result, with its texts masked if it or its task has failed: an error may quote our credentials."""
+    failed = result.get("isError") is True or result.get("status") == "failed"
+    outcome = None if failed else as_object(result.get("result"))
+    if failed or (outcome is not None and outcome.get("isError") is True):
+        return mask_json(result, redact)
+    return result

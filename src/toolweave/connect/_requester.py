@@ -33,18 +33,13 @@ from toolweave.connect._feed.list_reader import SendRequest
 from toolweave.connect._forwarding import ForwardedRequest
 from toolweave.connect._health import PendingRequest
 from toolweave.connect._off_loop import make_off_loop
-from toolweave.connect._output_check import checked_result
+from toolweave.connect._output_check import checked_result, without_secrets
 from toolweave.connect._progress_feed import ProgressWatch
 from toolweave.connect._session import Declared
 from toolweave.connect._supervisor import Supervisor
 from toolweave.connect._transports import OpenSession
 from toolweave.connect._wire.responses import object_result
-from toolweave.errors import (
-    AuthRequiredError,
-    ConnectionLostError,
-    ProtocolError,
-    RequestTimeoutError,
-)
+from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, RequestTimeoutError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS, URL_ELICITATION_REQUIRED
 from toolweave.protocol.component_meta import VERSION
@@ -238,6 +233,7 @@ class Requester:
             if limiter is not None:
                 limiter.release()
         self._supervisor.doubted = False
+        raw = without_secrets(raw, self.redact)
         content: Any = raw.get("content")
         note = self._catalog.repairs.of_tool(call_target.name)
         if type(content) is list and len(content) > 1:  # pyright: ignore[reportUnknownArgumentType]
@@ -250,6 +246,11 @@ class Requester:
         if spec is None or spec.output_schema is None:
             return result
         return checked_result(self._config, self._catalog, spec, typed(result, self._catalog.load(spec)))
+
+    def redact(self, text: str) -> str:
+        """Mask the secrets of the config, and the credentials of the last session, in a text of the server."""
+        line = self._supervisor.line or self.last_line
+        return self._config.redact(text) if line is None else line.redact(text)
 
     def too_slow(self, what: str, seconds: float) -> RequestTimeoutError:
         """Make the error of a request that was not answered in time."""
@@ -277,7 +278,7 @@ class Requester:
 
     async def _answered(
         self, line: OpenSession, params: dict[str, Any], target: CallTarget, ctx: CallContext
-    ) -> Mapping[str, Any]:
+    ) -> dict[str, Any]:
         """Return the result of a call as the server sent it, within the deadline of the call."""
         seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
         deadline = self._deadlines.within(seconds, self._supervisor.loop, self._total)
@@ -326,7 +327,7 @@ class Requester:
 
     async def _finish_call(
         self, attempt: _CallAttempt, first: dict[str, Any] | None, failed: BaseException | None
-    ) -> Mapping[str, Any]:
+    ) -> dict[str, Any]:
         """Return the result of a call without a complete first answer: `first` is that answer, `failed` its error."""
         with attempt.deadline:
             try:
@@ -372,7 +373,7 @@ class Requester:
 
     async def _send(
         self, attempt: _CallAttempt, first: dict[str, Any] | None = None, refused: ProtocolError | None = None
-    ) -> Mapping[str, Any]:
+    ) -> dict[str, Any]:
         """Make a call that may want input or become a task, and return its result.
 
         `first` is the answer to its first request, or `refused` the refusal, where that was sent already.
@@ -444,7 +445,7 @@ class Requester:
         return self.too_slow(f"the call of tool {name!r}", seconds)
 
     async def forward(self, request: ForwardedRequest) -> dict[str, Any]:
-        """Send a request of another client, and return its result as it came; see `McpConnection.forward`."""
+        """Send a request of another client, and return its result; see `McpConnection.forward`."""
         return await self._supervisor.run_on_own_loop(self._forward(request))
 
     async def _forward(self, request: ForwardedRequest) -> dict[str, Any]:
@@ -465,6 +466,7 @@ class Requester:
             if limiter is not None:
                 limiter.release()
         self._supervisor.doubted = False
+        result = without_secrets(result, self.redact)
         if is_call and self._config.scan:
             self._note_forwarded(target, result)
         return result

@@ -55,9 +55,16 @@ class ConnectPlan(Value, frozen=True, kw_only=True):
 
 
 class OpenSession(msgspec.Struct):
-    """An open session, with its server process where there is one."""
+    """An open session.
+
+    Attributes:
+        session: The session.
+        redact: Masks the secrets of the config, and the credentials that were made for the session, in a text.
+        process: The process of the server, where there is one.
+    """
 
     session: Session
+    redact: Callable[[str], str]
     process: ServerProcess | None = None
 
 
@@ -109,7 +116,8 @@ async def open_session(
             raise
         if process is not None:
             process.stop_seconds = config.timeout.close  # it has shown manners: let it finish its work
-        yield OpenSession(session, process)
+        redact: Callable[[str], str] = getattr(wire, "redact", config.redact)
+        yield OpenSession(session, redact, process)
 
 
 class WireOpener(Protocol):

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from toolweave._json import JsonDecoder
+from toolweave._masking import mask_json
 from toolweave.connect import McpConnection
 from toolweave.connect._direct import DirectCall, DirectCalls
 from toolweave.connect._session import Declared, Session
@@ -386,7 +387,16 @@ class SentToolCall(msgspec.Struct, eq=False):
             made = self.calls.passed_on(answer.result, version)
         if made is None and (result := self._read(answer)) is not None:
             made = self.calls.made(result, version)
-        return made
+        return self._masked(made) if made is not None and is_failed(made) else made
+
+    def _masked(self, made: Json) -> Json | None:
+        """Return the members of an error without our credentials, which it may quote; None if it is unreadable."""
+        try:
+            plain = {name: value_of(value) if type(value) is msgspec.Raw else value for name, value in made.items()}
+        except ValueError:  # a number that is out of range
+            return None
+        masked = mask_json(plain, self.connection.redact)
+        return made if masked == plain else masked
 
     def text(self, request_id: RequestId, answer: Any) -> bytes | None:
         """Return the whole answer for the caller, or None where the relay has to make it."""

@@ -17,6 +17,7 @@ from toolweave.gateway._fast_calls import AnsweredCall
 from toolweave.gateway._recent_tasks import RecentTasks, TaskAnswerer, TasksSeen
 from toolweave.gateway._telemetry import first_text, subject_of
 from toolweave.hub import Hub
+from toolweave.hub._hub import caller_servers
 from toolweave.middleware._outcome import outcome_of, shape_of, word_of
 from toolweave.middleware._outcome import subject_of as name_of
 from toolweave.protocol import methods
@@ -117,7 +118,7 @@ class RecentCalls:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self.tasks = RecentTasks()
+        self.tasks = RecentTasks(self._masked)
         self._kept: deque[RecentCall | _KeptCall] = deque(maxlen=_MOST)
         self._software: dict[int, tuple[Mapping[str, Any] | None, str]] = {}
 
@@ -187,10 +188,17 @@ class RecentCalls:
 
     def _masked(self, server: str, text: str) -> str:
         """Return the beginning of an error's text, without the secrets of the config of its server."""
-        connection = self._hub.clients.get(server) if text else None
+        if not text:
+            return ""
         # A secret that is cut in two is not recognised, so more is masked than is kept.
         text = text[: _MASKED_TIMES * _LONGEST]
-        return (text if connection is None else connection.config.redact(text))[:_LONGEST]
+        connection = self._hub.clients.get(server)
+        config = caller_servers(self._hub).configs.get(server)
+        if connection is not None:
+            text = connection.redact(text)
+        elif config is not None:  # a server that is called as each caller
+            text = config.redact(text)
+        return text[:_LONGEST]
 
     def _meet(self, info: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, str]:
         if len(self._software) >= _MOST_CLIENTS:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import anyio
 
@@ -28,6 +28,10 @@ _ASK_SECONDS = 3.0
 _LONGEST = 300
 UNKNOWN = "unknown"
 """The status of a task that its server does not know any more."""
+
+
+MaskText: TypeAlias = Callable[[str, str], str]
+"""Returns the beginning of a text of a server, which is named first, without its secrets."""
 
 
 class TaskAnswerer(Protocol):
@@ -55,7 +59,7 @@ class RecentTask:
         status: `working`, `input_required`, `completed`, `failed`, `cancelled` or `unknown`.
         message: The server's message about its state, or the beginning of its error.
         is_error: Whether it has ended with an error, of the tool too.
-        problem: Why it could not be looked at, or "".
+        problem: Why it could not be looked at, or "". Secrets of the server's config are masked here and in `message`.
     """
 
     number: int
@@ -69,6 +73,7 @@ class RecentTask:
     problem: str = ""
     _id: str = field(repr=False)
     _answerer: TaskAnswerer = field(repr=False)
+    _mask: MaskText = field(repr=False)
 
     @property
     def over(self) -> bool:
@@ -88,9 +93,9 @@ class RecentTask:
         except RequestError as error:
             if error.code == INVALID_PARAMS:
                 self.status = UNKNOWN
-            self.problem = error.message[:_LONGEST]
+            self.problem = self.masked(error.message)
         except ValueError as error:
-            self.problem = f"server {self.server!r}: {error}"[:_LONGEST]
+            self.problem = self.masked(f"server {self.server!r}: {error}")
         except TimeoutError:
             self.problem = f"server {self.server!r} did not say how it is within {_ASK_SECONDS:g} s"
 
@@ -104,6 +109,10 @@ class RecentTask:
         with anyio.fail_after(_ASK_SECONDS):
             await self._ask(methods.TASKS_CANCEL)
 
+    def masked(self, text: str) -> str:
+        """Return the beginning of a text about it, without the secrets of its server."""
+        return self._mask(self.server, text)
+
     async def _ask(self, method: str) -> Json:
         return await self._answerer.dispatch(Request(method, {TASK_ID: self._id}, self.client, NO_LINE, 0))
 
@@ -113,13 +122,18 @@ class RecentTask:
         self.status, self.problem = task.status, ""
         self.is_error = task.status == "failed" or result.get("isError") is True
         said = as_text((task.error or {}).get("message")) or (first_text(result) if self.is_error else "")
-        self.message = (said or task.message or "")[:_LONGEST]
+        self.message = self.masked(said or task.message or "")
 
 
 class RecentTasks:
-    """Keeps the last 500 tasks."""
+    """Keeps the last 500 tasks.
 
-    def __init__(self) -> None:
+    Args:
+        mask: Masks the secrets of a server in a text.
+    """
+
+    def __init__(self, mask: MaskText) -> None:
+        self._mask = mask
         self._kept: OrderedDict[int, RecentTask] = OrderedDict()
         self._count = 0
 
@@ -152,6 +166,7 @@ class RecentTasks:
             begun=time.time(),
             _id=task.id,
             _answerer=answerer,
+            _mask=self._mask,
         )
         one.read(task)
         while len(self._kept) > _MOST:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
+from toolweave.config._secret_args import mask_url
 from toolweave.protocol import methods
 from toolweave.protocol.input_required import INPUT_REQUIRED
 from toolweave.protocol.tasks import TASK_ID
@@ -35,7 +36,7 @@ def outcome_of(result: Mapping[str, Any]) -> str:
 
 
 def subject_of(request: Request) -> str | None:
-    """Return the name, the URI, the reference or the id that a request is about."""
+    """Return the name, the URI without its secrets, the reference or the id that a request is about."""
     params = request.params
     found: Any = None
     if request.method == methods.COMPLETION_COMPLETE and isinstance(params.get("ref"), dict):
@@ -43,7 +44,9 @@ def subject_of(request: Request) -> str | None:
         found = ref.get("name", ref.get("uri"))
     else:
         found = params.get("name", params.get("uri", params.get(TASK_ID)))
-    return found if isinstance(found, str) else None
+    if not isinstance(found, str):
+        return None
+    return mask_url(found) if "://" in found else found
 
 
 _WORDS: Mapping[object, str] = {bool: "boolean", int: "number", float: "number"}

@@ -20,6 +20,7 @@ from toolweave.tools._call import NO_CONTEXT, CallContext, ToolCall
 from toolweave.tools._names import ANY_TOOL, AssignedNames, aliases, given_names, unknown_tool
 from toolweave.tools._result import ToolResult
 from toolweave.tools._spec import ToolSpec
+from toolweave.tools._tool_span import in_tool_span
 from toolweave.tools._toolset import (
     Listeners,
     ToolList,
@@ -262,25 +263,15 @@ def traced(toolset: Toolset, tracer: Tracer | None = None) -> BaseToolset:
     """Return the toolset with an OpenTelemetry span `tool:run` around every call.
 
     The span carries `toolweave.server`, `gen_ai.tool.name` and `gen_ai.tool.call.id`; an error
-    result sets `error.type` and the span's status. Arguments and results are not recorded.
+    result sets `error.type` and the status of the span, without its text. Arguments, results and exceptions are not
+    recorded.
     """
     from opentelemetry import trace  # a tracing program has it loaded already
 
     spans = tracer if tracer is not None else trace.get_tracer("toolweave")
 
     async def run(toolset: Toolset, call: ToolCall, ctx: CallContext, spec: ToolSpec) -> ToolResult:
-        attributes = {"gen_ai.tool.name": spec.original_name}
-        if spec.server is not None:
-            attributes["toolweave.server"] = spec.server
-        if call.id is not None:
-            attributes["gen_ai.tool.call.id"] = call.id
-        with spans.start_as_current_span("tool:run", attributes=attributes) as span:
-            result = await toolset.call(call, ctx)
-            if result.is_error:
-                error = result.require_error()
-                span.set_attribute("error.type", error.kind.value)
-                span.set_status(trace.StatusCode.ERROR, error.message)
-            return result
+        return await in_tool_span(spans, call, spec, lambda: toolset.call(call, ctx))
 
     return _MappedToolset(toolset, "traced", run=run)
 

@@ -147,6 +147,10 @@ class HttpWire:
         self._modern = HeaderFactory()
         self._in_session = SharedHeaders()
 
+    def redact(self, text: str) -> str:
+        """Mask the secrets of the config and the tokens that were sent last in a text of the server."""
+        return self._settings.redact(text)
+
     def heard(self) -> object:
         """Return a value that changes whenever bytes of the server arrive."""
         return self._endpoint.heard()

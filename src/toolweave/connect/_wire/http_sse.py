@@ -194,6 +194,10 @@ class SseWire(ChannelWire):
         self._stream = channel
         self._tasks = tasks
 
+    def redact(self, text: str) -> str:
+        """Mask the secrets of the config and the tokens that were sent last in a text of the server."""
+        return self._settings.redact(text)
+
     def heard(self) -> object:
         """Return a value that changes whenever bytes of the server arrive."""
         return self._stream.heard()

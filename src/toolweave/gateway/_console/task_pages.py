@@ -63,7 +63,7 @@ async def _cancelled(one: RecentTask) -> tuple[str, bool]:
     try:
         await one.cancel()
     except RequestError as error:
-        return f"{one.name!r} was not cancelled: {error.message}", True
+        return f"{one.name!r} was not cancelled: {one.masked(error.message)}", True
     except TimeoutError:
         return f"Server {one.server!r} did not say in time whether it cancelled {one.name!r}.", True
     return f"Server {one.server!r} is asked to cancel {one.name!r}.", False
