@@ -12,12 +12,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, cast, get_args
 
+from tests.schema.instances import instance
 from toolweave.errors import SchemaError
-from toolweave.schema import LoweredSchema, SchemaProfile, lower
+from toolweave.schema import LoweredSchema, SchemaProfile, Validator, lower
+from toolweave.schema._fitting import fitted
 
-__all__ = ["PAGE", "Losses", "block", "measured", "published", "schemas_in", "table"]
+__all__ = ["PAGE", "Losses", "block", "measured", "published", "repairs", "schemas_in", "sentence", "table"]
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 PAGE = CHECKOUT / "docs" / "schemas.md"
@@ -82,6 +84,51 @@ def table(rows: Iterable[Losses]) -> str:
     return "\n".join(lines)
 
 
+def repairs(schemas: Sequence[dict[str, Any]]) -> Counter[str]:
+    """Return what becomes of arguments of which each value is written as a text, by outcome.
+
+    What is repaired is checked as a call is: it fits the schema, and differs from the arguments at most by texts that
+    the schema takes as such.
+    """
+    counts: Counter[str] = Counter()
+    for number, schema in enumerate(schemas):
+        try:
+            validator = Validator(schema)
+        except SchemaError:
+            counts["unchecked"] += 1
+            continue
+        arguments = instance(schema, number, full=True)
+        if not isinstance(arguments, dict) or not validator.is_valid(arguments):
+            counts["not made"] += 1
+            continue
+        members = cast("dict[str, Any]", arguments)
+        texts = {name: one if isinstance(one, str) else json.dumps(one) for name, one in members.items()}
+        if validator.is_valid(texts):
+            counts["taken as texts"] += 1
+            continue
+        found = fitted(validator, texts)
+        if found is None:
+            counts["refused"] += 1
+            continue
+        assert validator.is_valid(found[0]), (number, found[0])
+        differ = {name for name, one in members.items() if found[0].get(name) != one}
+        assert all(found[0].get(name) == texts[name] for name in differ), (number, differ)
+        counts["as they were" if not differ else "with a text that the schema takes"] += 1
+    return counts
+
+
+def sentence(counts: Counter[str]) -> str:
+    """Return the repairs as a sentence."""
+    repaired = counts["as they were"] + counts["with a text that the schema takes"]
+    wrong = repaired + counts["refused"]
+    same, taken = counts["as they were"], counts["taken as texts"]
+    return (
+        f"Of {counts.total():,} tools, {taken:,} accept a text for every value. Of the other {wrong:,} for which "
+        f"arguments could be made, {repaired:,} were repaired, {same:,} of them to exactly the values that were "
+        f"written as texts. Refused: {counts['refused']:,}."
+    )
+
+
 def published(name: str) -> str:
     """Return one table as the page has it."""
     found = re.search(block(name, "(.*?)"), PAGE.read_text(encoding="utf-8"), re.DOTALL)
@@ -113,8 +160,10 @@ def main() -> None:
         sources["public servers"] = gzip.decompress(shared.read_bytes()).decode()
     for name, lines in sources.items():
         rows = table(measured(schemas_in(lines.splitlines())))
-        before, after = text.split(block(name, published(name)))
-        text = before + block(name, rows) + after
+        texts = sentence(repairs(schemas_in(lines.splitlines())))
+        for part, made in ((name, rows), (f"repairs of {name}", texts)):
+            before, after = text.split(block(part, published(part)))
+            text = before + block(part, made) + after
     PAGE.write_text(text, encoding="utf-8")
 
 

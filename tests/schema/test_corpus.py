@@ -12,7 +12,7 @@ import pytest
 
 from tests.schema.api_rules import rules_of, violations
 from tests.schema.instances import instance
-from tests.schema.losses import PAGE, Losses, measured, published, table
+from tests.schema.losses import PAGE, Losses, measured, published, repairs, sentence, table
 from toolweave.errors import SchemaError
 from toolweave.schema import LoweredSchema, SchemaProfile, Validator
 from toolweave.schema._strict import drop_fillers
@@ -120,3 +120,15 @@ def test_the_page_has_the_losses_of_these_definitions(outcome: Outcome, request:
     name = "our definitions" if "ours" in request.node.name else "public servers"
 
     assert published(name) == table(outcome.rows), f"{PAGE.name} is out of date: run scripts/schemas"
+
+
+@pytest.mark.slow
+def test_arguments_that_are_texts_are_repaired_to_what_they_were(
+    outcome: Outcome, request: pytest.FixtureRequest
+) -> None:
+    name = "our definitions" if "ours" in request.node.name else "public servers"
+    counts = repairs(outcome.schemas)
+
+    repaired = counts["as they were"] + counts["with a text that the schema takes"]
+    assert repaired > 0.95 * (repaired + counts["refused"])
+    assert published(f"repairs of {name}") == sentence(counts), f"{PAGE.name} is out of date: run scripts/schemas"
