@@ -21,7 +21,6 @@ import jsonschema_rs
 
 from toolweave.errors import ToolweaveError
 from toolweave.openapi import OpenApiToolset, openapi_tools
-from toolweave.schema._limits import local_target
 
 __all__ = ["PACKAGE", "PAGE", "Figures", "documents", "figures_on_the_page", "names", "sample_of"]
 
@@ -81,10 +80,17 @@ def operations(document: Any) -> Iterator[tuple[str, str]]:
     """Yield method and path of the operations that tools are made of: OPTIONS and TRACE are none."""
     for path, item in cast("Mapping[str, Any]", document.get("paths") or {}).items():
         if isinstance(item, Mapping) and "$ref" in item:
-            item = local_target(document, cast("Mapping[str, Any]", item)["$ref"])
+            item = _target(document, cast("Mapping[str, Any]", item)["$ref"])
         for method in METHODS:
             if isinstance(item, Mapping) and method in item:
                 yield method.upper(), path
+
+
+def _target(document: Any, ref: str) -> Any:
+    """Return the part of a document that a local reference names."""
+    for part in ref.removeprefix("#/").split("/"):
+        document = document[part.replace("~1", "/").replace("~0", "~")]
+    return document
 
 
 def faults_of(toolset: OpenApiToolset) -> Iterator[str]:
