@@ -397,3 +397,41 @@ async def test_other_long_lists_are_read_in_steps_too(kind: str) -> None:
 
     assert count == 10_000
     assert turns > 1
+
+
+# what is kept of a server, without any setting
+
+NOISY = """
+import json, sys
+
+print("n" * 300_000 + " the end", file=sys.stderr, flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        info = {"name": "noisy", "version": "1"}
+        result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": info}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+
+
+async def test_of_a_long_line_on_standard_error_the_end_is_kept() -> None:
+    async with connected({"command": sys.executable, "args": ["-I", "-S", "-c", NOISY]}) as connection:
+        await eventually(lambda: connection.stderr_tail.endswith("the end"))
+
+        assert len(connection.stderr_tail) <= 16 * 1024
+
+
+@pytest.mark.slow
+async def test_an_endless_list_ends_at_its_entries() -> None:
+    pages = 0
+
+    def answer(message: Json) -> Json | None:
+        nonlocal pages
+        if message.get("method") != "prompts/list":
+            return {}
+        pages += 1
+        return {"prompts": [{"name": f"p{pages}-{one}"} for one in range(25_000)], "nextCursor": str(pages)}
+
+    async with connected({"server": served("legacy", answer, prompts={})}) as connection:
+        assert len(await connection.list_prompts()) == 100_000
+        assert "prompts/list does not end: stopped after 4 pages" in "\n".join(connection.problems)
