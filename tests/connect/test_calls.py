@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.connect.targets import ChannelServer, Json, connected, eventually, initialized, state_of
+from tests.connect.targets import MODERN, ChannelServer, Json, connected, eventually, initialized, state_of
 from tests.servers.fixtures import echo_command, fault_command
 from toolweave import (
     CallContext,
@@ -27,6 +27,7 @@ from toolweave import (
     ToolError,
     ToolResult,
 )
+from toolweave.protocol.meta import PROTOCOL_VERSION
 
 pytestmark = pytest.mark.anyio
 
@@ -127,6 +128,25 @@ async def test_metadata_of_a_call_is_sent_beside_the_protocols_own() -> None:
     assert seen[0] == {"example.com/trace": "1"}
     assert seen[1] == {}
     assert set(seen[2]) == {"a", "progressToken"}
+
+
+async def test_metadata_of_a_call_replaces_nothing_of_the_envelope_of_its_session() -> None:
+    seen: list[Json] = []
+
+    def script(message: Json) -> Json | None:
+        if message.get("method") == "server/discover":
+            return {"result": {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}}
+        if message["method"] == "tools/call":
+            seen.append(message["params"])
+        return {"result": {"tools": [], "content": []}}
+
+    async with connected(ChannelServer(script)) as connection:
+        await connection.call_tool("x", {"a": 1})
+        own: Json = {**dict.fromkeys(seen[0]["_meta"], "other"), "example.com/trace": "1"}
+        await connection.call_tool("x", {"a": 1}, meta=own)
+    assert PROTOCOL_VERSION in seen[0]["_meta"]
+    assert seen[1] == {**seen[0], "_meta": {**seen[0]["_meta"], "example.com/trace": "1"}}
+    assert (seen[1]["name"], seen[1]["arguments"]) == ("x", {"a": 1})
 
 
 async def test_a_silent_call_is_given_up_after_its_own_bound_and_cancelled_on_the_server() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import anyio
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.connect.targets import ChannelServer, Json, connected, initialized
-from toolweave import RequestTimeoutError
+from toolweave import McpConnection, RequestTimeoutError
 from toolweave.connect._deadline import Deadline, SharedTimer
 
 NEVER = 3600.0
@@ -175,14 +175,29 @@ async def test_a_deadline_within_a_deadline_ends_the_outer_one_only_when_that_is
 @pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize("first", ["scope", "deadline"])
-async def test_a_call_whose_time_ends_as_its_caller_leaves_is_left_and_does_not_time_out(first: str) -> None:
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda connection, seconds: connection.call_tool("t", timeout=seconds),
+        lambda connection, seconds: connection.read_resource("file:///x", timeout=seconds),
+        lambda connection, seconds: connection.refresh(timeout=seconds),
+        lambda connection, seconds: connection.list_resources(timeout=seconds),
+    ],
+    ids=["call", "read", "refresh", "list"],
+)
+async def test_a_request_whose_time_ends_as_its_caller_leaves_is_left_and_does_not_time_out(
+    request_of: Callable[[McpConnection, float], Awaitable[object]], first: str
+) -> None:
     seconds = 0.5
     scope = anyio.CancelScope()
+    is_listed = False
 
     def leave(message: Json) -> Json | None:
-        if message["method"] == "tools/list":
+        nonlocal is_listed
+        if message["method"] == "tools/list" and not is_listed:
+            is_listed = True
             return {"result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
-        if message["method"] == "tools/call":
+        if "id" in message and not scope.cancel_called:
             loop = asyncio.get_running_loop()
             later: Callable[[], object] = (
                 (lambda: loop.call_soon(scope.cancel))
@@ -195,13 +210,14 @@ async def test_a_call_whose_time_ends_as_its_caller_leaves_is_left_and_does_not_
 
     task = asyncio.current_task()
     assert task is not None
-    async with connected(ChannelServer(initialized(leave))) as connection:
+    capabilities: Json = {"tools": {}, "resources": {}}
+    async with connected(ChannelServer(initialized(leave, capabilities=capabilities))) as connection:
         with scope:
-            await connection.call_tool("t", timeout=seconds)
+            await request_of(connection, seconds)
         assert scope.cancelled_caught
         assert task.cancelling() == 0
         with pytest.raises(RequestTimeoutError):
-            await connection.call_tool("t", timeout=0.01)
+            await request_of(connection, 0.01)
         assert task.cancelling() == 0
 
 

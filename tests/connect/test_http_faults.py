@@ -175,6 +175,18 @@ async def test_a_server_that_says_when_to_come_back_is_asked_again_then(busy: st
             assert (await state_of(connection))["calls"]["echo"] == 1
 
 
+@pytest.mark.parametrize(("times", "succeeds"), [(3, True), (4, False)])
+async def test_a_call_that_is_refused_for_a_while_is_sent_again_three_times(times: int, succeeds: bool) -> None:
+    refusing = ("--mode", "status_429", "--on", "tools/call", "--times", times, "--retry-after", 0)
+    with http_server(*refusing) as url:
+        async with connected(url) as connection:
+            if succeeds:
+                assert (await connection.call_tool("echo", {"text": "x"})).text == "x"
+            else:
+                with pytest.raises(ProtocolError, match="HTTP 429"):
+                    await connection.call_tool("echo", {"text": "x"})
+
+
 async def test_the_time_to_come_back_may_be_a_date_and_what_is_neither_is_no_time() -> None:
     past = "Sun, 06 Nov 1994 08:49:37 GMT"
     with http_server("--mode", "status_503", "--on", "tools/call", "--times", 1, "--retry-after", past) as url:
