@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import anyio
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.connect.targets import ChannelServer, Json, connected, initialized
-from toolweave import McpConnection, RequestTimeoutError
+from toolweave import RequestTimeoutError
 from toolweave.connect._deadline import Deadline, SharedTimer
 
 NEVER = 3600.0
@@ -176,17 +176,11 @@ async def test_a_deadline_within_a_deadline_ends_the_outer_one_only_when_that_is
 @pytest.mark.anyio
 @pytest.mark.parametrize("first", ["scope", "deadline"])
 @pytest.mark.parametrize(
-    "request_of",
-    [
-        lambda connection, seconds: connection.call_tool("t", timeout=seconds),
-        lambda connection, seconds: connection.read_resource("file:///x", timeout=seconds),
-        lambda connection, seconds: connection.refresh(timeout=seconds),
-        lambda connection, seconds: connection.list_resources(timeout=seconds),
-    ],
-    ids=["call", "read", "refresh", "list"],
+    ("method", "arguments"),
+    [("call_tool", ("t",)), ("read_resource", ("file:///x",)), ("refresh", ()), ("list_resources", ())],
 )
 async def test_a_request_whose_time_ends_as_its_caller_leaves_is_left_and_does_not_time_out(
-    request_of: Callable[[McpConnection, float], Awaitable[object]], first: str
+    method: str, arguments: tuple[str, ...], first: str
 ) -> None:
     seconds = 0.5
     scope = anyio.CancelScope()
@@ -213,11 +207,11 @@ async def test_a_request_whose_time_ends_as_its_caller_leaves_is_left_and_does_n
     capabilities: Json = {"tools": {}, "resources": {}}
     async with connected(ChannelServer(initialized(leave, capabilities=capabilities))) as connection:
         with scope:
-            await request_of(connection, seconds)
+            await getattr(connection, method)(*arguments, timeout=seconds)
         assert scope.cancelled_caught
         assert task.cancelling() == 0
         with pytest.raises(RequestTimeoutError):
-            await request_of(connection, 0.01)
+            await getattr(connection, method)(*arguments, timeout=0.01)
         assert task.cancelling() == 0
 
 
