@@ -55,9 +55,9 @@ _SETTINGS = re.compile(r"instruction(?:-\w+)?|[\w-]+-delta")
 """Kinds of parts of Pydantic AI that record the settings of an agent, which are not a part of the conversation."""
 _THOUGHT_MEMBERS = ("type", "thinking", "signature", "data")
 _REASONING_MEMBERS = ("type", "id", "summary", "content", "encrypted_content")
-_FITTING = (
-    "A message has the role 'user', 'assistant' or 'tool', or is an item of the Responses API or a message of "
-    "LangChain or Pydantic AI."
+FITTING = (
+    "A message has the role 'user', 'assistant' or 'tool', or is an item of the Responses API, a content of Gemini, a "
+    "UI message of the AI SDK, or a message of LangChain or Pydantic AI."
 )
 
 
@@ -78,6 +78,8 @@ class ReadMessages:
 
 def as_members(item: object) -> Mapping[str, Any] | None:
     """Return the members of a message of another library; None for a value of another kind."""
+    if isinstance(item, tuple):
+        return _pair(cast("tuple[Any, ...]", item))
     members = part_members(item)
     if members is not None:
         return members
@@ -87,6 +89,14 @@ def as_members(item: object) -> Mapping[str, Any] | None:
     if isinstance(role, str) and hasattr(item, "content"):
         return {"role": role, "content": getattr(item, "content")}  # noqa: B009 - of any type
     return None
+
+
+def _pair(item: tuple[Any, ...]) -> Mapping[str, Any] | None:
+    """Return the members of a role and its content, such as `("human", "hi")` of LangChain."""
+    if len(item) != 2 or not isinstance(item[0], str):
+        return None
+    role, content = item
+    return {"role": _LANGCHAIN_ROLES.get(role, role), "content": content}
 
 
 def read_message(members: Mapping[str, Any]) -> ReadMessages:
@@ -101,9 +111,9 @@ def read_message(members: Mapping[str, Any]) -> ReadMessages:
     role, kind = members.get("role"), members.get("type")
     if role is None and isinstance(kind, str):
         if kind in _LANGCHAIN_ROLES:
-            return _by_role("type", _LANGCHAIN_ROLES[kind], as_object(members.get("data")) or members)
+            return by_role("type", _LANGCHAIN_ROLES[kind], as_object(members.get("data")) or members)
         return _item(kind, members)
-    found = _by_role("role", role, members)
+    found = by_role("role", role, members)
     return ReadMessages(messages=found.messages, is_item=kind == "message" and role == "assistant")
 
 
@@ -114,7 +124,7 @@ def spoken(role: str, blocks: tuple[ContentBlock, ...]) -> Message:
     return AssistantMessage(parts=tuple(TextPart(text=block.render()) for block in blocks))
 
 
-def _by_role(member: str, role: object, members: Mapping[str, Any]) -> ReadMessages:
+def by_role(member: str, role: object, members: Mapping[str, Any]) -> ReadMessages:
     match role:
         case "user":
             found = _user(members)
@@ -128,7 +138,7 @@ def _by_role(member: str, role: object, members: Mapping[str, Any]) -> ReadMessa
                 "change its instructions: give the text to Agent(..., system=...) and leave this message out."
             )
         case _:
-            raise UnknownForm(f"{member!r} is {role!r}. {_FITTING}")
+            raise UnknownForm(f"{member!r} is {role!r}. {FITTING}")
     return ReadMessages(messages=found)
 
 
@@ -142,7 +152,7 @@ def _user(members: Mapping[str, Any]) -> tuple[Message, ...]:
         if part_type(held) == "tool_result":
             key = _text(held, "tool_use_id", "a part of type 'tool_result'")
             failed = bool(held.get("is_error"))
-            outcomes.append(_outcome(key, "", blocks_of(held.get("content")), is_error=failed))
+            outcomes.append(outcome_of(key, "", blocks_of(held.get("content")), is_error=failed))
         else:
             blocks.append(block_of(part))
     found: list[Message] = [ToolMessage(outcomes=tuple(outcomes))] if outcomes else []
@@ -173,11 +183,11 @@ def _assistant_part(part: object) -> AssistantPart:
     members = part_members(part) or {}
     match part_type(members):
         case "tool_use":
-            return _call(members, "id", "input")
+            return call_of(members, "id", "input")
         case "tool_call":
-            return _call(members, "id", "args")
+            return call_of(members, "id", "args")
         case "function_call":
-            return _call(members, "call_id", "arguments")
+            return call_of(members, "call_id", "arguments")
         case "thinking" | "redacted_thinking":
             return _thought(members)
         case "reasoning":
@@ -217,16 +227,16 @@ def _listed_call(call: object) -> ToolCallPart:
     members = part_members(call) or {}
     function = as_object(members.get("function"))
     if function is not None:
-        return _call({**function, "id": members.get("id")}, "id", "arguments", within="'tool_calls'")
+        return call_of({**function, "id": members.get("id")}, "id", "arguments", within="'tool_calls'")
     if "args" in members:
-        return _call(members, "id", "args", within="'tool_calls'")
+        return call_of(members, "id", "args", within="'tool_calls'")
     raise UnknownForm(
         "'tool_calls' has an entry that is not a call. A call is {'id': ..., 'function': {'name': ..., 'arguments': "
         "...}}, {'id': ..., 'name': ..., 'args': ...}, or a part of an AssistantMessage."
     )
 
 
-def _call(members: Mapping[str, Any], key: str, arguments: str, within: str | None = None) -> ToolCallPart:
+def call_of(members: Mapping[str, Any], key: str, arguments: str, within: str | None = None) -> ToolCallPart:
     """Return a call; arguments that are not a JSON object are kept as the text that they are."""
     where = within or f"a part of type {part_type(members)!r}"
     call_id, name = _text(members, key, where), _text(members, "name", where)
@@ -245,17 +255,17 @@ def _tool(members: Mapping[str, Any]) -> ToolMessage:
     _require(members, "content")
     name = as_text(members.get("name")) or ""
     failed = members.get("status") == "error"
-    return ToolMessage(outcomes=(_outcome(key, name, blocks_of(members["content"]), is_error=failed),))
+    return ToolMessage(outcomes=(outcome_of(key, name, blocks_of(members["content"]), is_error=failed),))
 
 
 def _item(kind: str, members: Mapping[str, Any]) -> ReadMessages:
     """Return an item of the Responses API."""
     if kind == "function_call_output":
         key = _text(members, "call_id", "an item of type 'function_call_output'")
-        outcome = _outcome(key, "", blocks_of(members.get("output"), "output"), is_error=False)
+        outcome = outcome_of(key, "", blocks_of(members.get("output"), "output"), is_error=False)
         return ReadMessages(messages=(ToolMessage(outcomes=(outcome,)),), is_item=True)
     if kind not in ("function_call", "reasoning") and not _OPENAI_STEPS.fullmatch(kind):
-        raise UnknownForm(f"'type' is {kind!r}. {_FITTING}")
+        raise UnknownForm(f"'type' is {kind!r}. {FITTING}")
     part = _assistant_part(members)
     return ReadMessages(messages=(AssistantMessage(parts=(part,)),), is_item=True, continues=True)
 
@@ -282,7 +292,7 @@ def _pydantic_ai_part(members: Mapping[str, Any]) -> Message:
     content = members.get("content")
     match members.get("part_kind"):
         case "system-prompt":
-            return _by_role("part_kind", "system", members).messages[0]
+            return by_role("part_kind", "system", members).messages[0]
         case "user-prompt":
             return UserMessage(content=blocks_of(content))
         case "tool-return":
@@ -301,7 +311,7 @@ def _pydantic_ai_outcome(
 ) -> ToolMessage:
     where = f"a part of kind {members.get('part_kind')!r}"
     key, name = _text(members, "tool_call_id", where), _text(members, "tool_name", where)
-    return ToolMessage(outcomes=(_outcome(key, name, blocks, is_error=is_error),))
+    return ToolMessage(outcomes=(outcome_of(key, name, blocks, is_error=is_error),))
 
 
 def _pydantic_ai_response_part(kind: object, members: Mapping[str, Any]) -> tuple[AssistantPart, ...]:
@@ -313,12 +323,12 @@ def _pydantic_ai_response_part(kind: object, members: Mapping[str, Any]) -> tupl
             return (ThinkingPart(text=content, raw=dict(members), provider=PYDANTIC_AI),)
         case "tool-call":
             named = {**members, "name": members.get("tool_name")}
-            call = _call(named, "tool_call_id", "args", within="a part of kind 'tool-call'")
+            call = call_of(named, "tool_call_id", "args", within="a part of kind 'tool-call'")
             return (*additions_to_next(members), call)
         case "builtin-tool-call" | "builtin-tool-return" | "file" | "compaction":
             return (ProviderPart(provider=PYDANTIC_AI, raw=dict(members)),)
         case _:
-            raise UnknownForm(f"'parts' has a part whose 'part_kind' is {kind!r}. {_FITTING}")
+            raise UnknownForm(f"'parts' has a part whose 'part_kind' is {kind!r}. {FITTING}")
 
 
 def _returned(content: object) -> tuple[ContentBlock, ...]:
@@ -333,7 +343,7 @@ def _as_text(content: object) -> str:
     return content if isinstance(content, str) else json_text(content)
 
 
-def _outcome(key: str, name: str, blocks: tuple[ContentBlock, ...], *, is_error: bool) -> ToolOutcome:
+def outcome_of(key: str, name: str, blocks: tuple[ContentBlock, ...], *, is_error: bool) -> ToolOutcome:
     result = ToolResult(content=blocks)
     if is_error:
         result = result.replace(is_error=True, error=ToolError(result.text))
@@ -349,7 +359,7 @@ def _text(members: Mapping[str, Any], name: str, where: str) -> str:
 
 def _require(members: Mapping[str, Any], name: str) -> None:
     if members.get(name) is None:
-        raise UnknownForm(f"{name!r} is missing. {_FITTING}")
+        raise UnknownForm(f"{name!r} is missing. {FITTING}")
 
 
 @cache

@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self, TypeAlias, cast
 
 from toolweave.agent._message_content import UnknownForm
 from toolweave.agent._message_forms import as_members, read_message, spoken
+from toolweave.agent._parted_messages import read_parts, with_ids
 from toolweave.errors import shortened
 from toolweave.models._messages import (
     AssistantMessage,
@@ -227,7 +228,7 @@ class _History:
             kind = type(item).__name__
             raise TypeError(f"{place}: an agent is sent texts, content blocks, a Prompt or messages, not {kind}")
         try:
-            read = read_message(members)
+            read = read_parts(members) or read_message(members)
         except UnknownForm as exc:
             raise TypeError(f"{place}: {exc}") from None
         continues = read.continues or (read.is_item and self._after_item)
@@ -253,7 +254,7 @@ def _named(messages: Sequence[Message]) -> tuple[Message, ...]:
     """
     names: dict[str, str] = {}
     found: list[Message] = []
-    for message in messages:
+    for message in with_ids(messages):
         if isinstance(message, AssistantMessage):
             names |= {call.id: call.name for call in message.tool_calls}
         elif isinstance(message, ToolMessage):

@@ -1,0 +1,238 @@
+"""Messages whose content is a list `parts`: contents of Gemini, and UI messages of the AI SDK. Pure.
+
+Gemini's calls may have no id: results follow in the order of the calls of a name, and `with_ids` names both.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from toolweave.agent._message_content import UnknownForm, block_of, blocks_of, part_members, part_type
+from toolweave.agent._message_forms import ReadMessages, by_role, call_of, outcome_of
+from toolweave.models._messages import (
+    AssistantMessage,
+    AssistantPart,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolOutcome,
+    UserMessage,
+)
+from toolweave.protocol.content import ContentBlock
+from toolweave.protocol.json_types import as_object, as_text
+from toolweave.tools._arguments import json_text
+from toolweave.tools._result import ToolResult
+
+_ROLES = {"user": "user", "model": "assistant", "assistant": "assistant", "function": "user", "tool": "user"}
+_NOT_SENT = ("step-start", "source-url", "source-document")
+"""Types of parts of a UI message that are for the page alone, beside `data-*`."""
+_UNFINISHED = ("input-streaming", "partial-call")
+
+
+def read_parts(members: Mapping[str, Any]) -> ReadMessages | None:
+    """Return the messages of one entry whose content is `parts`; None for an entry of another form.
+
+    Raises:
+        UnknownForm: A part is of no known form, or it is a system message.
+    """
+    parts = members.get("parts")
+    if "kind" in members or not isinstance(parts, (list, tuple)):
+        return None
+    role = _ROLES.get(str(members.get("role")))
+    if role is None:
+        return by_role("role", members.get("role"), {**members, "content": members.get("content") or ""})
+    turn = _Turn(is_user=role == "user")
+    for place, part in enumerate(cast("Sequence[Any]", parts)):
+        found = part_members(part)
+        if found is None:
+            raise UnknownForm(f"'parts[{place}]' is not an object.")
+        if "type" in found:
+            _add_ui_part(turn, found, place)
+        else:
+            _add_gemini_part(turn, found, place)
+    return ReadMessages(messages=tuple(turn.finish()))
+
+
+class _Turn:
+    """Collects the messages of one entry: a turn of the model has results of tools between its parts."""
+
+    def __init__(self, *, is_user: bool) -> None:
+        self._is_user = is_user
+        self._messages: list[Message] = []
+        self._blocks: list[ContentBlock] = []
+        self._parts: list[AssistantPart] = []
+        self._outcomes: list[ToolOutcome] = []
+
+    def add_block(self, block: ContentBlock) -> None:
+        """Add a block of the entry's author."""
+        if self._is_user:
+            self._blocks.append(block)
+        else:
+            self.add_part(TextPart(text=block.render()))
+
+    def add_part(self, part: AssistantPart) -> None:
+        """Add a part of the model's turn."""
+        if self._outcomes and not isinstance(part, ToolCallPart):
+            self._end()
+        self._parts.append(part)
+
+    def add_outcome(self, outcome: ToolOutcome) -> None:
+        """Add the result of a call."""
+        self._outcomes.append(outcome)
+
+    def finish(self) -> list[Message]:
+        """Return the messages."""
+        self._end()
+        if self._blocks or not self._messages:
+            made = UserMessage(content=tuple(self._blocks)) if self._is_user else AssistantMessage(parts=())
+            self._messages.append(made)
+        return self._messages
+
+    def _end(self) -> None:
+        if self._parts:
+            self._messages.append(AssistantMessage(parts=tuple(self._parts)))
+        if self._outcomes:
+            self._messages.append(ToolMessage(outcomes=tuple(self._outcomes)))
+        self._parts, self._outcomes = [], []
+
+
+# Gemini
+
+
+def _add_gemini_part(turn: _Turn, members: Mapping[str, Any], place: int) -> None:
+    call = as_object(_either(members, "functionCall", "function_call"))
+    response = as_object(_either(members, "functionResponse", "function_response"))
+    data = as_object(_either(members, "inlineData", "inline_data"))
+    text = as_text(members.get("text"))
+    if call is not None:
+        named = {"id": "", **{name: value for name, value in call.items() if value is not None}}
+        turn.add_part(call_of(named, "id", "args", within=f"'parts[{place}].functionCall'"))
+    elif response is not None:
+        name = as_text(response.get("name")) or ""
+        value = response.get("response")
+        made = outcome_of(as_text(response.get("id")) or "", name, ToolResult.of_json(value).content, is_error=False)
+        turn.add_outcome(made)
+    elif data is not None:
+        turn.add_block(_file(_either(data, "mimeType", "mime_type"), data.get("data"), place))
+    elif text is not None and members.get("thought") is True:
+        turn.add_part(ThinkingPart(text=text))
+    elif text is not None:
+        turn.add_block(block_of(text))
+    else:
+        known = "'text', 'inlineData', 'functionCall' or 'functionResponse'"
+        raise UnknownForm(f"'parts[{place}]' has the members {sorted(members)}. A part of Gemini has {known}.")
+
+
+def _either(members: Mapping[str, Any], one: str, other: str) -> Any:
+    return members.get(one, members.get(other))
+
+
+def _file(mime_type: object, data: object, place: int) -> ContentBlock:
+    if not isinstance(mime_type, str) or not isinstance(data, str):
+        raise UnknownForm(f"'parts[{place}]' is a file without a media type or data, which are texts.")
+    kind = mime_type.partition("/")[0]
+    if kind in ("image", "audio"):
+        return block_of({"type": kind, "data": data, "mimeType": mime_type})
+    return block_of({"type": "file", "file": {"file_data": f"data:{mime_type};base64,{data}"}})
+
+
+def with_ids(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return messages whose calls and results without an id have one, paired by name in their order.
+
+    Raises:
+        TypeError: A result has no call.
+    """
+    if not any(_without_id(message) for message in messages):
+        return messages
+    waiting: dict[str, deque[str]] = {}
+    found: list[Message] = []
+    number = 0
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            parts: list[AssistantPart] = []
+            for part in message.parts:
+                if isinstance(part, ToolCallPart) and not part.id:
+                    number += 1
+                    part = replace(part, id=f"call_{number}")
+                    waiting.setdefault(part.name, deque()).append(part.id)
+                parts.append(part)
+            message = AssistantMessage(parts=tuple(parts))
+        elif isinstance(message, ToolMessage):
+            message = ToolMessage(outcomes=tuple(_identified(one, waiting) for one in message.outcomes))
+        found.append(message)
+    return found
+
+
+def _without_id(message: Message) -> bool:
+    if isinstance(message, AssistantMessage):
+        return any(not call.id for call in message.tool_calls)
+    return isinstance(message, ToolMessage) and any(not one.call_id for one in message.outcomes)
+
+
+def _identified(outcome: ToolOutcome, waiting: Mapping[str, deque[str]]) -> ToolOutcome:
+    if outcome.call_id:
+        return outcome
+    ids = waiting.get(outcome.name)
+    if not ids:
+        raise TypeError(
+            f"the messages have no call of {outcome.name!r} that a result without an id is of. Send the message with "
+            "the call before it."
+        )
+    return replace(outcome, call_id=ids.popleft())
+
+
+# UI messages
+
+
+def _add_ui_part(turn: _Turn, members: Mapping[str, Any], place: int) -> None:
+    kind = part_type(members)
+    text = as_text(members.get("text"))
+    if kind == "text" and text is not None:
+        turn.add_block(block_of(text))
+    elif kind == "reasoning":
+        turn.add_part(ThinkingPart(text=text or as_text(members.get("reasoning")) or ""))
+    elif kind == "file":
+        turn.add_block(_ui_file(members, place))
+    elif kind == "tool-invocation":
+        _add_ui_call(turn, as_object(members.get("toolInvocation")) or {}, place)
+    elif kind == "dynamic-tool":
+        _add_ui_call(turn, members, place)
+    elif kind.startswith("tool-"):
+        _add_ui_call(turn, {"toolName": kind.removeprefix("tool-"), **members}, place)
+    elif kind not in _NOT_SENT and not kind.startswith("data-"):
+        raise UnknownForm(f"'parts[{place}]' is of the unknown type {kind!r}.")
+
+
+def _ui_file(members: Mapping[str, Any], place: int) -> ContentBlock:
+    mime_type = members.get("mediaType", members.get("mimeType"))
+    url = as_text(members.get("url"))
+    if url is None:
+        return _file(mime_type, members.get("data"), place)
+    if url.startswith("data:") and str(mime_type).startswith("audio/"):
+        return _file(mime_type, url.partition("base64,")[2], place)
+    if str(mime_type).startswith("image/"):
+        return block_of({"type": "image_url", "image_url": {"url": url}})
+    return block_of({"type": "file", "file": {"file_data": url, "filename": members.get("filename")}})
+
+
+def _add_ui_call(turn: _Turn, members: Mapping[str, Any], place: int) -> None:
+    """Add a call, and its result if it has ended."""
+    state = as_text(members.get("state")) or ""
+    if state in _UNFINISHED:
+        return
+    given = members.get("input", members.get("args"))
+    named = {"id": members.get("toolCallId"), "name": members.get("toolName"), "input": given}
+    call = call_of(named, "id", "input", within=f"'parts[{place}]'")
+    turn.add_part(call)
+    if state == "output-error":
+        blocks: Iterable[ContentBlock] = blocks_of(as_text(members.get("errorText")) or "the tool failed")
+        turn.add_outcome(outcome_of(call.id, call.name, tuple(blocks), is_error=True))
+    elif state in ("output-available", "result"):
+        value = members.get("output", members.get("result"))
+        text = value if isinstance(value, str) else json_text(value)
+        turn.add_outcome(outcome_of(call.id, call.name, blocks_of(text), is_error=False))
