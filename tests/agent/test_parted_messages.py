@@ -69,7 +69,7 @@ async def test_contents_of_gemini_are_messages_and_calls_without_an_id_have_one(
     if not camel:
         call, response, data = ("function_call", "function_response", "inline_data")
     mime_type = "mimeType" if camel else "mime_type"
-    history = [
+    history: list[Any] = [
         {"role": "user", "parts": [{"text": "look"}, {data: {mime_type: "image/png", "data": PNG}}]},
         {"role": "model", "parts": [{"text": "hm", "thought": True}, {call: {"name": "f", "args": {"n": 1}}}]},
         {"role": "user" if camel else "function", "parts": [{response: {"name": "f", "response": {"r": 1}}}]},
@@ -98,7 +98,7 @@ async def test_contents_of_gemini_are_messages_and_calls_without_an_id_have_one(
 
 
 async def test_ui_messages_are_messages_with_the_results_of_their_calls() -> None:
-    history = [
+    history: list[Any] = [
         {
             "id": "1",
             "role": "user",
