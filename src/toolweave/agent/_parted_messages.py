@@ -46,7 +46,7 @@ def read_parts(members: Mapping[str, Any]) -> ReadMessages | None:
     role = _ROLES.get(str(members.get("role")))
     if role is None:
         return by_role("role", members.get("role"), {**members, "content": members.get("content") or ""})
-    turn = _Turn(is_user=role == "user")
+    turn = _PartedTurn(is_user=role == "user")
     for place, part in enumerate(cast("Sequence[Any]", parts)):
         found = part_members(part)
         if found is None:
@@ -58,7 +58,7 @@ def read_parts(members: Mapping[str, Any]) -> ReadMessages | None:
     return ReadMessages(messages=tuple(turn.finish()))
 
 
-class _Turn:
+class _PartedTurn:
     """Collects the messages of one entry: a turn of the model has results of tools between its parts."""
 
     def __init__(self, *, is_user: bool) -> None:
@@ -104,7 +104,7 @@ class _Turn:
 # Gemini
 
 
-def _add_gemini_part(turn: _Turn, members: Mapping[str, Any], place: int) -> None:
+def _add_gemini_part(turn: _PartedTurn, members: Mapping[str, Any], place: int) -> None:
     call = as_object(_either(members, "functionCall", "function_call"))
     response = as_object(_either(members, "functionResponse", "function_response"))
     data = as_object(_either(members, "inlineData", "inline_data"))
@@ -189,7 +189,7 @@ def _identified(outcome: ToolOutcome, waiting: Mapping[str, deque[str]]) -> Tool
 # UI messages
 
 
-def _add_ui_part(turn: _Turn, members: Mapping[str, Any], place: int) -> None:
+def _add_ui_part(turn: _PartedTurn, members: Mapping[str, Any], place: int) -> None:
     kind = part_type(members)
     text = as_text(members.get("text"))
     if kind == "text" and text is not None:
@@ -220,7 +220,7 @@ def _ui_file(members: Mapping[str, Any], place: int) -> ContentBlock:
     return block_of({"type": "file", "file": {"file_data": url, "filename": members.get("filename")}})
 
 
-def _add_ui_call(turn: _Turn, members: Mapping[str, Any], place: int) -> None:
+def _add_ui_call(turn: _PartedTurn, members: Mapping[str, Any], place: int) -> None:
     """Add a call, and its result if it has ended."""
     state = as_text(members.get("state")) or ""
     if state in _UNFINISHED:
