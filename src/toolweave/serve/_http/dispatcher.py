@@ -42,6 +42,7 @@ from toolweave.serve._http.asgi import (
     respond,
 )
 from toolweave.serve._http.batch import MOST, answer_batch
+from toolweave.serve._http.deciding_headers import ROUTING, first_repeated
 from toolweave.serve._http.fast_path import FastPath
 from toolweave.serve._http.legacy import LegacyHttp
 from toolweave.serve._http.quick_parse import ParsedRequest, client_of, recognised
@@ -52,7 +53,6 @@ from toolweave.serve._task_spawner import SpawnsTasks
 
 _POLL_SECONDS = 0.02
 _LAST_SECONDS = 2.0
-_ROUTED = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 
 
 class CallerMustWait(Exception):
@@ -89,8 +89,8 @@ def check(
         RequestError: A header contradicts the body, is missing or repeated (-32020); the envelope is incomplete
             (-32602), or of an unsupported revision (-32022).
     """
-    twice = repeated(raw)
-    if twice is not None:
+    twice = first_repeated(raw, ROUTING)
+    if twice is not None:  # two readers might choose differently
         raise RequestError(f"the header {twice.decode()} appears more than once", code=HEADER_MISMATCH)
     meta: Any = params.get("_meta")
     if not isinstance(meta, dict) or PROTOCOL_VERSION not in meta or CLIENT_CAPABILITIES not in meta:
@@ -111,12 +111,6 @@ def check(
     client_of_envelope(params, versions)
 
 
-def repeated(raw: Sequence[tuple[bytes, bytes]]) -> bytes | None:
-    """Return a routing header that occurs more than once, or None: two readers might choose differently."""
-    names = [name for name, _ in raw]
-    return next((name for name in _ROUTED if names.count(name) > 1), None)
-
-
 def _mismatch(header: str, what: str) -> RequestError:
     return RequestError(f"the header {header} is missing or differs from {what}", code=HEADER_MISMATCH)
 
@@ -135,11 +129,6 @@ _QUICK = frozenset(
     }
 )
 """The methods that the quick parse recognises; all others take the full checks."""
-
-
-def _takes_both(headers: Headers) -> bool:
-    accept = headers.get(b"accept", b"")
-    return accepts_json(accept) and accepts_events(accept)
 
 
 class HttpDispatcher:
@@ -294,12 +283,12 @@ class HttpDispatcher:
         return (
             headers.get(b"mcp-method") in _QUICK
             and headers.get(b"mcp-protocol-version") == _VERSION
-            and self.acceptable(headers)
+            and self.acceptable(headers.get(b"accept", b""))
         )
 
-    def acceptable(self, headers: Headers) -> bool:
+    def acceptable(self, accept: bytes) -> bool:
         """Whether a client accepts the response, which may be an event stream unless none is."""
-        return _takes_both(headers) or (not self._streams and accepts_json(headers.get(b"accept", b"")))
+        return accepts_json(accept) and (accepts_events(accept) or not self._streams)
 
     async def _post_other(
         self, body: bytes, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope
@@ -317,7 +306,7 @@ class HttpDispatcher:
             await refusal.send(send)
         elif isinstance(message, list):
             await self._post_batch(message, scope, receive, send, work)
-        elif not self.acceptable(headers):
+        elif not self.acceptable(headers.get(b"accept", b"")):
             kinds = "application/json" + (" and text/event-stream" if self._streams else "")
             await respond_error(send, 406, None, RequestError(f"The client must accept {kinds}", code=INVALID_REQUEST))
         elif _is_modern(message, headers):
@@ -445,7 +434,7 @@ async def _refuse(send: Send, key: RequestId | None, error: RequestError) -> Non
 
 
 def _repeats(raw: Sequence[tuple[bytes, bytes]]) -> bool:
-    return repeated(raw) is not None or [name for name, _ in raw].count(b"accept") > 1
+    return first_repeated(raw, (*ROUTING, b"accept")) is not None
 
 
 def _stripped(scope: Scope) -> Scope:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import anyio
 import msgspec
@@ -29,7 +29,6 @@ from toolweave.serve._cancel_scopes import cancel_scope
 from toolweave.serve._http.asgi import (
     SENT,
     App,
-    Headers,
     Message,
     Receive,
     Scope,
@@ -38,6 +37,7 @@ from toolweave.serve._http.asgi import (
     path_of,
     respond,
 )
+from toolweave.serve._http.deciding_headers import JudgedValues, headers_of, judged_values
 from toolweave.serve._http.guard import Guard
 from toolweave.serve._http.layered import LazyReply, ResponseMaker
 from toolweave.serve._http.legacy import SessionResponse, client_in
@@ -59,20 +59,6 @@ _CLOSE = [(b"connection", b"close")]
 _CALL = methods.TOOLS_CALL.encode()
 _MODERN = MODERN_VERSION.encode()
 _HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
-_DECIDING = (
-    b"accept",
-    b"content-encoding",
-    b"content-type",
-    b"host",
-    b"mcp-method",
-    b"mcp-protocol-version",
-    b"origin",
-    b"transfer-encoding",
-)
-"""The headers whose values decide; of all others only the number and the size do, and how often some are there."""
-
-_Values: TypeAlias = tuple[bytes | None, ...]
-"""The values of `_DECIDING`; None for a header that is not there."""
 
 
 class _FastExchange(msgspec.Struct, eq=False):
@@ -172,7 +158,7 @@ class FastPath:
         plain: Which calls are plain, and what sends them.
         answer: Answers a request.
         guard: Checks headers.
-        acceptable: Whether a client accepts the content types of responses.
+        acceptable: Whether a client with this `Accept` accepts the content types of responses.
         gate: Refuses operations that a token lacks scopes for.
         requests: The running requests of the endpoint, which it cancels when it ends.
         sessions: The sessions of legacy clients; None where there are none.
@@ -185,7 +171,7 @@ class FastPath:
         answer: Callable[[Request], Awaitable[Json]],
         *,
         guard: Guard,
-        acceptable: Callable[[Headers], bool],
+        acceptable: Callable[[bytes], bool],
         gate: OperationGate,
         requests: EndpointRequests,
         sessions: HttpSessions | None,
@@ -203,7 +189,7 @@ class FastPath:
         # with an event store every answer is an event; without streams there is no difference
         self._sessions = sessions if sessions is None or sessions.store is None else None
         self._bounds = responses.bounds
-        self._judged: dict[_Values, bool | None] = {}
+        self._judged: dict[JudgedValues, bool | None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sweeping = False
 
@@ -285,23 +271,24 @@ class FastPath:
         headers = dict(raw)
         if len(headers) != len(raw) or not self._guard.takes_size(headers, headers.get(b"content-length", b"")):
             return None
-        deciding = tuple(map(headers.get, _DECIDING))
+        values = judged_values(headers)
         try:
-            modern = self._judged[deciding]
+            modern = self._judged[values]
         except KeyError:
-            modern = self._judge(deciding)
+            modern = self._judge(values)
         if modern is None:
             return None
         named = headers.get(b"mcp-name" if modern else b"mcp-session-id")
         return None if named is None else (modern, named)
 
-    def _judge(self, deciding: _Values) -> bool | None:
+    def _judge(self, values: JudgedValues) -> bool | None:
         """Return whether headers are of a modern call (True) or one in a session (False), None where of neither."""
-        headers = {name: value for name, value in zip(_DECIDING, deciding, strict=True) if value is not None}
+        headers = headers_of(values)
         modern: bool | None = None
         version = headers.get(b"mcp-protocol-version")
         plain = b"origin" not in headers and b"transfer-encoding" not in headers
-        if plain and self._guard.passes("POST", headers) and self._acceptable(headers):
+        accepted = plain and self._guard.verdict("POST", headers) is None
+        if accepted and self._acceptable(headers.get(b"accept", b"")):
             if version is None or version in _HANDSHAKE:
                 modern = False
             elif version == _MODERN and headers.get(b"mcp-method") == _CALL:
@@ -309,7 +296,7 @@ class FastPath:
         if sum(map(len, headers.values())) <= _LONGEST_JUDGED:
             if len(self._judged) >= _MOST_JUDGED:
                 self._judged.clear()
-            self._judged[deciding] = modern
+            self._judged[values] = modern
         return modern
 
     def _plain(self, asked: tuple[bool, bytes], scope: Scope, message: Message) -> _Plain | None:

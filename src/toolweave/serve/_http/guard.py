@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from toolweave.serve._http.asgi import App, Headers, Message, Receive, Scope, Send, path_of, respond
+from toolweave.serve._http.deciding_headers import SINGLE, JudgedHeaders, first_repeated
 from toolweave.serve._http.origins import Origins
 
 _log = logging.getLogger("toolweave.serve._http.app")
 
-_SINGLE = (b"host", b"origin", b"content-type", b"content-length", b"transfer-encoding", b"authorization")
 _ASKED_HEADERS = (
     b"authorization, dpop, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id, mcp-method, "
     b"mcp-name"
@@ -110,23 +110,34 @@ class Guard:
         else:
             await app(scope, receive, send)
 
-    def passes(self, method: str, headers: Headers) -> bool:
-        """Return whether a request with these headers, each of which came once, would be accepted."""
-        return self._refusal(method, headers, None) is None
-
     def takes_size(self, headers: Headers, length: bytes) -> bool:
         """Return whether the headers are few and small enough, and the body too, by its declared length."""
-        few = len(headers) <= self._header_count and sum(map(len, headers.values())) <= self._header_bytes
-        return few and length.isdigit() and len(length) <= 18 and int(length) <= self._body_bytes
+        return self._takes_headers(headers) and self._takes_body(length)
+
+    def _takes_headers(self, headers: Headers) -> bool:
+        return len(headers) <= self._header_count and sum(map(len, headers.values())) <= self._header_bytes
+
+    def _takes_body(self, length: bytes) -> bool:
+        return length.isdigit() and len(length) <= 18 and int(length) <= self._body_bytes
 
     def _refusal(
         self, method: str, headers: Headers, repeated: list[tuple[bytes, bytes]] | None, *, forms: bool = False
     ) -> tuple[int, str] | None:
         """Return the status and the reason why a request is refused, or None."""
-        if len(headers) > self._header_count or sum(map(len, headers.values())) > self._header_bytes:
+        if not self._takes_headers(headers):
             return 431, "Too many or too large headers"
         if repeated is not None and (reason := self._repeated_header(repeated)) is not None:
             return reason
+        refused = self.verdict(method, JudgedHeaders(headers), forms=forms)
+        if refused is None and method == "POST" and not self._takes_body(headers.get(b"content-length", b"0")):
+            return 413, "Request body too large"
+        return refused
+
+    def verdict(self, method: str, headers: JudgedHeaders, *, forms: bool = False) -> tuple[int, str] | None:
+        """Return the status and the reason why the values of headers are refused, whatever their size; or None.
+
+        It depends on nothing else, so a caller may keep it for requests with the same values.
+        """
         host = headers.get(b"host")
         if not self._origins.serves(host):
             return 421, "This host name is not served here; the server's allowed_hosts say which are"
@@ -140,16 +151,12 @@ class Guard:
             return 415, "Content-Type must be application/json"
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             return 415, "Content-Encoding is not supported"
-        length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or len(length) > 18 or int(length) > self._body_bytes:
-            return 413, "Request body too large"
         return None
 
     def _repeated_header(self, raw: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
         if len(raw) > self._header_count or sum(len(value) for _, value in raw) > self._header_bytes:
             return 431, "Too many or too large headers"
-        names = [name for name, _ in raw]
-        twice = next((name for name in _SINGLE if names.count(name) > 1), None)
+        twice = first_repeated(raw, SINGLE)
         return None if twice is None else (400, f"The header {twice.decode()} appears more than once")
 
     async def _refuse(self, refused: tuple[int, str], headers: Headers, send: Send) -> None:
