@@ -46,7 +46,7 @@ from toolweave.serve._http.deciding_headers import ROUTING, first_repeated
 from toolweave.serve._http.fast_path import FastPath
 from toolweave.serve._http.legacy import LegacyHttp
 from toolweave.serve._http.quick_parse import ParsedRequest, client_of, recognised
-from toolweave.serve._http.response import HTTP_STATUS, PostResponse, ResponseLimits, respond_error
+from toolweave.serve._http.response import HTTP_STATUS, PostResponse, ResponseLimits, respond_error, respond_late_body
 from toolweave.serve._http.shares import PLACE, RETRY_SECONDS, EndpointRequests, Place, RunningRequests, note_stream
 from toolweave.serve._request import Json, Request
 from toolweave.serve._task_spawner import SpawnsTasks
@@ -259,7 +259,7 @@ class HttpDispatcher:
             exchange.close()
             if work.cancel_called:
                 with anyio.move_on_after(1, shield=True):
-                    await respond(send, 408, "The request body did not come in time", _CLOSE)
+                    await respond_late_body(send)
             raise
         raw = scope["headers"]
         headers = dict(raw)

@@ -18,9 +18,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from toolweave.errors import RequestError
 from toolweave.protocol import methods
-from toolweave.protocol.codes import CONNECTION_CLOSED, REQUEST_CANCELLED
 from toolweave.protocol.jsonrpc import RequestId
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSION
 from toolweave.serve._auth.gate import OperationGate
@@ -35,15 +33,14 @@ from toolweave.serve._http.asgi import (
     Send,
     VisibleHeaders,
     path_of,
-    respond,
 )
 from toolweave.serve._http.deciding_headers import JudgedValues, headers_of, judged_values
 from toolweave.serve._http.guard import Guard
 from toolweave.serve._http.layered import LazyReply, ResponseMaker
 from toolweave.serve._http.legacy import SessionResponse, client_in
 from toolweave.serve._http.quick_parse import client_of, plain_call, plain_call_of_session
-from toolweave.serve._http.response import PostResponse, respond_error, respond_json
-from toolweave.serve._http.sessions import HttpSession, HttpSessions
+from toolweave.serve._http.response import PostResponse, respond_cancelled, respond_json, respond_late_body
+from toolweave.serve._http.sessions import HttpSession, HttpSessions, InFlight
 from toolweave.serve._http.shares import EndpointRequests
 from toolweave.serve._plain_calls import PlainCalls, PlainToolCall, SendsCalls, SentCall
 from toolweave.serve._plain_requests import PlainRequest, answer_of
@@ -55,7 +52,6 @@ _SWEEP_SECONDS = 0.05
 _LAST_SECONDS = 1.0
 _MOST_JUDGED = 1024
 _LONGEST_JUDGED = 2048  # bytes of header values
-_CLOSE = [(b"connection", b"close")]
 _CALL = methods.TOOLS_CALL.encode()
 _MODERN = MODERN_VERSION.encode()
 _HANDSHAKE = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
@@ -76,7 +72,7 @@ class _FastExchange(msgspec.Struct, eq=False):
         cancelled: Whether its client cancelled it, or its session ended.
         work: The scope of what answers it, where that is the endpoint.
         reply: Its reply channel then.
-        left: Whether its client disconnected, and it holds its session open no more.
+        counted: Holds its session open, until its client disconnects.
     """
 
     task: asyncio.Task[Any] | None
@@ -90,7 +86,7 @@ class _FastExchange(msgspec.Struct, eq=False):
     cancelled: bool = False
     work: anyio.CancelScope | None = None
     reply: LazyReply | None = None
-    left: bool = False
+    counted: InFlight | None = None
 
     def cancel(self) -> None:
         """End it: the server ends."""
@@ -104,11 +100,17 @@ class _FastExchange(msgspec.Struct, eq=False):
         else:
             self.wake()
 
+    def join(self, session: HttpSession) -> None:
+        """Run in a session, which it holds open."""
+        self.session = session
+        self.counted = session.count()
+        session.running[self.key] = _ByClient(self)
+
     def leave(self) -> None:
-        """Hold the session open no more: its client is gone."""
-        if self.session is not None and not self.left:
-            self.left = True
-            self.session.leave()
+        """End its part in its session."""
+        if self.session is not None and self.counted is not None:
+            self.counted.release()
+            self.session.running.pop(self.key, None)
 
     def wake(self) -> None:
         """Let its task continue without the answer, or without the body; from now on its client is watched."""
@@ -233,15 +235,11 @@ class FastPath:
                     return
             elif plain is not None and calls is not None:
                 sent = self._send(calls, exchange, plain, scope)
-                if sent is not None and await self._answer(exchange, sent, send):
+                if sent is not None and await self._answer(exchange, sent, receive, send):
                     return
         finally:
             self._running.discard(exchange)
-            if exchange.session is not None:
-                if exchange.left:
-                    exchange.session.running.pop(exchange.key, None)
-                else:
-                    exchange.session.vacate(exchange.key)
+            exchange.leave()
         if sent is None:
             await app(scope, partial(_replayed, [message], receive), send)
             return
@@ -323,14 +321,10 @@ class FastPath:
         sent = exchange.sent = calls.send(plain.call, plain.client, principal(scope) if authorizes else None, loop)
         exchange.key = plain.call.id
         if sent is not None and plain.session is not None:
-            self._occupy(exchange, plain.session)
+            exchange.join(plain.session)
             if authorizes:
                 client_in(plain.session, scope)
         return sent
-
-    def _occupy(self, exchange: _FastExchange, session: HttpSession) -> None:
-        exchange.session = session
-        session.occupy(exchange.key, _ByClient(exchange))
 
     def _refuses(self, scope: Scope, call: PlainToolCall) -> bool:
         """Return whether the token of a request lacks scopes for a call; without a token, no scopes are held."""
@@ -352,7 +346,7 @@ class FastPath:
         call, session = plain.call, plain.session
         exchange.key = call.id
         if session is not None:
-            self._occupy(exchange, session)
+            exchange.join(session)
         work = exchange.work = cancel_scope()
         make = partial(self._response, exchange, work, receive, send)
         reply = exchange.reply = LazyReply(make, send, call.id, () if session is None else (session.header,))
@@ -401,12 +395,12 @@ class FastPath:
 
     def _response(self, exchange: _FastExchange, work: anyio.CancelScope, receive: Receive, send: Send) -> PostResponse:
         """Make the response of the full path for a call that needs it."""
-        session = exchange.session
-        if session is None or self._sessions is None:
+        session, counted = exchange.session, exchange.counted
+        if session is None or counted is None or self._sessions is None:
             response = self._responses.modern(receive, send, work)
         else:
             response = self._responses.of_session(session, receive, send, work)
-            response.join(session, exchange.leave, self._sessions.retry)
+            response.join(session, counted, self._sessions.retry)
         response.request_id = exchange.key
         response.begin()
         return response
@@ -421,17 +415,18 @@ class FastPath:
         exchange.task.uncancel()
         with anyio.move_on_after(_LAST_SECONDS, shield=True):
             if exchange.aborted:
-                await respond(send, 503, "The call was cancelled", _CLOSE)
+                await respond_cancelled(send)
             else:
-                await respond(send, 408, "The request body did not come in time", _CLOSE)
+                await respond_late_body(send)
         return True
 
-    async def _answer(self, exchange: _FastExchange, sent: SentCall, send: Send) -> bool:
+    async def _answer(self, exchange: _FastExchange, sent: SentCall, receive: Receive, send: Send) -> bool:
         """Write the result; return False to fall back to the full path."""
         answer = await answer_of(sent)
         exchange.settled = True
         if answer is None and (exchange.aborted or exchange.cancelled):
-            await self._cut_off(exchange, sent, send)
+            await sent.give_up()
+            await self._broken_off(exchange, self._response(exchange, cancel_scope(), receive, send))
             return True
         text = None if answer is None else sent.text(exchange.key, answer)
         if text is None:
@@ -439,20 +434,6 @@ class FastPath:
         sent.end()
         await respond_json(send, 200, text, () if exchange.session is None else (exchange.session.header,))
         return True
-
-    async def _cut_off(self, exchange: _FastExchange, sent: SentCall, send: Send) -> None:
-        """Cancel a call, and answer for it."""
-        await sent.give_up()
-        session = exchange.session
-        with anyio.move_on_after(_LAST_SECONDS, shield=True):
-            if exchange.aborted or session is None:
-                await respond(send, 503, "The call was cancelled", _CLOSE)
-            elif session.ended:
-                gone = RequestError("the session ended before the request was complete", code=CONNECTION_CLOSED)
-                await respond_error(send, 200, exchange.key, gone, [session.header])
-            else:
-                cancelled = RequestError("Request cancelled", code=REQUEST_CANCELLED)
-                await respond_error(send, 200, exchange.key, cancelled, [session.header])
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         """Move calls that take too long to the full path, and end requests whose body is late."""

@@ -7,7 +7,7 @@ otherwise, or whenever events are kept so that it can be resumed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,7 +29,7 @@ from toolweave.serve._http.events import EventStream, replay
 from toolweave.serve._http.response import EventResponse, PostResponse, ResponseLimits, respond_error, respond_json
 from toolweave.serve._http.resuming import resume_shared
 from toolweave.serve._http.session_peers import REMEMBERED, SessionPeers, SharedEvents
-from toolweave.serve._http.sessions import NOTIFICATIONS, HttpSession, HttpSessions
+from toolweave.serve._http.sessions import NOTIFICATIONS, HttpSession, HttpSessions, InFlight
 from toolweave.serve._http.shares import RETRY_SECONDS, note_stream
 from toolweave.serve._request import ChangeSubscriptions, Client, Json, Request
 from toolweave.serve._task_spawner import SpawnsTasks
@@ -198,12 +198,10 @@ class LegacyHttp:
             raise _Refused(400, "Invalid request: a request with this id is still running")
         else:
             client = client_in(session, post.scope)
-        with nullcontext() if session is None else session.used() as release:
-            await self._run(post, client, session, release)
+        with nullcontext() if session is None else session.count() as counted:
+            await self._run(post, client, session, counted)
 
-    async def _run(
-        self, post: _Post, client: Client, session: HttpSession | None, release: Callable[[], None] | None
-    ) -> None:
+    async def _run(self, post: _Post, client: Client, session: HttpSession | None, counted: InFlight | None) -> None:
         """Answer a request, in a scope that its client or the end of its session cancels."""
         call = anyio.CancelScope()
         response = SessionResponse(
@@ -223,7 +221,7 @@ class LegacyHttp:
             with call:
                 if session is not None:
                     session.running[post.id] = call
-                    response.join(session, release, self._retry)
+                    response.join(session, counted, self._retry)
                     if self._store is not None:  # else it begins with the first notification, or with a wait
                         await response.make_resumable()
                 await response.fill(self._answer(request, session))
@@ -275,7 +273,7 @@ class LegacyHttp:
         self._listening.add(work)
         session.listening.add(work)
         note_stream(scope, work)
-        with session.used():
+        with session.count():
             try:
                 await response.write(b": open\r\n\r\n")
                 if after:
@@ -470,26 +468,26 @@ class SessionResponse(PostResponse):
     events of the response are kept where there is a store.
     """
 
-    __slots__ = ("_release", "_retry", "_session", "_stream")
+    __slots__ = ("_counted", "_retry", "_session", "_stream")
 
     _session: HttpSession | None
     _stream: EventStream | None
-    _release: Callable[[], None] | None
+    _counted: InFlight | None
     _retry: int | None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._session = self._stream = self._release = self._retry = None
+        self._session = self._stream = self._counted = self._retry = None
 
-    def join(self, session: HttpSession, release: Callable[[], None] | None, retry: int | None) -> None:
+    def join(self, session: HttpSession, counted: InFlight | None, retry: int | None) -> None:
         """Make it a response of a session.
 
         Args:
             session: The session.
-            release: Called when the client disconnects, from when on the request does not keep the session open.
+            counted: Keeps the session open for the request, until the client disconnects.
             retry: How long its client may wait before it resumes the stream, in milliseconds.
         """
-        self._session, self._release, self._retry = session, release, retry
+        self._session, self._counted, self._retry = session, counted, retry
 
     @property
     def stream_name(self) -> str:
@@ -569,8 +567,8 @@ class SessionResponse(PostResponse):
         if self._stream is not None:
             self._stream.drop(self)
         self._done = True
-        if self._release is not None:
-            self._release()
+        if self._counted is not None:
+            self._counted.release()
 
 
 class _Mute:

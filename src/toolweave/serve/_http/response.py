@@ -51,6 +51,7 @@ _EVENTS = [
 ]
 _JSON = (b"content-type", b"application/json")
 _LAST_SECONDS = 1.0
+_CLOSE = [(b"connection", b"close")]
 
 
 class ResponseLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,6 +167,16 @@ async def respond_json(send: Send, status: int, body: bytes, headers: Sequence[t
     await send({"type": "http.response.body", "body": body})
 
 
+async def respond_cancelled(send: Send) -> None:
+    """Send the response to a call that was cancelled without its client: the server ends."""
+    await respond(send, 503, "The call was cancelled", _CLOSE)
+
+
+async def respond_late_body(send: Send) -> None:
+    """Send the response to a request whose body did not arrive in time."""
+    await respond(send, 408, "The request body did not come in time", _CLOSE)
+
+
 class PostResponse(EventResponse):
     """The response to one request.
 
@@ -255,7 +266,7 @@ class PostResponse(EventResponse):
             await self.end()
             return
         self._done = True
-        await respond(self._send, 503, "The call was cancelled", [(b"connection", b"close")])
+        await respond_cancelled(self._send)
 
     def note_answered(self) -> None:
         """Note that the request was answered without this: nothing is sent any more."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from hashlib import sha256
+from typing import Self
 from uuid import uuid4
 
 import anyio
@@ -26,6 +26,34 @@ from toolweave.serve._task_spawner import SpawnsTasks
 
 NOTIFICATIONS = "notifications"
 """The name of the stream that belongs to no request."""
+
+
+class InFlight:
+    """A request that a session counts until `release`, or until the block ends; see `HttpSession.count`.
+
+    Args:
+        session: The session, which it keeps open.
+    """
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: HttpSession) -> None:
+        self._session: HttpSession | None = session
+        session.in_flight += 1
+
+    def release(self) -> None:
+        """Stop counting the request, which may still run: its client may be gone. Once only."""
+        session = self._session
+        if session is not None:
+            self._session = None
+            session.in_flight -= 1
+            session.idle_since = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.release()
 
 
 class HttpSession:
@@ -111,38 +139,9 @@ class HttpSession:
         made = self.streams[name] = EventStream(name, self.prefix, self.store)
         return made
 
-    def occupy(self, key: RequestId, call: Cancels) -> None:
-        """Count a request whose answer is JSON, until `vacate`."""
-        self.in_flight += 1
-        self.running[key] = call
-
-    def vacate(self, key: RequestId) -> None:
-        """Release the id that `occupy` reserved."""
-        self.leave()
-        self.running.pop(key, None)
-
-    def leave(self) -> None:
-        """Stop counting a request that may still run: its client is gone."""
-        self.in_flight -= 1
-        self.idle_since = time.monotonic()
-
-    @contextmanager
-    def used(self) -> Generator[Callable[[], None]]:
-        """Count one more HTTP request while the block runs, or until the yielded function is called."""
-        self.in_flight += 1
-        counted = True
-
-        def release() -> None:
-            nonlocal counted
-            if counted:
-                counted = False
-                self.in_flight -= 1
-                self.idle_since = time.monotonic()
-
-        try:
-            yield release
-        finally:
-            release()
+    def count(self) -> InFlight:
+        """Count one more HTTP request, until it is released."""
+        return InFlight(self)
 
     def end(self) -> None:
         """End it: cancel its calls, and fail the requests to its client."""
