@@ -22,13 +22,13 @@ JUDGED = (
     b"origin",
     b"transfer-encoding",
 )
-"""Their values decide alone, whatever the body is."""
+"""Headers whose values decide without the body."""
 COMPARED = (b"content-length", b"mcp-name", b"mcp-session-id")
-"""Their values decide together with the body, the limits or the open sessions."""
+"""Headers whose values decide together with the body, the limits or the open sessions."""
 ROUTING = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
-"""The headers that repeat a part of the body, for whoever routes by them."""
+"""Headers that repeat a part of the body for proxies."""
 SINGLE = (b"host", b"origin", b"content-type", b"content-length", b"transfer-encoding", b"authorization")
-"""The headers that every request may have once only."""
+"""Headers that a request may have only once."""
 
 JudgedValues: TypeAlias = tuple[bytes | None, ...]
 """The values of `JUDGED`; None for a header that is missing."""

@@ -134,7 +134,7 @@ class Guard:
         return refused
 
     def verdict(self, method: str, headers: JudgedHeaders, *, forms: bool = False) -> tuple[int, str] | None:
-        """Return the status and the reason why the values of headers are refused, whatever their size; or None.
+        """Return the status and the reason of a refusal by the values of headers, or None.
 
         It depends on nothing else, so a caller may keep it for requests with the same values.
         """
