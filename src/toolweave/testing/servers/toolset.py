@@ -267,7 +267,10 @@ def log(call: PeerCall) -> Json:
     return text_result("logged")
 
 
-@tool("Add to the `kind` (default: tools; or prompts, resources) and say so.", schema(kind="string"))
+@tool(
+    "Add to the `kind` (default: tools; or prompts, resources) and notify of it, unless it is `quiet`.",
+    schema(kind="string", quiet="boolean"),
+)
 def grow(call: PeerCall) -> Json:
     kind = str(call.arguments.get("kind", "tools"))
     made = {"tools": generated_tool(), "prompts": PROMPTS["plain"], "resources": RESOURCES["test://json"]}[kind]
@@ -275,7 +278,8 @@ def grow(call: PeerCall) -> Json:
     number = sum("grown_" in name for name in entries) + 1
     name = f"test://grown_{number}" if kind == "resources" else f"grown_{number}"
     entries[name] = made
-    call.server.broadcast(f"notifications/{kind}/list_changed")
+    if not call.arguments.get("quiet"):
+        call.server.broadcast(f"notifications/{kind}/list_changed")
     return text_result(name)
 
 
