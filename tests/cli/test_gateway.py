@@ -120,7 +120,7 @@ def test_a_terminal_shows_a_link_to_the_console_and_a_log_does_not(folder: Path)
         (["--http", "8000"], "a config is expected"),
         (["--config", "c.json", "--metrics"], "--metrics goes with --http"),
         (["--config", "c.json", "--ui"], "--ui goes with --http"),
-        (["--config", "c.json", "--http", "0", "--ui", "--no-ui"], "contradict each other"),
+        (["--config", "c.json", "--http", "0", "--ui", "--no-ui"], "--ui does not go with --no-ui"),
         (["--config", "c.json", "--http", "0", "--ui", "--workers", "2"], "does not go with --workers"),
         (["--config", "c.json", "--json"], "standard output carries the protocol"),
         (["--config", "c.json", "--http", "here:there"], "expected a port or HOST:PORT"),

@@ -398,7 +398,7 @@ async def test_a_gateway_is_started_by_an_editor_and_takes_the_place_of_what_ser
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["--config", "mcp.json", "--http", "0", "--install", "cursor"], "--http does not go with it"),
+        (["--config", "mcp.json", "--http", "0", "--install", "cursor"], "--install does not go with --http"),
         (["--config", "mcp.json", "--print"], "--print goes with --install"),
         (["--config", "absent.json", "--install", "cursor"], "absent.json"),
     ],

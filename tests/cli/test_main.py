@@ -233,6 +233,8 @@ def test_each_shell_gets_words_as_its_script_reads_them(shell: str, folder: Path
         ("toolweave add mcp-s", ["mcp-server"]),
         ("toolweave add mcp-server mcp-s", []),
         ("toolweave chat --run", []),
+        ("toolweave serve --sk", ["--skills"]),
+        ("toolweave serve -c mcp.json --sk", []),
     ],
 )
 def test_a_shell_completes_commands_options_and_their_values(words: str, offered: list[str], folder: Path) -> None:

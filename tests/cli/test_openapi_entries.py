@@ -76,10 +76,10 @@ async def test_an_api_is_served_with_credentials_of_a_variable(mock: MockApi, ur
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--base-url", "http://x"], "go with --openapi"),
-        (["x.py", "--auth-env", "X"], "go with --openapi"),
+        (["--base-url", "http://x"], "goes with --openapi"),
+        (["x.py", "--auth-env", "X"], "goes with --openapi"),
         (["x.py", "--openapi", "api.json"], "one thing to serve"),
-        (["--openapi", "api.json", "--reload"], "does not go with --reload"),
+        (["--openapi", "api.json", "--reload"], "--reload does not go with --openapi"),
         (["--openapi", "none.json"], "cannot be read"),
         (["--openapi", "api.json", "--base-url", "http://x", "--auth-env", "TOOLWEAVE_NO_SUCH"], "is not set"),
         (["--openapi", "api.json", "--base-url", "http://x", "--headers-env", "HOME"], "must hold a JSON object"),

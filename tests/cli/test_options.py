@@ -221,3 +221,54 @@ def test_a_wrong_name_of_a_command_is_wrong_usage(cli: Cli, words: list[str], co
 
     assert done.code == code
     assert said in (done.err if code else done.out)
+
+
+def mix(
+    water: Annotated[bool, Option("--water", "-w", help="With water.", excludes={"--oil": "they part"})] = False,
+    oil: Annotated[bool, Option("--oil", help="With oil.")] = False,
+    parts: Annotated[
+        int, Option("--parts", help="How many.", needs={"--water or --oil": "there is nothing to measure"})
+    ] = 1,
+) -> ExitCode:
+    """Mix a colour."""
+    return ExitCode.OK
+
+
+MIX = Command(mix, examples="mix")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--water", "--oil"], "--water does not go with --oil: they part"),
+        (["--oil", "-w"], "--water does not go with --oil: they part"),
+        (["--parts", "2"], "--parts goes with --water or --oil: there is nothing to measure"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused_as_they_declare_it(words: list[str], message: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        parse(MIX, words)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("words", [["--water"], ["--parts", "2", "--oil"], ["--parts", "1"]])
+def test_options_that_fit_together_are_accepted(words: list[str]) -> None:
+    assert parse(MIX, words) is not None
+
+
+def test_the_help_names_the_options_that_an_option_needs_and_excludes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    shown = command_help(MIX, "mix")
+
+    assert "With water.  [not with --oil]" in shown
+    assert "How many.  [default: 1; with --water or --oil]" in shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_option_names_only_options_of_its_command(name: str) -> None:
+    found = load_command(name)
+    for command in found.commands.values() if isinstance(found, CommandGroup) else (found,):
+        known = {name for _, option in command.options for name in option.names}
+        for _, option in command.options:
+            named = {one for names in (*option.needs, *option.excludes) for one in names.split(" or ")}
+            assert named <= known

@@ -29,6 +29,9 @@ class Option:
         complete: The values that a shell offers.
         minimum: The least number.
         hidden: Whether the help leaves it out.
+        needs: The options that it is of use with only, as typed, each with the reason or an empty text; `"--a or --b"`
+            for one of two.
+        excludes: The options that contradict it, in the same form.
     """
 
     def __init__(
@@ -39,13 +42,21 @@ class Option:
         complete: Complete | None = None,
         minimum: float | None = None,
         hidden: bool = False,
+        needs: Mapping[str, str] | Sequence[str] = (),
+        excludes: Mapping[str, str] | Sequence[str] = (),
     ) -> None:
         self.names = names
+        self.needs = _with_reasons(needs)
+        self.excludes = _with_reasons(excludes)
         self.help = help
         self.metavar = metavar
         self.complete = complete
         self.minimum = minimum
         self.hidden = hidden
+
+
+def _with_reasons(names: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:
+    return names if isinstance(names, Mapping) else dict.fromkeys(names, "")
 
 
 class Positional:

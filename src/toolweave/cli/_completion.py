@@ -101,7 +101,9 @@ def _offers_of(command: Command, words: list[str], incomplete: str) -> Iterator[
     named = {name: one for one, option in command.options if not option.hidden for name in option.names}
     option, equals, value = incomplete.partition("=")
     if incomplete.startswith("-") and not equals:
-        shown = [(name, option.help) for _, option in command.options if not option.hidden for name in option.names]
+        typed = _typed_options(command, words)
+        fitting = [option for option in _shown(command) if typed.isdisjoint(option.excludes)]
+        shown = [(name, option.help) for option in fitting for name in option.names]
         yield from _beginning([*shown, *_HELP_OPTION], incomplete)
         return
     if equals and incomplete.startswith("-"):
@@ -116,6 +118,16 @@ def _offers_of(command: Command, words: list[str], incomplete: str) -> Iterator[
             yield from _values(one, incomplete)
             return
         free -= 1
+
+
+def _typed_options(command: Command, words: Iterable[str]) -> set[str]:
+    """Return all names of the options that are among the words."""
+    typed = {word.partition("=")[0] for word in words}
+    return {name for _, option in command.options if not typed.isdisjoint(option.names) for name in option.names}
+
+
+def _shown(command: Command) -> Iterator[Option]:
+    return (option for _, option in command.options if not option.hidden)
 
 
 def _values(one: CommandParameter, incomplete: str) -> Iterator[Offer]:

@@ -88,10 +88,15 @@ def _names(one: CommandParameter, option: Option) -> str:
 
 
 def _text(one: CommandParameter, declared: Option | Positional) -> str:
-    """Return the help of an option or an argument: its text, its default and its bound."""
+    """Return the help of an option or an argument: its text, its default, its bound and its relations to others."""
     told = [] if one.is_flag or one.required or not one.default else [f"default: {one.default}"]
     minimum: float | None = getattr(declared, "minimum", None)
     told += [f"at least {minimum:g}"] if minimum is not None else []
+    from toolweave.cli._command import Option  # late: the help of the whole command does not need it
+
+    if isinstance(declared, Option):
+        told += [f"with {needed}" for needed in declared.needs]
+        told += [f"not with {other}" for other in declared.excludes]
     return f"{declared.help}  [{'; '.join(told)}]" if told else declared.help
 
 

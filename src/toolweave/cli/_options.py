@@ -27,7 +27,8 @@ def complete_tools(incomplete: str) -> list[str]:
 
 
 BaseUrlOption = Annotated[
-    str | None, Option("--base-url", metavar="URL", help="Where that API is, if not where its document says.")
+    str | None,
+    Option("--base-url", metavar="URL", help="Where that API is, if not where its document says.", needs=["--openapi"]),
 ]
 ConfigOption = Annotated[
     tuple[Path, ...], Option("--config", "-c", metavar="FILE", help="A config file; may be given several times.")

@@ -20,7 +20,7 @@ def parse(command: Command, words: Sequence[str]) -> dict[str, Any] | None:
 
     Raises:
         CommandError: An option is unknown or lacks its value, a value is not of its type, an argument is missing, or
-            there is one too many.
+            there is one too many, or two options contradict each other.
     """
     before, after = _split(words)
     by_name = {name: one for one, option in command.options for name in option.names}
@@ -40,7 +40,30 @@ def parse(command: Command, words: Sequence[str]) -> dict[str, Any] | None:
         raise
     if after is not None and command.remainder is None:
         raise CommandError("no command is expected after --")
-    return {one.name: _value(one, given.get(one.name), after or ()) for one in command.parameters}
+    values = {one.name: _value(one, given.get(one.name), after or ()) for one in command.parameters}
+    _check_combination(command, values)
+    return values
+
+
+def _check_combination(command: Command, values: Mapping[str, Any]) -> None:
+    """Check what the options declare of each other; one that has the value of its default is as if not given.
+
+    Raises:
+        CommandError: An option is given without one that it needs, or beside one that contradicts it.
+    """
+    chosen = [option for one, option in command.options if values[one.name] != one.default]
+    typed = {name for option in chosen for name in option.names}
+    for option in chosen:
+        for needed, reason in option.needs.items():
+            if typed.isdisjoint(needed.split(" or ")):
+                raise CommandError(f"{option.names[0]} goes with {needed}{_because(reason)}")
+        for other, reason in option.excludes.items():
+            if other in typed:
+                raise CommandError(f"{option.names[0]} does not go with {other}{_because(reason)}")
+
+
+def _because(reason: str) -> str:
+    return f": {reason}" if reason else ""
 
 
 def _meant(command: Command, words: Sequence[str], free: Sequence[str]) -> str | None:

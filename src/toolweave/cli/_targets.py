@@ -24,11 +24,8 @@ async def select(target: Target) -> LoadedConfig:
     """
     if target.ad_hoc:
         return _timed(await _from_command_line(target), target.timeout)
-    if target.header or target.bearer_env or target.base_url:
-        raise CommandError(
-            "--header and --bearer-env go with --url or --openapi, --base-url with --openapi; "
-            "in a config use `headers` and `auth`"
-        )
+    if target.header or target.bearer_env:
+        raise CommandError("--header and --bearer-env go with --url or --openapi; in a config use `headers` and `auth`")
     loaded = merge_loaded([load_config(path) for path in target.config]) if target.config else default_config()
     if target.server:
         loaded = loaded.select(target.server)
@@ -72,8 +69,6 @@ async def _from_command_line(target: Target) -> LoadedConfig:
         raise CommandError("--url, --openapi and -- COMMAND exclude each other")
     if target.command and (target.header or target.bearer_env):
         raise CommandError("--header and --bearer-env go with --url or --openapi")
-    if target.base_url and not target.openapi:
-        raise CommandError("--base-url goes with --openapi")
     if len(target.server) > 1:
         raise CommandError("a server given on the spot has one name; give --server once")
     if target.openapi:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli._command import Command, Option
 from toolweave.cli._conformance.report import conformance
-from toolweave.cli._exit_codes import CommandError, ExitCode, exit_code_of
+from toolweave.cli._exit_codes import ExitCode, exit_code_of
 from toolweave.cli._options import JsonOption, StrictOption, Target
 from toolweave.cli._runner import run
 from toolweave.cli._screen import answer, answer_json, show
@@ -30,16 +30,19 @@ def doctor(
     as_json: JsonOption = False,
     strict: StrictOption = False,
     boxes: Annotated[
-        bool, Option("--conformance", help="Check how each server keeps to the protocol: 17 boxes.")
+        bool,
+        Option("--conformance", help="Check how each server keeps to the protocol: 17 boxes.", excludes=["--through"]),
     ] = False,
     bold: Annotated[
-        bool, Option("--call", help="With --conformance: call tools that are not marked read-only, too.")
+        bool,
+        Option("--call", help="Call tools that are not marked read-only, too.", needs=["--conformance"]),
     ] = False,
     through: Annotated[
         bool, Option("--through", help="Compare each server with clients' view of it through a gateway.")
     ] = False,
     gateway: Annotated[
-        str | None, Option("--gateway", metavar="URL", help="With --through: this gateway, which has the servers.")
+        str | None,
+        Option("--gateway", metavar="URL", help="This gateway, which has the servers.", needs=["--through"]),
     ] = None,
 ) -> ExitCode:
     """Diagnose why a server does not answer, or misbehaves.
@@ -59,14 +62,10 @@ def doctor(
     async def body() -> ExitCode:
         if boxes:
             return await conformance(target, as_json=as_json, strict=strict, bold=bold)
-        if bold:
-            raise CommandError("--call goes with --conformance")
         if through:
             from toolweave.cli._through import through_gateway  # late, as below
 
             return await through_gateway(target, gateway=gateway, as_json=as_json, strict=strict)
-        if gateway is not None:
-            raise CommandError("--gateway goes with --through")
         from toolweave.cli._findings import examine_all, exit_code_of_findings  # imports are late: --help imports this
         from toolweave.cli._targets import names_in, select
 

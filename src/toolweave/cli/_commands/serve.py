@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._install.clients import InstallClient
-from toolweave.cli._options import BaseUrlOption, JsonOption, VerboseOption
+from toolweave.cli._options import BaseUrlOption, VerboseOption
 from toolweave.cli._serve.listen import LOOPBACK, keep_started_objects, listening, state_keys_in, token_auth
 from toolweave.cli._serve.listen_options import (
     EventStoreOption,
     HttpOption,
+    PrintOption,
     RetryOption,
     ServerOfConfigOption,
+    ServingJsonOption,
     StatelessOption,
     TokenEnvOption,
     TrustedProxyOption,
@@ -66,15 +68,26 @@ class ServeOptions:
             "--auth-env",
             metavar="VAR",
             help="The variable with a token for that API, or a JSON object of credentials by security scheme.",
+            needs=["--openapi"],
         ),
     ] = None
     headers_env: Annotated[
         str | None,
-        Option("--headers-env", metavar="VAR", help="The variable with headers for that API, as a JSON object."),
+        Option(
+            "--headers-env",
+            metavar="VAR",
+            help="The variable with headers for that API, as a JSON object.",
+            needs=["--openapi"],
+        ),
     ] = None
     skills: Annotated[
         tuple[Path, ...],
-        Option("--skills", metavar="DIR", help="Serve the skills below this folder, too; may be repeated."),
+        Option(
+            "--skills",
+            metavar="DIR",
+            help="Serve the skills below this folder, too; may be repeated.",
+            excludes={"--config": "those are its servers'", "--reload": "changes of skills show at once"},
+        ),
     ] = ()
     wait: Annotated[
         float | None,
@@ -83,10 +96,13 @@ class ServeOptions:
             metavar="SECONDS",
             minimum=0,
             help="How long clients wait at most for slow servers of it; by default, for those that show life.",
+            needs=["--config"],
         ),
     ] = None
     http: HttpOption = None
-    path: Annotated[str, Option("--path", metavar="PATH", help="The path of the endpoint, over HTTP.")] = "/mcp"
+    path: Annotated[
+        str, Option("--path", metavar="PATH", help="The path of the endpoint, over HTTP.", needs=["--http"])
+    ] = "/mcp"
     stateless: StatelessOption = False
     event_store: EventStoreOption = None
     retry_seconds: RetryOption = None
@@ -97,20 +113,28 @@ class ServeOptions:
             "--state-keys-env",
             metavar="VAR",
             help="The variable with the keys that replicas share, for questions to clients.",
+            needs=["--http"],
         ),
     ] = None
     allow_host: Annotated[
         tuple[str, ...],
-        Option("--allow-host", metavar="HOST", help="A name the server is reached by; may be repeated."),
+        Option(
+            "--allow-host", metavar="HOST", help="A name the server is reached by; may be repeated.", needs=["--http"]
+        ),
     ] = ()
     trusted_proxy: TrustedProxyOption = ()
     name: Annotated[str | None, Option("--name", metavar="NAME", help="The server's name.")] = None
-    reload: Annotated[bool, Option("--reload", help="Restart when the source changes.")] = False
+    reload: Annotated[bool, Option("--reload", help="Restart when the source changes.", excludes=["--openapi"])] = False
     install: Annotated[
-        InstallClient | None, Option("--install", help="Let this client start the server, instead of serving now.")
+        InstallClient | None,
+        Option(
+            "--install",
+            help="Let this client start the server, instead of serving now.",
+            excludes={"--http": "the client starts the server, over stdio", "--reload": ""},
+        ),
     ] = None
-    show: Annotated[bool, Option("--print", help="With --install: show the entry, write nothing.")] = False
-    as_json: JsonOption = False
+    show: PrintOption = False
+    as_json: ServingJsonOption = False
     verbose: VerboseOption = False
 
 
@@ -155,36 +179,12 @@ def _with_document(options: ServeOptions) -> ServeOptions:
 
 
 def _check(options: ServeOptions) -> None:
-    """Reject options that contradict each other."""
-    over_http, installs = options.http is not None, options.install is not None
-    several = "one thing to serve is expected, a TARGET or --config: toolweave serve FILE.py, or --config mcp.json"
-    nothing = options.target is None and not options.skills and options.openapi is None
-    of_api = any((options.base_url, options.auth_env, options.headers_env))
-    protocol = "over stdio, standard output carries the protocol; --json goes with --http and --install"
-    rules = (
-        (options.openapi is not None and (options.target is not None or bool(options.config)), several),
-        (of_api and options.openapi is None, "--base-url, --auth-env and --headers-env go with --openapi"),
-        (options.openapi is not None and options.reload, "--openapi does not go with --reload"),
-        (nothing == (not options.config) or (options.target is not None and bool(options.config)), several),
-        (bool(options.skills) and bool(options.config), "--skills does not go with --config: those are its servers'"),
-        (bool(options.skills) and options.reload, "--skills does not go with --reload: changes of skills show at once"),
-        (bool(options.server) and not options.config, "--server goes with --config"),
-        (options.stateless and not over_http, "--stateless goes with --http"),
-        (options.event_store is not None and options.stateless, "--event-store does not go with --stateless"),
-        (options.event_store is not None and not over_http, "--event-store goes with --http"),
-        (options.retry_seconds is not None and not over_http, "--retry-seconds goes with --http"),
-        (options.token_env is not None and not over_http, "--token-env goes with --http"),
-        (options.state_keys_env is not None and not over_http, "--state-keys-env goes with --http"),
-        (bool(options.allow_host) and not over_http, "--allow-host goes with --http"),
-        (bool(options.trusted_proxy) and not over_http, "--trusted-proxy goes with --http"),
-        (installs and over_http, "--install is for stdio: the editor starts the server; --http does not go with it"),
-        (installs and options.reload, "--reload does not go with --install"),
-        (options.show and not installs, "--print goes with --install"),
-        (options.as_json and not over_http and not installs, protocol),
-    )
-    for wrong, message in rules:
-        if wrong:
-            raise CommandError(message)
+    """Check that there is one thing to serve, beside skills."""
+    sources = (options.target is not None, options.openapi is not None, bool(options.config))
+    if sum(sources) > 1 or not (any(sources) or options.skills):
+        raise CommandError(
+            "one thing to serve is expected, a TARGET or --config: toolweave serve FILE.py, or --config mcp.json"
+        )
 
 
 def _server(options: ServeOptions) -> ServerRunners:

@@ -18,27 +18,58 @@ class EventStoreChoice(StrEnum):
 
 
 ServerOfConfigOption = Annotated[
-    tuple[str, ...], Option("--server", "-s", metavar="NAME", help="Only this server of it; may be repeated.")
+    tuple[str, ...],
+    Option("--server", "-s", metavar="NAME", help="Only this server of it; may be repeated.", needs=["--config"]),
 ]
 HttpOption = Annotated[str | None, Option("--http", metavar="[HOST:]PORT", help="Serve over HTTP; port 0: any.")]
 StatelessOption = Annotated[
-    bool, Option("--stateless", help="No sessions for older clients, for replicas behind a balancer.")
+    bool, Option("--stateless", help="No sessions for older clients, for replicas behind a balancer.", needs=["--http"])
 ]
 TokenEnvOption = Annotated[
     str | None,
-    Option("--token-env", metavar="VAR", help="The variable with the bearer token that requests must bring."),
+    Option(
+        "--token-env",
+        metavar="VAR",
+        help="The variable with the bearer token that requests must bring.",
+        needs=["--http"],
+    ),
 ]
 TrustedProxyOption = Annotated[
     tuple[str, ...],
-    Option("--trusted-proxy", metavar="ADDRESS", help="A proxy whose X-Forwarded-For is believed; may be repeated."),
+    Option(
+        "--trusted-proxy",
+        metavar="ADDRESS",
+        help="A proxy whose X-Forwarded-For is believed; may be repeated.",
+        needs=["--http"],
+    ),
 ]
 EventStoreOption = Annotated[
     EventStoreChoice | None,
-    Option("--event-store", help="Keep the streams of older clients, which resume them after a broken connection."),
+    Option(
+        "--event-store",
+        help="Keep the streams of older clients, which resume them after a broken connection.",
+        needs=["--http"],
+        excludes={"--stateless": "there are no sessions whose streams are kept"},
+    ),
 ]
 RetryOption = Annotated[
     float | None,
-    Option("--retry-seconds", metavar="SECONDS", minimum=0.001, help="How long they wait before that; by default 1."),
+    Option(
+        "--retry-seconds",
+        metavar="SECONDS",
+        minimum=0.001,
+        help="How long they wait before that; by default 1.",
+        needs=["--http"],
+    ),
+]
+PrintOption = Annotated[bool, Option("--print", help="Show the entry, write nothing.", needs=["--install"])]
+ServingJsonOption = Annotated[
+    bool,
+    Option(
+        "--json",
+        help="Print JSON instead of a view for people.",
+        needs={"--http or --install": "over stdio, standard output carries the protocol"},
+    ),
 ]
 
 
