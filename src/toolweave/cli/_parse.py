@@ -46,7 +46,7 @@ def parse(command: Command, words: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _check_combination(command: Command, values: Mapping[str, Any]) -> None:
-    """Check what the options declare of each other; one that has the value of its default is as if not given.
+    """Check the relations that options declare; an option with its default value counts as not given.
 
     Raises:
         CommandError: An option is given without one that it needs, or beside one that contradicts it.

@@ -133,7 +133,7 @@ class GatewayRunOptions:
 
 
 def check_options(options: GatewayRunOptions) -> None:
-    """Check what no option declares alone.
+    """Check the config, and the event store against several processes.
 
     Raises:
         CommandError: There is no config, or an event store of one process in several.
