@@ -1,10 +1,11 @@
-"""`python -m benchmarks.instructions [--http | --gateway | --served] [TREE ...]`: the instructions of one call.
+"""`python -m benchmarks.instructions [--http | --gateway | --served] [--meta] [TREE ...]`: instructions of one call.
 
 Ratios to raw move by a tenth and more from run to run; counted instructions do not, however busy the machine is. Each
 TREE is a checkout with its `.venv`, this one by default; the first is what the others are divided by. With `--http` the
 client is one over HTTP, by itself and with 16 calls at once, in place of one over stdio. With `--gateway` the counts
 are those of a gateway's process, and divided by those of the bare pass-through; with `--served` those of a server
-over HTTP, and divided by those of a bare ASGI application. Needs `valgrind`.
+over HTTP, and divided by those of a bare ASGI application. With `--meta` each call of these two has a progress token,
+a trace context and a key of its client in `_meta`, as those of agents have. Needs `valgrind`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from benchmarks.clients import CLIENTS, Target
 from benchmarks.gateway import ERAS, ended, free_port, of_one_endpoint, until_it_answers, written
@@ -42,6 +43,12 @@ SIZES = {"100 B": 100, "10 kB": 10_000, "1 MB": 1_000_000}
 CALLERS_THROUGH = 8
 """A gateway that is counted is some fifty times slower: with more callers calls would go on as slow ones."""
 START_SECONDS = 240.0
+META = {
+    "progressToken": 1,
+    "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    "com.example/toolUseId": "toolu_01",
+}
+"""The members of a `_meta` that agents send with a call."""
 
 
 def per_call_of_client(tree: Path, name: str, case: str) -> int:
@@ -84,19 +91,19 @@ def _collected(told: str) -> int:
     return int(found[1])
 
 
-def per_call_through(tree: Path, contender: str, *, modern: bool) -> int:
+def per_call_through(tree: Path, contender: str, *, modern: bool, meta: bool = False) -> int:
     """Return the instructions of a gateway for one call, with 8 callers of an era."""
-    few, many = (asyncio.run(_counted_through(tree, contender, modern, calls)) for calls in (FEW, MANY))
+    few, many = (asyncio.run(_counted_through(tree, contender, modern, calls, meta)) for calls in (FEW, MANY))
     return round((many - few) / (MANY - FEW))
 
 
-def per_call_served(tree: Path, contender: str, *, modern: bool) -> int:
+def per_call_served(tree: Path, contender: str, *, modern: bool, meta: bool = False) -> int:
     """Return the instructions of a server over HTTP for one call, with 8 callers of an era."""
-    few, many = (asyncio.run(_counted_served(tree, contender, modern, calls)) for calls in (FEW, MANY))
+    few, many = (asyncio.run(_counted_served(tree, contender, modern, calls, meta)) for calls in (FEW, MANY))
     return round((many - few) / (MANY - FEW))
 
 
-async def _counted_served(tree: Path, contender: str, modern: bool, calls: int) -> int:
+async def _counted_served(tree: Path, contender: str, modern: bool, calls: int, meta: bool) -> int:
     program = _command([str(tree / ".venv/bin/python"), "-m", "benchmarks.served", contender, "http"])
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
@@ -108,6 +115,7 @@ async def _counted_served(tree: Path, contender: str, modern: bool, calls: int) 
         async with asyncio.timeout(START_SECONDS):
             client = RawHttp(f"http://127.0.0.1:{int(await process.stdout.readline())}/mcp", modern=modern)
             await client.start()
+            client.meta = META if meta else {}
 
         async def call(times: int) -> None:
             for _ in range(times):
@@ -120,7 +128,7 @@ async def _counted_served(tree: Path, contender: str, modern: bool, calls: int) 
     return _collected((await process.stderr.read()).decode())
 
 
-async def _counted_through(tree: Path, contender: str, modern: bool, calls: int) -> int:
+async def _counted_through(tree: Path, contender: str, modern: bool, calls: int, meta: bool) -> int:
     port = free_port()
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "told").open("w+") as told:
         config = str(written(Path(folder), modern=True))
@@ -134,6 +142,7 @@ async def _counted_through(tree: Path, contender: str, modern: bool, calls: int)
             client = of_one_endpoint(f"http://127.0.0.1:{port}", modern)
             async with asyncio.timeout(START_SECONDS):
                 await until_it_answers(client)
+            cast("RawHttp", client).meta = META if meta else {}
 
             async def call(times: int) -> None:
                 for number in range(times):
@@ -175,6 +184,7 @@ def main() -> None:
     parser.add_argument("--http", action="store_true", help="count a client over HTTP instead of stdio")
     parser.add_argument("--gateway", action="store_true", help="count a gateway instead of a client")
     parser.add_argument("--served", action="store_true", help="count a server over HTTP instead of a client")
+    parser.add_argument("--meta", action="store_true", help="count calls with a progress token and more in `_meta`")
     parser.add_argument("--client", choices=OURS, action="append", help="one of ours; may be repeated")
     parser.add_argument("--case", choices=list(CASES), action="append", help="an answer over stdio; may be repeated")
     parser.add_argument("--calls", nargs="+", help=argparse.SUPPRESS)
@@ -189,7 +199,7 @@ def main() -> None:
         parser.exit(2, "valgrind is not installed\n")
     if options.gateway or options.served:
         per_call = per_call_through if options.gateway else per_call_served
-        _print_of_eras(per_call, [tree.resolve() for tree in options.trees])
+        _print_of_eras(per_call, [tree.resolve() for tree in options.trees], meta=options.meta)
         return
     trees = [tree.resolve() for tree in options.trees]
     for name in options.client or OURS[:1]:
@@ -207,13 +217,13 @@ def _print(case: str, counts: Sequence[int]) -> None:
 
 
 class _PerCall(Protocol):
-    def __call__(self, tree: Path, contender: str, *, modern: bool) -> int: ...
+    def __call__(self, tree: Path, contender: str, *, modern: bool, meta: bool) -> int: ...
 
 
-def _print_of_eras(per_call: _PerCall, trees: Sequence[Path]) -> None:
+def _print_of_eras(per_call: _PerCall, trees: Sequence[Path], *, meta: bool) -> None:
     for era, modern in ERAS.items():
-        raw = per_call(trees[0], "raw", modern=modern)
-        counts = [per_call(tree, "toolweave", modern=modern) for tree in trees]
+        raw = per_call(trees[0], "raw", modern=modern, meta=meta)
+        counts = [per_call(tree, "toolweave", modern=modern, meta=meta) for tree in trees]
         ratios = "  ".join(f"{count:>9,} ({count / raw:.2f})" for count in counts)
         print(f"{f'a call{era}':32} {raw:>9,}  {ratios}", flush=True)
 

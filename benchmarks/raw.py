@@ -72,11 +72,16 @@ decode_page = msgspec.json.Decoder(Page).decode
 
 
 class RawClient:
-    """What both transports share; a transport sends one request and returns its result's bytes."""
+    """What both transports share; a transport sends one request and returns its result's bytes.
+
+    Attributes:
+        meta: The `_meta` of its requests, beside the envelope of the modern era.
+    """
 
     def __init__(self, *, modern: bool) -> None:
         self.modern = modern
         self.next_id = 0
+        self.meta: dict[str, Any] = {}
 
     async def exchange(self, ident: int, method: str, params: dict[str, Any]) -> msgspec.Raw:
         """Send a request, return the result."""
@@ -90,7 +95,9 @@ class RawClient:
         """Number and stamp a request."""
         self.next_id += 1
         if self.modern:
-            params["_meta"] = ENVELOPE
+            params["_meta"] = {**ENVELOPE, **self.meta}
+        elif self.meta:
+            params["_meta"] = self.meta
         return await self.exchange(self.next_id, method, params)
 
     async def handshake(self) -> None:

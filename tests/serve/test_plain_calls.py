@@ -8,13 +8,14 @@ import anyio
 import pytest
 from pydantic import Field
 
-from tests.gateway.plain_callers import SECONDS, again, long_way, plain
+from tests.gateway.plain_callers import META, SECONDS, Plain, again, long_way, plain
 from tests.gateway.relayed import MODERN, Json
 from tests.gateway.test_fast_calls import passing, probes
 from tests.serve.serving import served_http
 from toolweave import ImageContent, TextContent, ToolError, tool
 from toolweave.serve import McpServer, create_mcp_server
 from toolweave.serve._http.layered import LazyReply
+from toolweave.tools import CallContext
 
 pytestmark = pytest.mark.anyio
 
@@ -72,8 +73,28 @@ async def params(number: int) -> int:
     return number
 
 
+@tool
+async def steps(ctx: CallContext) -> Any:
+    """Report progress, log, and return what the call brought."""
+    await ctx.progress(0.5, total=1, message="half")
+    await ctx.log("warning", "a line")
+    return "done"
+
+
+@tool(name="versioned", version="1", scopes=["admin"])
+async def older() -> str:
+    """Return a text to those with a scope."""
+    return "older"
+
+
+@tool(name="versioned", version="2")
+async def newer() -> str:
+    """Return a text."""
+    return "newer"
+
+
 def server(middleware: Any = ()) -> McpServer:
-    tools = [echo, blocks, numbers, failed, internal, empty, own, headers, params]
+    tools = [echo, blocks, numbers, failed, internal, empty, own, headers, params, steps, older, newer]
     return create_mcp_server(name="plain", version="1", tools=tools, middleware=middleware)
 
 
@@ -111,3 +132,88 @@ async def test_the_short_way_answers_as_the_long_one(version: str, monkeypatch: 
     assert "a secret" not in str(short["the tool internal"])
     assert short["the tool own"][0] == 403
     assert short["the tool params"][2]["result"]["isError"] is True
+
+
+def calls_with_metadata(client: Plain) -> dict[str, tuple[bytes, Json]]:
+    """Return calls with members in `_meta` that agents send, and some that are wrong."""
+    given = META if client.modern else {}
+    version, level = "io.toolweave/version", "io.modelcontextprotocol/logLevel"
+    more: Json = {
+        "a number as token": {"progressToken": 1},
+        "a text as token": {"progressToken": "a"},
+        "no token": {"com.example/k": [None, {"a": 2**70}]},
+        "a trace context": {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+        "all of them": {"progressToken": 2, "com.example/k": 1, "traceparent": "x", level: "debug"},
+        "a long member": {"com.example/long": "x" * 5_000, "progressToken": 3},
+        "a log level": {level: "info"},
+        "a wrong log level": {level: "loud"},
+        "a token that is a boolean": {"progressToken": True},
+        "a token that is a fraction": {"progressToken": 1.5},
+        "a token that is null": {"progressToken": None},
+        "a token that is too long": {"progressToken": "x" * 2_000},
+        "nothing": {},
+    }
+    made = {name: client.call("steps", {}, _meta={**given, **one}) for name, one in more.items()}
+    made["a wrong capability"] = client.call("steps", {}, _meta={**META, "progressToken": 1, **CAPABLE_OF_NOTHING})
+    made["metadata that is no object"] = client.call("steps", {}, _meta=[1])
+    for named in ("1", "2", "3"):
+        made[f"version {named}"] = client.call("versioned", {}, _meta={**given, version: named})
+    return made
+
+
+CAPABLE_OF_NOTHING: Json = {"io.modelcontextprotocol/clientCapabilities": {"sampling": 1}}
+
+
+@pytest.mark.parametrize("version", [MODERN, "2025-11-25", "2025-03-26"])
+async def test_calls_with_metadata_take_the_short_way_and_get_the_same_answers(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[LazyReply] = []
+    fill = LazyReply.fill
+
+    async def counted(self: LazyReply, answering: Any) -> None:
+        made.append(self)
+        await fill(self, answering)
+
+    monkeypatch.setattr(LazyReply, "fill", counted)
+    found: list[Json] = []
+    short: list[int] = []
+    with anyio.fail_after(SECONDS):
+        for wraps in ([], [long_way]):
+            answers: Json = {}
+            async with served_http(server(), middleware=wraps) as url, plain(url, version) as first:
+                for name, (body, sent) in calls_with_metadata(first).items():
+                    async with again(first, url) as client:
+                        answers[name] = await client.ask(body, sent)
+            found.append(answers)
+            short.append(len(made))
+
+    assert found[0] == found[1]
+    assert short[0] >= 9, "calls with metadata took the short way"
+    assert short[1] == short[0]
+    assert b"half" in found[0]["a number as token"][2]
+    assert b"half" not in str(found[0]["no token"][2]).encode()
+    assert found[0]["version 1"][0] == 403
+    assert found[0]["version 2"][2]["result"]["content"][0]["text"] == "newer"
+
+
+async def test_members_beside_the_envelope_are_those_of_their_own_call() -> None:
+    seen: list[Any] = []
+
+    async def noting(request: Any, call_next: Any) -> Any:
+        seen.append((request.client.info["name"], request.meta.get("progressToken"), "traceparent" in request.meta))
+        return await call_next(request)
+
+    wanted: list[Any] = []
+    with anyio.fail_after(SECONDS):
+        async with served_http(server([noting])) as url, plain(url, MODERN) as client:
+            for number in range(24):
+                name, has_token, has_trace = f"caller {number % 3}", bool(number % 2), bool(number % 5)
+                more: Json = {"io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"}}
+                more |= {"progressToken": f"of {number}"} if has_token else {}
+                more |= {"traceparent": "x"} if has_trace else {}
+                wanted.append((name, f"of {number}" if has_token else None, has_trace))
+                status, _, _ = await client.ask(*client.call("empty", {}, _meta={**META, **more}))
+                assert status == 200
+
+    assert seen == wanted

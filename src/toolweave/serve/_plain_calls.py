@@ -13,7 +13,7 @@ from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_V
 from toolweave.serve._request import Client, Json
 
 ENVELOPE = frozenset({PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES})
-"""The members of the `_meta` of a plain call of the modern era."""
+"""The members of a `_meta` that every request of the modern era has."""
 
 
 class PlainToolCall(msgspec.Struct, frozen=True):
@@ -24,8 +24,9 @@ class PlainToolCall(msgspec.Struct, frozen=True):
         name: The name of the tool.
         arguments: Its arguments; None where it has none.
         client: The client, where the call itself says which: in the modern era.
-        meta: Its `_meta`, which holds the envelope of the modern era alone; None in a session. It must not be modified.
+        meta: Its `_meta`, with the envelope of the modern era; None if it has none. It must not be modified.
         trace: The trace context that goes up with it, if middleware gave it one.
+        has_more: Whether its `_meta` has members beside the envelope, such as a progress token.
     """
 
     id: RequestId
@@ -34,6 +35,7 @@ class PlainToolCall(msgspec.Struct, frozen=True):
     client: Client | None = None
     meta: Json | None = None
     trace: Mapping[str, str] | None = None
+    has_more: bool = False
 
 
 class SentCall(Protocol):

@@ -7,7 +7,7 @@ and otherwise takes the full path from there; in both cases the middleware runs 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from toolweave.protocol import methods
@@ -39,10 +39,9 @@ class PlainRequest:
         client: The client that connections know it by: the same object for all of its calls.
         asked: The client of the request, with its identity.
         loop: The running event loop.
-        go_long: Called before the full path, which needs a reply channel that watches its client.
     """
 
-    __slots__ = ("_asked", "_call", "_calls", "_client", "_go_long", "_loop")
+    __slots__ = ("_asked", "_call", "_calls", "_client", "_loop")
 
     def __init__(
         self,
@@ -51,14 +50,12 @@ class PlainRequest:
         client: Client,
         asked: Client,
         loop: asyncio.AbstractEventLoop,
-        go_long: Callable[[], object],
     ) -> None:
         self._calls = calls
         self._call = call
         self._client = client
         self._asked = asked
         self._loop = loop
-        self._go_long = go_long
 
     async def answer(self, request: Request, *, texts: bool) -> tuple[Json | None, SentCall | None]:
         """Send the call behind middleware and return its result.
@@ -73,12 +70,10 @@ class PlainRequest:
         call = self._plain(request)
         sent = None if call is None else self._calls.send(call, self._client, self._asked.principal, self._loop)
         if sent is None:
-            self._go_long()
             return None, None
         answer = await answer_of(sent)
         result = None if answer is None else sent.members(answer, texts=texts)
         if result is None:
-            self._go_long()
             return None, sent
         sent.end()
         return result, None
@@ -99,7 +94,7 @@ class PlainRequest:
             trace = trace_context_in(own)
             if len(trace) != len(own):
                 return None
-        if trace is None and name == call.name and arguments is call.arguments:
+        if trace is None and not call.has_more and name == call.name and arguments is call.arguments:
             return call
         return PlainToolCall(call.id, name, cast("Json | None", arguments), call.client, call.meta, trace)
 

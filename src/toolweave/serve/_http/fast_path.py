@@ -1,7 +1,7 @@
 """The fast path of plain tool calls over HTTP: an ASGI app before another, which gets everything else.
 
-A plain call needs nothing but its answer. It passes every check of the full path: those of headers once for each
-distinct set of them. Either the endpoint answers it as any request, and its reply channel is made when it is used
+A plain call has a name, arguments and any `_meta`. It passes every check of the full path: those of headers once for
+each distinct set of them. Either the endpoint answers it as any request, and its reply channel is made when it is used
 (`layered.py`): so it is where its tool is the server's own, and where there is middleware. Or the endpoint can send it
 at once (`SendsCalls`), which saves a task and a scope, too; then a call that is not answered in time falls back to the
 full path, with the call that was sent, and so does one whose answer has to be processed. One sweep watches over all
@@ -229,7 +229,7 @@ class FastPath:
                 raise
             sent: SentCall | None = None
             plain, calls = self._plain(asked, scope, message), self._calls
-            if plain is not None and (calls is None or calls.layered):
+            if plain is not None and (calls is None or calls.layered or plain.call.has_more):
                 if self._takes(plain.call.name):
                     await self._layered(exchange, plain, scope, receive, send)
                     return
@@ -311,7 +311,10 @@ class FastPath:
             call = plain_call_of_session(body)
             session = None if call is None else self._session(named, scope, call.id)
             client = None if session is None else session.client
-        if call is None or client is None or (self._gate.authorizes and self._refuses(scope, call)):
+        if call is None or client is None:
+            return None
+        # A plain tool needs no scopes in its newest version; `_meta` may name an older one.
+        if (self._gate.authorizes or call.has_more) and self._refuses(scope, call):
             return None
         return _Plain(call, client, session)
 
@@ -328,7 +331,8 @@ class FastPath:
 
     def _refuses(self, scope: Scope, call: PlainToolCall) -> bool:
         """Return whether the token of a request lacks scopes for a call; without a token, no scopes are held."""
-        return self._gate.refusal(scope, ((methods.TOOLS_CALL, {"name": call.name}),)) is not None
+        params: Json = {"name": call.name} if call.meta is None else {"name": call.name, "_meta": call.meta}
+        return self._gate.refusal(scope, ((methods.TOOLS_CALL, params),)) is not None
 
     def _session(self, named: bytes, scope: Scope, key: RequestId) -> HttpSession | None:
         """Return the session of a request; None if this process has none, or its id is that of a running request."""
@@ -372,7 +376,7 @@ class FastPath:
         sent: PlainRequest | None = None
         if self._calls is not None:
             loop = self._loop or asyncio.get_running_loop()
-            sent = PlainRequest(self._calls, call, plain.client, client, loop, reply.begin)
+            sent = PlainRequest(self._calls, call, plain.client, client, loop)
         headers = VisibleHeaders(scope["headers"])
         return Request(methods.TOOLS_CALL, params, client, reply, call.id, headers, sent=sent)
 
