@@ -49,6 +49,7 @@ def server() -> McpServer:
     return create_mcp_server(name="headers", version="1", tools=[echo])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [MODERN, LEGACY])
 async def test_each_deciding_header_is_judged_after_a_call_whose_verdict_is_kept(version: str) -> None:
     assert set(REFUSED) == {*JUDGED, *COMPARED}, "each header that decides has a request here"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from hashlib import sha256
 from typing import Any, Protocol, runtime_checkable
 
@@ -87,7 +88,7 @@ class HandlerRunner:
         if type(token) is int or (type(token) is str and len(token) <= MAX_TOKEN):
             return await self._watched(request, token, caller, work)
         ctx = CallContext(meta=_kept(request, meta), state=self.state, caller=caller)
-        return await (work(ctx) if caller.plain else caller.run(work, ctx))
+        return await caller.run(work, ctx)
 
     def context(
         self,
@@ -164,11 +165,6 @@ class HasRequest(Protocol):
 
 
 class _RequestCaller(Caller, Protocol):
-    @property
-    def plain(self) -> bool:
-        """Whether the handler needs no cancel scope around it."""
-        ...
-
     async def run(self, work: Work, ctx: CallContext) -> Json: ...
 
 
@@ -214,7 +210,6 @@ class _LegacyCaller(_ClientOfRequest):
     """The `Caller` of a legacy request: a question is a request on its reply channel."""
 
     __slots__ = ()
-    plain = True
 
     async def run(self, work: Work, ctx: CallContext) -> Json:
         return await work(ctx)
@@ -253,27 +248,27 @@ class _LegacyCaller(_ClientOfRequest):
 class _ModernCaller(_ClientOfRequest):
     """The `Caller` of a modern request: a question finds its answer in the request, or ends the handler."""
 
-    __slots__ = ("_asked", "_given", "_keys", "_scope", "_sealed", "_used", "plain")
+    __slots__ = ("_asked", "_given", "_keys", "_scope", "_sealed", "_used")
 
     _asked: dict[str, Question]
     _given: Mapping[str, Any]
     _sealed: Mapping[str, Any]
     _keys: Keys
-    _scope: anyio.CancelScope
+    _scope: anyio.CancelScope | None
     _used: Json
 
-    def __init__(self, request: Request, rounds: HandlerRunner) -> None:
-        super().__init__(request, rounds)
-        # a client without these capabilities is asked nothing, and needs no cancel scope
-        quiet = _ABILITIES.isdisjoint(request.client.capabilities) and _ANSWERS.isdisjoint(request.params)
-        self.plain = quiet and rounds.sampling.model is None
-
     async def run(self, work: Work, ctx: CallContext) -> Json:
-        self._sealed = self._rounds.sealed(self._request)
-        self._given = {**self._request.object(INPUT_RESPONSES), **self._sealed}
-        self._asked, self._used, self._keys = {}, {}, Keys()
+        self._asked = {}
+        self._used = {}
+        self._sealed = self._given = _NOTHING
+        if not _ANSWERS.isdisjoint(self._request.params):
+            self._sealed = self._rounds.sealed(self._request)
+            self._given = {**self._request.object(INPUT_RESPONSES), **self._sealed}
+        self._keys = Keys()
+        # most clients declare nothing that they could be asked for, and a scope is a tenth of a call
+        self._scope = None if _ABILITIES.isdisjoint(self._request.client.capabilities) else anyio.CancelScope()
         result: Json = {}
-        with anyio.CancelScope() as self._scope:
+        with self._scope or nullcontext():
             try:
                 result = await work(ctx)
             except Exception:  # boundary: an error that comes of ending the work, as in a thread, is no failure
@@ -319,8 +314,9 @@ class _ModernCaller(_ClientOfRequest):
 
     async def _end(self) -> None:
         """Cancel the handler, also from one of its tasks or threads; never returns."""
-        self._scope.cancel()
-        await anyio.sleep(_UNENDED_SECONDS)
+        if self._scope is not None:
+            self._scope.cancel()
+            await anyio.sleep(_UNENDED_SECONDS)
         raise ToolError("a question was asked where the work cannot be ended; ask it outside of the shield")
 
     def _input_required(self) -> Json:

@@ -30,7 +30,6 @@ from toolweave.protocol.jsonrpc import (
     encode_result,
 )
 from toolweave.protocol.versions import BATCHING_VERSION, MODERN_VERSION, MODERN_VERSIONS
-from toolweave.serve._cancel_scopes import cancel_scope
 from toolweave.serve._envelope import client_of_envelope, client_of_handshake, has_envelope, unsupported_version
 from toolweave.serve._pending_requests import PendingRequests
 from toolweave.serve._plain_calls import ENVELOPE
@@ -189,7 +188,7 @@ class Conversation:
             if message.method == methods.INITIALIZE:
                 await self._initialize(request, reply)  # in line: later messages find the handshake made
                 return
-            scope = self._running[message.id] = cancel_scope()
+            scope = self._running[message.id] = anyio.CancelScope()
             self._tasks.create_task(self._answer(request, scope, reply))
 
     async def _take_batch(self, members: list[StrictMessage | MalformedMessage]) -> None:

@@ -27,7 +27,6 @@ from toolweave.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from toolweave.protocol.versions import BATCHING_VERSION, HANDSHAKE_VERSIONS, MODERN_VERSION
 from toolweave.serve._auth.gate import OperationGate
 from toolweave.serve._auth.middleware import identity_of, may_of
-from toolweave.serve._cancel_scopes import cancel_scope
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._envelope import client_of_envelope, has_envelope, unsupported_version
 from toolweave.serve._http.accept import accepts_events, accepts_json
@@ -177,7 +176,7 @@ class HttpDispatcher:
         if place is None:
             await self._refuse_busy(scope, send)
             return
-        with cancel_scope() as work:
+        with anyio.CancelScope() as work:
             self.requests.running.add(work)
             try:
                 if scope["method"] == "POST":
@@ -203,7 +202,7 @@ class HttpDispatcher:
         place = self.requests.places.enter(scope)
         if place is None:
             raise CallerMustWait(*self.requests.places.refusal(scope))
-        with cancel_scope() as work:
+        with anyio.CancelScope() as work:
             self.requests.running.add(work)
             try:
                 yield work

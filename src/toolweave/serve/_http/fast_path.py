@@ -23,7 +23,6 @@ from toolweave.protocol.jsonrpc import RequestId
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSION
 from toolweave.serve._auth.gate import OperationGate
 from toolweave.serve._auth.middleware import identity_of, may_of, principal
-from toolweave.serve._cancel_scopes import cancel_scope
 from toolweave.serve._http.asgi import (
     SENT,
     App,
@@ -351,7 +350,7 @@ class FastPath:
         exchange.key = call.id
         if session is not None:
             exchange.join(session)
-        work = exchange.work = cancel_scope()
+        work = exchange.work = anyio.CancelScope()
         make = partial(self._response, exchange, work, receive, send)
         reply = exchange.reply = LazyReply(make, send, call.id, () if session is None else (session.header,))
         with work:
@@ -430,7 +429,7 @@ class FastPath:
         exchange.settled = True
         if answer is None and (exchange.aborted or exchange.cancelled):
             await sent.give_up()
-            await self._broken_off(exchange, self._response(exchange, cancel_scope(), receive, send))
+            await self._broken_off(exchange, self._response(exchange, anyio.CancelScope(), receive, send))
             return True
         text = None if answer is None else sent.text(exchange.key, answer)
         if text is None:

@@ -1,0 +1,96 @@
+"""A session is in use while one of its requests runs for a client, and not longer, however the request ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from tests.gateway.plain_callers import SECONDS, Plain, again, long_way, plain
+from tests.serve.serving import served_http
+from toolweave import tool
+from toolweave.serve import HttpLimits, McpServer, create_mcp_server
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+REVISION = "2025-11-25"
+
+
+class Held:
+    """A server with one tool that waits.
+
+    Attributes:
+        running: Set once the tool runs.
+        released: Lets the tool continue.
+    """
+
+    def __init__(self) -> None:
+        self.running = anyio.Event()
+        self.released = anyio.Event()
+
+    def server(self) -> McpServer:
+        @tool
+        async def hold(fails: bool = False) -> str:
+            """Wait, then return a text or fail."""
+            self.running.set()
+            await self.released.wait()
+            if fails:
+                raise ValueError("failed")
+            return "held"
+
+        return create_mcp_server(name="held", version="1", tools=[hold])
+
+
+def status_of_another_session(url: str) -> int:
+    """Return the status of a handshake: 503 while the only session is in use, 200 once it could be replaced."""
+    params = {"protocolVersion": REVISION, "capabilities": {}, "clientInfo": {"name": "c", "version": "0"}}
+    message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+    client = Plain(url, REVISION)
+    try:
+        return client.talk(json.dumps(message).encode(), {})[0]
+    finally:
+        client.close()
+
+
+async def answered(held: Held, client: Plain, url: str) -> None:
+    held.released.set()
+    assert (await anyio.to_thread.run_sync(client.answer))[0] == 200
+
+
+async def cancelled(held: Held, client: Plain, url: str) -> None:
+    async with again(client, url) as second:
+        await second.tell("notifications/cancelled", requestId=7)
+    status, _, answer = await anyio.to_thread.run_sync(client.answer)
+    assert (status, answer["error"]["message"]) == (200, "Request cancelled")
+
+
+async def left(held: Held, client: Plain, url: str) -> None:
+    client.close()  # the call continues: in this era only a notification cancels it
+
+
+@pytest.mark.parametrize("wraps", [[], [long_way]], ids=["short", "long"])
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("end", [answered, cancelled, left])
+async def test_a_session_can_be_replaced_once_its_request_has_ended(
+    end: Callable[[Held, Plain, str], Any], fails: bool, wraps: list[Any]
+) -> None:
+    held = Held()
+    limits = HttpLimits(sessions=1, shutdown_seconds=2)
+    with anyio.fail_after(SECONDS):
+        async with (
+            served_http(held.server(), middleware=wraps, limits=limits) as url,
+            plain(url, REVISION) as client,
+        ):
+            await anyio.to_thread.run_sync(lambda: client.send(*client.call("hold", {"fails": fails}, key=7)))
+            await held.running.wait()
+            assert await anyio.to_thread.run_sync(status_of_another_session, url) == 503
+
+            await end(held, client, url)
+            while (status := await anyio.to_thread.run_sync(status_of_another_session, url)) != 200:
+                assert status == 503
+                await anyio.sleep(0.05)
+            held.released.set()
