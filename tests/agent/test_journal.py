@@ -12,7 +12,7 @@ import pytest
 from toolweave import Agent, ModelError, ToolSpec
 from toolweave.agent import RunResult
 from toolweave.agent._approval import Approval, WaitingCall
-from toolweave.agent._journal import Recorded, RunStart
+from toolweave.agent._journal import Journal, Recorded, RunStart
 from toolweave.agent._questions import NOTHING_ASKED, Asked
 from toolweave.errors import RunError, StoreError
 from toolweave.models import Finished, ScriptedModel, ToolCallPart, ToolMessage, UserMessage, tool_call
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 PATIENCE = 30.0
 
 
-class Notebook:
+class Notebook(Journal):
     """A journal in memory that notes the order of everything; what is in it is not done again."""
 
     def __init__(self, *, fails: str = "") -> None:
