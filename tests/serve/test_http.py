@@ -61,6 +61,7 @@ async def test_a_modern_call_is_answered_with_the_result_itself_in_one_json_body
         "id": 7,
         "result": {
             "content": [{"type": "text", "text": "5"}],
+            "structuredContent": 5,
             "resultType": "complete",
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "doing", "version": "1.2.3"}},
         },
