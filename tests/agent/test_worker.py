@@ -137,6 +137,31 @@ async def test_a_worker_that_is_only_lost_for_a_while_has_not_died_of_its_run() 
         assert (await run).text == "x"
 
 
+@pytest.mark.parametrize("deaths", [0, 1])
+async def test_a_run_without_a_lease_is_not_taken_over_right_after_an_outage(deaths: int) -> None:
+    async with Backend() as backend:
+        agent = agent_at(backend)
+        run = await agent.submit("x")
+        found = await backend.store.get(RUNS, run.id)
+        assert found is not None
+        running = {**found.value, "status": "running", "attempts": 1}
+        await backend.store.put(RUNS, run.id, running)
+
+        with pytest.raises(Reschedule):
+            await handle(agent, backend, run.id, deaths=deaths, after_outage=True)
+        await handle(agent, backend, run.id)
+
+        assert (await run).text == "x"
+
+
+async def test_a_run_that_no_worker_began_starts_right_after_an_outage() -> None:
+    async with Backend() as backend:
+        agent = agent_at(backend)
+        run = await agent.submit("x")
+        await handle(agent, backend, run.id, after_outage=True)
+        assert (await run).text == "x"
+
+
 async def test_runs_that_workers_died_of_go_on_one_at_a_time_so_that_none_dies_of_another() -> None:
     going = together = 0
 

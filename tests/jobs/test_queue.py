@@ -209,6 +209,24 @@ async def test_a_job_that_is_put_off_for_long_is_done_now_when_it_is_submitted_a
     assert [(job.key, job.about, job.delivery) for job in done.jobs] == [("a", {"to": "b"}, 1)] * 3
 
 
+async def test_jobs_after_one_that_the_store_refused_say_that_there_was_an_outage(url: str) -> None:
+    done = Done()
+
+    async def work(job: Job) -> None:
+        await done(job)
+        if len(done.jobs) == 2:
+            raise StoreError("read-only", collection="runs")
+
+    async with queue_at(url) as backend, working(backend, {"letters": work}):
+        for count in (1, 2):
+            await backend.queue.submit(Job(topic="letters", key=f"{count}"))
+            await done.wait(count)
+        await done.wait(3)
+        await backend.queue.submit(Job(topic="letters", key="4"))
+        await done.wait(4)
+    assert [(job.key, job.after_outage) for job in done.jobs] == [("1", False), ("2", False), ("2", True), ("4", True)]
+
+
 async def test_a_worker_that_is_shut_down_hands_its_jobs_to_others_at_once(url: str) -> None:
     begun, left, done = anyio.Event(), anyio.Event(), Done()
 
@@ -321,6 +339,7 @@ async def test_a_job_goes_on_while_redis_is_lost_and_so_does_the_worker_afterwar
             assert times == 1
             await done.wait(5)
     assert done.keys == ["a", "b", "c", "long", "long"]
+    assert done.jobs[0].after_outage
 
 
 async def test_a_queue_that_cannot_be_reached_says_so_and_shows_no_password() -> None:

@@ -192,6 +192,9 @@ class _Runs:
             return _Loaded(run, self._durable)
         return _Loaded(run, self._durable.with_record(record, details[0]))
 
+    def has_begun(self, record: _Loaded) -> bool:
+        return record.record.status == "running"
+
     def has_ended(self, record: _Loaded) -> bool:
         return record.record.done
 

@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import math
 import os
 import socket
 import time
@@ -27,6 +28,7 @@ from docket.dependencies import TaskOutcome as Outcome
 from redis.exceptions import ResponseError
 
 from toolweave._backoff import backoff
+from toolweave.errors import StoreError
 from toolweave.jobs._lease import machine, process_is_dead
 from toolweave.jobs._messages import FUNCTION, Messages, PlainDocket, in_plain
 from toolweave.jobs._queue import Handler, Job, Reschedule
@@ -124,6 +126,8 @@ _log = logging.getLogger("toolweave.jobs")
 _SHORTEST, _LONGEST = 1.0, 60.0
 """Seconds until a job that failed is delivered again."""
 _RECONNECT_SECONDS = 1.0
+_RENEWAL_SECONDS = 5.0
+"""Seconds in which a holder whose lease expired in an outage has renewed it; every holder tries more often."""
 _SPARE = 1
 """Free slots that docket sees beyond the real ones."""
 _GIVEN_BEFORE = b"__redelivery__"
@@ -283,6 +287,7 @@ class TopicWorker:
         self._stopping = False  # no job is started any more
         self._handing_back = False  # running jobs are cancelled
         self._ended = anyio.Event()
+        self._last_outage = -math.inf  # when the queue came back, or the store last refused a job
 
     async def work(self, stop: anyio.Event, grace_seconds: float) -> None:
         """Run jobs until `stop`; hand back those that have not ended `grace_seconds` later, within a timeout."""
@@ -340,6 +345,7 @@ class TopicWorker:
         """Note that docket accepts jobs."""
         if self.ready.is_set():
             _log.warning("topic %r: the queue is back", self._topic)
+            self._last_outage = anyio.current_time()
         self.ready.set()
 
     def not_taking(self) -> None:
@@ -359,6 +365,8 @@ class TopicWorker:
         except Reschedule as exc:
             doing.again = _Again(exc.seconds)
         except Exception as exc:  # boundary: one job never takes the others down
+            if isinstance(exc, StoreError):
+                self._last_outage = anyio.current_time()
             seconds = backoff(job.delivery, first=_SHORTEST, longest=_LONGEST)
             _log.warning("job %r of %r failed, again in %g s: %s", job.key, self._topic, seconds, exc)
             doing.again = _Again(seconds, failed=True)
@@ -383,6 +391,7 @@ class TopicWorker:
             about=known,
             delivery=execution.attempt + deaths,
             deaths=deaths,
+            after_outage=anyio.current_time() - self._last_outage < _RENEWAL_SECONDS,
         )
 
     async def _deaths(self, execution: Execution) -> int:

@@ -180,6 +180,10 @@ class JobKind(Protocol[R]):
         """
         ...
 
+    def has_begun(self, record: R) -> bool:
+        """Whether a worker has started it, and neither ended it nor handed it back."""
+        ...
+
     def has_ended(self, record: R) -> bool:
         """Whether nothing is left to be done."""
         ...

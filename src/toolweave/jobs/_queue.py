@@ -20,6 +20,8 @@ class Job:
         about: Its payload, a small JSON object; large values belong in the store.
         delivery: The number of deliveries to workers, from 1; one that was handed back unharmed does not count.
         deaths: The number of workers that died of it, or were silent for so long that they count as dead.
+        after_outage: Whether the queue or the store refused this worker a few seconds ago: other workers may live and
+            have leases that they could not renew.
     """
 
     topic: str
@@ -27,6 +29,7 @@ class Job:
     about: Mapping[str, Any] = field(default_factory=dict[str, Any])
     delivery: int = 1
     deaths: int = 0
+    after_outage: bool = False
 
 
 Handler: TypeAlias = Callable[[Job], Awaitable[None]]

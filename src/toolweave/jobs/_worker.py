@@ -84,6 +84,11 @@ class JobWorker(Generic[R]):
         if kind.has_ended(record):
             await kind.clean(record)
             return
+        if lease is None and job.after_outage and kind.has_begun(record):
+            # Nobody could renew a lease during an outage, so one that expired does not show that its holder died. A
+            # holder that lives renews it within seconds; whoever took it earlier would make the outcome of the call
+            # under way unknown.
+            raise Reschedule(_SOON_SECONDS)
         # Counted before the lease is looked at: a delivery that tells of a death does so once, and may find that
         # another worker has begun already.
         deaths = await self._deaths(job, dead, lease)

@@ -92,6 +92,10 @@ class TaskJobs:
             raise StoreError(f"task {record.key!r} is another server's, or one of another version")
         return entry
 
+    def has_begun(self, record: StoredTask) -> bool:
+        """Whether a worker runs it, or ran it and died."""
+        return record.runner is not None
+
     def has_ended(self, record: StoredTask) -> bool:
         """Whether its status is final."""
         return record.ended
