@@ -19,6 +19,7 @@ from toolweave import (
     ProtocolError,
     RequestTimeoutError,
     ServerConfig,
+    ToolweaveError,
     connect_mcp,
     connect_mcp_servers,
 )
@@ -71,6 +72,26 @@ async def test_a_list_of_endless_large_pages_ends_at_its_bytes(era: str) -> None
     assert "tools/list is too large: stopped after 5 pages and 45000 bytes; raise 'max_list_bytes'" in problems
 
 
+@pytest.mark.slow
+async def test_the_pages_of_a_list_are_at_most_128_mib_together_by_default() -> None:
+    pages: list[Json] = []
+
+    def answer(message: Json) -> Json | None:
+        if message.get("method") != "tools/list":
+            return {}
+        pages.append(message)
+        name = f"t{len(pages)}"
+        entry = {"name": name, "inputSchema": {"type": "object"}, "_meta": {"filler": "d" * 32 * 1024 * 1024}}
+        return {"tools": [entry], "nextCursor": name}
+
+    async with connected({"server": served("legacy", answer)}, 120) as connection:
+        await connection.list_tools()
+        problems = "\n".join(connection.problems)
+
+    assert len(pages) == 4
+    assert "stopped after 4 pages and 134217728 bytes; raise 'max_list_bytes'" in problems
+
+
 async def test_a_long_list_of_small_pages_is_read_to_its_end() -> None:
     def answer(message: Json) -> Json | None:
         if message.get("method") != "tools/list":
@@ -94,10 +115,11 @@ def send(message):
     print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 
 def ask():
-    form = {"mode": "form", "message": "m" * 1000, "requestedSchema": {"type": "object", "properties": {}}}
+    form = {"mode": "form", "message": "m" * size, "requestedSchema": {"type": "object", "properties": {}}}
     send({"id": 1000 + asked, "method": "elicitation/create", "params": form})
 
 asked, call, refused = 0, None, ""
+size = int(sys.argv[1])
 for line in sys.stdin:
     message = json.loads(line)
     method = message.get("method")
@@ -123,11 +145,11 @@ for line in sys.stdin:
 """
 
 
-def flooding(folder: Path, **settings: Any) -> Json:
-    """Return the entry of a legacy server that asks its user without end in each call."""
+def flooding(folder: Path, size: int = 1000, **settings: Any) -> Json:
+    """Return the entry of a legacy server that asks its user without end, with texts of `size` bytes, in each call."""
     program = folder / "flooding.py"
     program.write_text(FLOODING)
-    return {"command": sys.executable, "args": [str(program)], **settings}
+    return {"command": sys.executable, "args": [str(program), str(size)], **settings}
 
 
 @pytest.mark.slow
@@ -152,6 +174,54 @@ async def test_a_server_that_asks_without_end_is_refused_in_each_call(
     assert (after_one, len(asked)) == (most, 2 * most)
     assert first.text.startswith(f"{most + 1}: ")
     assert f"raise '{named}' to allow more" in first.text
+
+
+@pytest.mark.slow
+async def test_the_questions_of_a_call_are_at_most_32_mib_together_by_default(tmp_path: Path) -> None:
+    asked: list[int] = []
+    callbacks = Callbacks(elicitation=lambda question: asked.append(1))
+    async with connected(flooding(tmp_path, 1024 * 1024), 120, callbacks=callbacks) as connection:
+        result = await connection.call_tool("ask")
+
+    assert len(asked) == 31  # each question is a little more than 1 MiB
+    assert "questions of more than 33554432 bytes in one call; raise 'max_question_bytes'" in result.text
+
+
+HUGE = """
+import json, sys
+
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message.get("method")
+    if method == "initialize":
+        info = {"serverInfo": {"name": "huge", "version": "1"}, "capabilities": {"tools": {}}}
+        answer = {"result": {"protocolVersion": "2025-11-25", **info}}
+    elif method == "tools/list":
+        answer = {"result": {"tools": [{"name": "huge", "inputSchema": {"type": "object"}}]}}
+    elif method == "tools/call":
+        size = message["params"]["arguments"]["size"]
+        answer = {"result": {"content": [{"type": "text", "text": "x" * size}]}}
+    else:
+        answer = {"error": {"code": -32601, "message": "Method not found"}}
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "size", "limit"),
+    [({}, 128 * 1024 * 1024, 134_217_728), ({"max_message_bytes": 20_000}, 20_000, 20_000)],
+)
+async def test_a_message_of_a_process_is_at_most_128_mib_or_the_size_that_the_entry_sets(
+    tmp_path: Path, settings: Json, size: int, limit: int
+) -> None:
+    program = tmp_path / "huge.py"
+    program.write_text(HUGE)
+    entry: Json = {"command": sys.executable, "args": [str(program)], **settings}
+    async with connected(entry, 120) as connection:
+        with pytest.raises(ToolweaveError, match=f"more than {limit} bytes.*raise 'max_message_bytes'"):
+            await connection.call_tool("huge", {"size": size})
 
 
 @pytest.mark.slow
