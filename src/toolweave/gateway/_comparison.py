@@ -29,6 +29,7 @@ from toolweave.protocol.versions import (
 )
 from toolweave.serve._request import Json
 from toolweave.tools import expose
+from toolweave.tools._mcp import handshake_output_schema
 
 LostKind: TypeAlias = Literal["capability", "instructions", "tool", "prompt", "resource", "template"]
 _CLIENTS = (*HANDSHAKE_VERSIONS[1:], MODERN_VERSION)
@@ -164,7 +165,7 @@ def _lost(own: _Offers, through: _Offers, server: ServerConfig, *, modern: bool,
             exposed = _exposed(kind, name, server, through.definitions[kind], alone=alone)
             if exposed is None:
                 lost.append(LostFeature(kind=kind, name=name, reason="is not listed"))
-            elif members := _differing(definition, exposed, _LISTS[kind][3]):
+            elif members := _differing(_in_form_of(definition, modern=modern), exposed, _LISTS[kind][3]):
                 lost.append(LostFeature(kind=kind, name=name, reason=f"is listed with other {', '.join(members)}"))
     return lost
 
@@ -196,6 +197,14 @@ def _exposed(
     else:
         names = (f"{server.name}+{name}", name)
     return next((listed[one] for one in names if one in listed), None)
+
+
+def _in_form_of(definition: Json, *, modern: bool) -> Json:
+    """Return a definition in the form of the client's era: before 2026-07-28, output schemas are those of objects."""
+    output = definition.get("outputSchema")
+    if modern or output is None:
+        return definition
+    return {**definition, "outputSchema": handshake_output_schema(output)}
 
 
 def _differing(own: Json, through: Json, key: str) -> list[str]:

@@ -59,8 +59,7 @@ def tool_definition(spec: ToolSpec, *, modern: bool) -> Json:
     made["inputSchema"] = spec.input_schema
     output = spec.output_schema
     if output is not None:
-        wraps = not modern and wraps_results(output)
-        made["outputSchema"] = object_around(output, RESULT) | {WRAP_MARK: True} if wraps else output
+        made["outputSchema"] = output if modern else handshake_output_schema(output)
     if spec.annotations is not None:
         made["annotations"] = spec.annotations
     if spec.icons:
@@ -69,6 +68,11 @@ def tool_definition(spec: ToolSpec, *, modern: bool) -> Json:
         kept = {name: value for name, value in spec.meta.items() if spec.server is not None or name != RESUMABLE}
         made |= {"_meta": kept} if kept else {}
     return made | {name: value for name, value in spec.raw.items() if name not in _WRITTEN}
+
+
+def handshake_output_schema(output: Mapping[str, Any] | bool) -> Mapping[str, Any] | bool:
+    """Return an output schema in the form that handshake-era clients know: that of an object."""
+    return object_around(output, RESULT) | {WRAP_MARK: True} if wraps_results(output) else output
 
 
 def wraps_results(output: Mapping[str, Any] | bool | None) -> bool:

@@ -177,15 +177,19 @@ class ToolResult(Value, frozen=True, kw_only=True):
     def of_json(cls, data: Any) -> ToolResult:
         """Make a result from a JSON value: structured content, and its JSON as text; a text is its own text.
 
-        NaN and infinities, which JSON cannot represent, become null.
+        NaN and infinities, which JSON cannot represent, become null, and halves of surrogate pairs `?`.
         """
-        if isinstance(data, str):
-            return cls(content=(TextContent(text=data),), structured_content=data)
+        is_text = isinstance(data, str)
         try:
-            text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+            text = data if is_text else json.dumps(data, ensure_ascii=False, allow_nan=False)
         except ValueError:
             data = _finite(data)
             text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+        if not text.isascii():
+            whole = text.encode("utf-8", "replace").decode()
+            if whole != text:
+                text = whole
+                data = whole if is_text else json.loads(whole)
         return cls(content=(TextContent(text=text),), structured_content=data)
 
     def _repr_html_(self) -> str:

@@ -146,6 +146,14 @@ def _import_file(file: Path, name: str) -> ModuleType:
     return module
 
 
+def _is_file(path: Path) -> bool:
+    """Whether there is a file that this process may look at."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def _package_of(file: Path) -> tuple[str, str] | None:
     """Return the folder above the package that a file is in, and the module's name; None for a file in no package.
 
@@ -153,7 +161,7 @@ def _package_of(file: Path) -> tuple[str, str] | None:
     """
     parts = [file.stem]
     above = file.parent
-    while (above / "__init__.py").is_file() and above.name.isidentifier() and above != above.parent:
+    while _is_file(above / "__init__.py") and above.name.isidentifier() and above != above.parent:
         parts.insert(0, above.name)
         above = above.parent
     if len(parts) == 1 or not file.stem.isidentifier():
