@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from toolweave.connect import ConnectionState
 from toolweave.errors import RequestError, ToolError
 from toolweave.gateway._fast_calls import SentToolCall
 from toolweave.gateway._perspectives import Perspectives
@@ -101,7 +102,7 @@ class Calls:
         if route is None and (answer := self._unreached.called(request, name)) is not None:
             return answer
         if route is None and not self._is_local(request, name):
-            raise not_offered("tools", name, modern=request.modern)
+            return self._not_listed(request, name)
         if route is None:
             return await self._local.methods(modern=request.modern)[methods.TOOLS_CALL](request)
         if self._slow is None or route.spec is None:
@@ -118,6 +119,20 @@ class Calls:
         if perspective is self._perspectives.shared:
             return True
         return perspective.tools.snapshot().find(name) is not None or self._shared_routes.tool(name) is None
+
+    def _not_listed(self, request: Request, name: str) -> Json:
+        """Answer a call of a tool that the connection which the caller reaches does not list.
+
+        Raises:
+            RequestError: The connection has listed its tools, and this is not one of them.
+        """
+        shared = self._shared_routes.tool(name)
+        if shared is not None:
+            reached = self._perspectives.of(request.client).clients[shared.server]
+            # While its tools cannot be listed, as when its server dies, nothing is known of this one.
+            if reached.state is ConnectionState.DEGRADED:
+                return self._unreached.unlisted(request, shared.server, name)
+        raise not_offered("tools", name, modern=request.modern)
 
     async def _call_at(self, route: Route, request: Request) -> Json:
         """Call a tool at its upstream."""

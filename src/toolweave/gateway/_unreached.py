@@ -44,10 +44,11 @@ class UnreachedUpstreams:
     def called(self, request: Request, name: str) -> Json | None:
         """Return the error result of a call whose tool is of such an upstream, or None."""
         reason = self._reason(request, "tools", name.removeprefix(self._prefix()))
-        if reason is None:
-            return None
-        error = ToolError(f"MCP error: {reason}", kind=ErrorKind.NOT_SENT, retryable=True)
-        return call_result(ToolResult.failure(error), modern=request.modern)
+        return None if reason is None else _not_sent(request, reason)
+
+    def unlisted(self, request: Request, server: str, name: str) -> Json:
+        """Return the error result of a call at an upstream whose connection for this caller cannot list its tools."""
+        return _not_sent(request, _unknown_whether(f"server {server!r} {_REASONS[ConnectionState.DEGRADED]}", name))
 
     def error_for_prompt(self, request: Request, name: str) -> RequestError | None:
         """Return the error of a request whose prompt is of such an upstream, or None."""
@@ -81,4 +82,13 @@ class UnreachedUpstreams:
         if server is None or not self._shows(server) or not (may is None or may(kind, name, (), server)):
             return None
         self._down.reconnect(server)
-        return f"{self.described(server)}, so it is not known whether it has {name!r}; try again later"
+        return _unknown_whether(self.described(server), name)
+
+
+def _unknown_whether(state: str, name: str) -> str:
+    return f"{state}, so it is not known whether it has {name!r}; try again later"
+
+
+def _not_sent(request: Request, reason: str) -> Json:
+    error = ToolError(f"MCP error: {reason}", kind=ErrorKind.NOT_SENT, retryable=True)
+    return call_result(ToolResult.failure(error), modern=request.modern)
