@@ -88,7 +88,7 @@ async def test_a_forked_process_ends_without_a_trace_and_leaves_the_connections_
                 [sys.executable, "-c", PARENT, how, str(program), url], check=False, env={"PYTHONUNBUFFERED": "1"}
             )
 
-    # asyncio runs no loop in a forked process. If a timer is due at the fork, it complains of that, and nobody else does.
+    # asyncio has no running loop in a forked process, and complains of that if a timer is due just then.
     errors = done.stderr.decode()
     assert errors == "" or "no running event loop" in errors
     lines = done.stdout.decode().splitlines()
