@@ -257,7 +257,7 @@ class Hub(Openable, HubFeatures):
 
     async def _close_all(self) -> None:
         self._closed = True
-        self._warnings.finish()  # a program may be shorter than the comparison of many definitions
+        await self._warnings.finish_in_steps()  # a program may be shorter than the comparison of many definitions
         # they stay listed until they are closed, so that a second caller waits for them too
         # All at once: a server that takes its whole bound to end must not delay the others by it.
         await for_each([*self._clients.values(), *self._down.given_up.values()], McpConnection.close)

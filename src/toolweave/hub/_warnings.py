@@ -74,6 +74,12 @@ class HubWarnings:
         while self._steps:
             self._step()
 
+    async def finish_in_steps(self) -> None:
+        """Compare the remaining definitions, and let other tasks run between the steps."""
+        while self._steps:
+            self._step()
+            await asyncio.sleep(0)
+
     def _schedule(self) -> None:
         """Schedule the next step behind the callbacks that are ready now."""
         if not self._steps or self._is_scheduled:

@@ -271,11 +271,17 @@ def _json_of_other(item: Any) -> Any:
     Raises:
         ToolError: There is none.
     """
-    from pydantic_core import PydanticSerializationError, to_jsonable_python  # nearly no result needs it
+    from pydantic import PydanticUserError, TypeAdapter  # nearly no result needs it
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     try:
         return to_jsonable_python(item)
     except PydanticSerializationError:
+        pass
+    try:
+        # Earlier versions of pydantic know some types, such as these two, by their schema only.
+        return TypeAdapter[Any](cast("type[Any]", type(item))).dump_python(item, mode="json")
+    except (PydanticUserError, PydanticSerializationError):
         kind = type(item).__name__
         text = f"a value of the type {kind!r} has no form in JSON; return a text, a dict, a list or a model"
         raise ToolError(text, kind=ErrorKind.INVALID_OUTPUT) from None
