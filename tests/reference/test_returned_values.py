@@ -25,10 +25,10 @@ OBJECTS = ("model", "data_class", "typed_dict", "mapping", "objects")
 SECONDS = 180
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
     """The server over HTTP."""
-    with serving(tmp_path_factory.mktemp("returned") / "log", command=SERVER) as url:
+    with serving(tmp_path / "log", command=SERVER) as url:
         yield url
 
 
