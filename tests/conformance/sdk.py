@@ -13,7 +13,8 @@ from pathlib import Path
 
 __all__ = ["LOSSES", "SDK", "SERVER_FOLDER", "play_interaction_tests", "read_losses"]
 
-SDK = Path(__file__).resolve().parent.parent.parent / ".cache" / "sdk"
+# Without links: pytest names tests by the folder that they really are in.
+SDK = (Path(__file__).resolve().parent.parent.parent / ".cache" / "sdk").resolve()
 SERVER_FOLDER = SDK / "examples" / "servers" / "everything-server"
 """The server of the SDK that has what the official suite asks for, in both eras."""
 LOSSES = Path(__file__).with_name("sdk_losses.txt")
