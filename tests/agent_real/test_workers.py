@@ -15,7 +15,7 @@ from toolweave.models import AssistantMessage, UserMessage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.reference, pytest.mark.requirement("R103")]
 
-WRITES = 17
+WRITES = 16
 """How often a worker writes to the store for the run below when nobody kills it."""
 KILLS = [
     *(f"write:{number}" for number in range(1, WRITES + 1)),
