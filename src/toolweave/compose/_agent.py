@@ -109,7 +109,7 @@ class Agent:
         system: str | None = None,
         description: str | None = None,
         tools: ToolLike | Iterable[ToolLike] = (),
-        mcp_servers: Any = None,  # a mapping; where configs are known, also a source of configs
+        mcp_servers: Any = None,  # a mapping, a config or the path of one
         store: Store | None = None,
         backend: WorkBackend | None = None,
         on_unknown: OnUnknown = "error",

@@ -101,37 +101,36 @@ class Calls:
         route = self._routes(request).tool(name) if sent is None else sent.route
         if route is None and (answer := self._unreached.called(request, name)) is not None:
             return answer
-        if route is None and not self._is_local(request, name):
-            return self._not_listed(request, name)
         if route is None:
+            elsewhere = self._listed_elsewhere(request, name)
+            if elsewhere is not None:
+                return self._not_listed(request, name, elsewhere.server)
             return await self._local.methods(modern=request.modern)[methods.TOOLS_CALL](request)
         if self._slow is None or route.spec is None:
             return await self._call_at(route, request)
         return await self._slow.run(request, route.spec, partial(self._call_at, route))
 
-    def _is_local(self, request: Request, name: str) -> bool:
-        """Whether a name without a route is that of a tool of this process, or of none.
+    def _listed_elsewhere(self, request: Request, name: str) -> Route | None:
+        """Return the route of a tool without one for the caller that an upstream offers on another connection.
 
-        A tool that an upstream offers elsewhere, and not on the connection that the caller reaches, is not offered to
-        the caller: neither rules nor pins judge it for this caller.
+        It is not offered to the caller: neither rules nor pins judge it for this caller. None for a tool of this
+        process, and for no tool.
         """
         perspective = self._perspectives.of(request.client)
-        if perspective is self._perspectives.shared:
-            return True
-        return perspective.tools.snapshot().find(name) is not None or self._shared_routes.tool(name) is None
+        if perspective is self._perspectives.shared or perspective.tools.snapshot().find(name) is not None:
+            return None
+        return self._shared_routes.tool(name)
 
-    def _not_listed(self, request: Request, name: str) -> Json:
-        """Answer a call of a tool that the connection which the caller reaches does not list.
+    def _not_listed(self, request: Request, name: str, server: str) -> Json:
+        """Answer a call of a tool that the connection to the server which the caller reaches does not list.
 
         Raises:
             RequestError: The connection has listed its tools, and this is not one of them.
         """
-        shared = self._shared_routes.tool(name)
-        if shared is not None:
-            reached = self._perspectives.of(request.client).clients[shared.server]
-            # While its tools cannot be listed, as when its server dies, nothing is known of this one.
-            if reached.state is ConnectionState.DEGRADED:
-                return self._unreached.unlisted(request, shared.server, name)
+        reached = self._perspectives.of(request.client).clients[server]
+        # While its tools cannot be listed, as when its server dies, nothing is known of this one.
+        if reached.state is ConnectionState.DEGRADED:
+            return self._unreached.unlisted(request, server, name)
         raise not_offered("tools", name, modern=request.modern)
 
     async def _call_at(self, route: Route, request: Request) -> Json:

@@ -31,7 +31,7 @@ from toolweave.gateway._logs import UpstreamLogs
 from toolweave.gateway._parts import CallerView, GatewayParts, GatewaySecrets
 from toolweave.gateway._perspective_layer import PerspectiveLayer
 from toolweave.gateway._perspectives import Perspectives
-from toolweave.gateway._pin_warnings import PinWarnings
+from toolweave.gateway._pin_warnings import pin_differences
 from toolweave.gateway._relay import Relay
 from toolweave.gateway._replicas import Replicas
 from toolweave.gateway._routes import Routes
@@ -231,7 +231,6 @@ class Gateway(ServerRunners):
         )
         self.relay.on_leased = self.perspectives.note_leased
         self.callers = self._made_callers(CallerHubs(hub, token_store))
-        self._pin_warnings = PinWarnings(parts.connections, parts.handshakes)
         self.sign_ins = SignIns(self.callers.hubs, parts.groups, parts.replicas)
         self._view: CallerView | None = None
         handlers = HandlerRunner(logs=parts.logs)
@@ -532,7 +531,7 @@ class Gateway(ServerRunners):
 
     def pin_warnings(self) -> Iterable[str]:
         """Return the differences from the pins on connections beside those of the hub."""
-        return self._pin_warnings.texts(self.callers.hubs)
+        return pin_differences(self._parts.connections, self._parts.handshakes, self.callers.hubs)
 
     def find_tool(self, name: str, version: str | None = None) -> ToolSpec | None:
         """Return the definition of a tool that is offered under this name or alias, or None."""

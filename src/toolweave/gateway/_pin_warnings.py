@@ -15,26 +15,18 @@ from toolweave.gateway._connections import AskingConnections
 from toolweave.gateway._handshake_connections import HandshakeConnections
 
 
-class PinWarnings:
-    """Finds these differences.
+def pin_differences(
+    connections: AskingConnections, handshakes: HandshakeConnections, callers: CallerHubs
+) -> Iterable[str]:
+    """Yield the differences as they are now.
 
     Args:
         connections: The connections that callers have of their own.
         handshakes: The connections in the handshake era to upstreams that speak both.
+        callers: The hubs of callers, to which the servers belong that are called as them.
     """
-
-    def __init__(self, connections: AskingConnections, handshakes: HandshakeConnections) -> None:
-        self._connections = connections
-        self._handshakes = handshakes
-
-    def texts(self, callers: CallerHubs) -> Iterable[str]:
-        """Yield the differences as they are now.
-
-        Args:
-            callers: The hubs of callers, to which the servers belong that are called as them.
-        """
-        of_callers = (one for hub in callers.all() for one in hub.clients.values())
-        return chain.from_iterable(map(_differences, (*self._connections, *self._handshakes, *of_callers)))
+    of_callers = (one for hub in callers.all() for one in hub.clients.values())
+    return chain.from_iterable(map(_differences, (*connections, *handshakes, *of_callers)))
 
 
 def without_known(known: Iterable[str], found: Iterable[Iterable[str]]) -> list[str]:

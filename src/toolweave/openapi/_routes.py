@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, cast
 
 from toolweave.openapi._document import escaped
@@ -96,7 +97,7 @@ def framework_origin(app: object) -> str | None:
     """Return the origin that a Django application answers at, by its settings; None for every other application."""
     if not _is_django(app):
         return None
-    settings = _django("django.conf").settings
+    settings = import_module("django.conf").settings
     allowed = [str(host).removeprefix(".") for host in settings.ALLOWED_HOSTS]
     named = [host for host in allowed if "*" not in host]
     host = "localhost" if not named or "localhost" in named else named[0]
@@ -109,8 +110,6 @@ def asgi_of(app: object) -> Any:
     handler = _class("django.core.handlers.wsgi", "WSGIHandler")
     if handler is None or not isinstance(app, handler):
         return app
-    from importlib import import_module
-
     return import_module("django.core.asgi").get_asgi_application()
 
 
@@ -226,16 +225,10 @@ def _is_django(app: object) -> bool:
     return handler is not None and isinstance(app, handler)
 
 
-def _django(module: str) -> Any:
-    from importlib import import_module
-
-    return import_module(module)
-
-
 def _django_routes(problems: list[OperationProblem]) -> Iterator[_Route]:
-    settings = _django("django.conf").settings
+    settings = import_module("django.conf").settings
     checked = any("CsrfViewMiddleware" in str(name) for name in settings.MIDDLEWARE)
-    for path, parameters, one in _django_patterns(_django("django.urls").get_resolver(), "", {}, 0):
+    for path, parameters, one in _django_patterns(import_module("django.urls").get_resolver(), "", {}, 0):
         view = one.callback
         methods = _django_methods(view)
         for method in methods:
@@ -257,7 +250,7 @@ def _django_patterns(
     resolver: Any, prefix: str, parameters: Mapping[str, dict[str, Any]], depth: int
 ) -> Iterator[tuple[str, Mapping[str, dict[str, Any]], Any]]:
     """Return path, parameters and pattern of every view; the pages of Django's own admin are none for programs."""
-    simplified = _django("django.contrib.admindocs.views").simplify_regex
+    simplified = import_module("django.contrib.admindocs.views").simplify_regex
     for one in resolver.url_patterns:
         if getattr(one, "app_name", None) == "admin" or depth > _MAX_DEPTH:
             continue

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from toolweave.errors import SchemaError, printable
 from toolweave.schema._limits import check_schema, local_target
+from toolweave.schema._object_around import RESULT, WRAP_MARK
 from toolweave.schema._profiles import SchemaNode
 from toolweave.schema._type_loader import TypeLoader
 
@@ -79,7 +80,7 @@ def loader_for_schema(schema: Mapping[str, Any] | bool, name: str) -> TypeLoader
     """
     if isinstance(schema, bool) or not any(part in schema for part in _TELLING):
         return None
-    wraps = schema.get("x-fastmcp-wrap-result") is True
+    wraps = schema.get(WRAP_MARK) is True
 
     def make() -> TypeAdapter[Any]:
         from pydantic import AfterValidator, TypeAdapter
@@ -88,12 +89,12 @@ def loader_for_schema(schema: Mapping[str, Any] | bool, name: str) -> TypeLoader
             check_schema(schema)
             kind: Any = _SchemaReader(dict(schema), name, level=logging.DEBUG).read()
             if wraps:
-                kind = Annotated[kind, AfterValidator(lambda value: getattr(value, "result", value))]
+                kind = Annotated[kind, AfterValidator(lambda value: getattr(value, RESULT, value))]
             return TypeAdapter[Any](kind)
         except Exception as exc:  # boundary: odd schemas cost the type, never a result
             raise SchemaError(f"{type(exc).__name__}: {str(exc).partition(chr(10))[0]}") from None
 
-    return TypeLoader(make, member="result" if wraps else None)
+    return TypeLoader(make, member=RESULT if wraps else None)
 
 
 def _permissive(name: str, reason: str) -> type[BaseModel]:

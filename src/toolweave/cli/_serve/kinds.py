@@ -145,8 +145,9 @@ def is_agent(value: object) -> bool:
 
 def is_sdk_server(value: object) -> bool:
     """Whether a value is a server object of the official SDK or of FastMCP."""
-    packages = {cls.__module__.partition(".")[0] for cls in type(value).__mro__}
-    return bool(packages.intersection(_SDK_PACKAGES)) and callable(getattr(value, "run", None))
+    from toolweave.serve._folder.plain_functions import packages_of  # as above
+
+    return bool(packages_of(type(value)).intersection(_SDK_PACKAGES)) and callable(getattr(value, "run", None))
 
 
 def _check(place: ObjectPath, module: ModuleType, tools: tuple[Any, ...], name: str) -> None:
@@ -211,10 +212,11 @@ def _is_factory(value: object) -> bool:
         return False
     if not isinstance(made, type):
         return False
-    from toolweave.serve._runners import ServerRunners  # as above
+    from toolweave.serve._folder.plain_functions import packages_of  # as above
+    from toolweave.serve._runners import ServerRunners
 
-    packages = {cls.__module__.partition(".")[0] for cls in made.__mro__}
-    return issubclass(made, ServerRunners) or bool(packages.intersection((*_SDK_PACKAGES, "starlette", "django")))
+    of_framework = packages_of(made).intersection((*_SDK_PACKAGES, "starlette", "django"))
+    return issubclass(made, ServerRunners) or bool(of_framework)
 
 
 def _named(module: ModuleType, wanted: Any) -> dict[str, Any]:  # wanted: a predicate of any value

@@ -38,11 +38,15 @@ def plain_functions(module: ModuleType) -> tuple[list[FunctionTool[..., Any]], l
     return tools, problems
 
 
+def packages_of(kind: type[Any]) -> set[str]:
+    """Return the names of the packages that define a class and its bases."""
+    return {cls.__module__.partition(".")[0] for cls in kind.__mro__}
+
+
 def made_by_framework(module: ModuleType) -> str | None:
     """Return the name and the kind of an object of a framework that a module makes; None without one."""
     for name, value in vars(module).items():
         kind = cast("type[Any]", type(value))
-        packages = {cls.__module__.partition(".")[0] for cls in kind.__mro__}
-        if not isinstance(value, type) and packages & _FRAMEWORKS:
+        if not isinstance(value, type) and packages_of(kind) & _FRAMEWORKS:
             return f"{name!r} of {kind.__name__}"
     return None
