@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import anyio
 import pytest
@@ -72,25 +75,43 @@ except ValueError as exc:
 """
 
 
-@pytest.mark.parametrize(("how", "code"), [("exit", 3), ("return", 0), ("error", 4), ("process", 0)])
-async def test_a_forked_process_ends_without_a_trace_and_leaves_the_connections_of_its_parent_open(
-    how: str, code: int, tmp_path: Path
-) -> None:
+_MORE_TRIES = 5
+
+
+async def parent(how: str, program: str, url: str) -> CompletedProcess[bytes]:
+    """Run a process that forks while it has connections."""
+    with anyio.fail_after(60):
+        return await anyio.run_process(
+            [sys.executable, "-c", PARENT, how, program, url], check=False, env={"PYTHONUNBUFFERED": "1"}
+        )
+
+
+@asynccontextmanager
+async def numbers(folder: Path) -> AsyncGenerator[tuple[str, str]]:
+    """Serve numbers: by a program for standard input and output, and over HTTP."""
+
     @tool
     def add(a: int, b: int) -> int:
         return a + b
 
-    program = tmp_path / "server.py"
+    program = folder / "server.py"
     program.write_text(SERVER)
     async with served_http(create_mcp_server(name="numbers", version="1", tools=[add])) as url:
-        with anyio.fail_after(60):
-            done = await anyio.run_process(
-                [sys.executable, "-c", PARENT, how, str(program), url], check=False, env={"PYTHONUNBUFFERED": "1"}
-            )
+        yield str(program), url
 
-    # asyncio has no running loop in a forked process, and complains of that if a timer is due just then.
-    errors = done.stderr.decode()
-    assert errors == "" or "no running event loop" in errors
+
+@pytest.mark.parametrize(("how", "code"), [("exit", 3), ("return", 0), ("error", 4), ("process", 0)])
+async def test_a_forked_process_ends_without_a_trace_and_leaves_the_connections_of_its_parent_open(
+    how: str, code: int, tmp_path: Path
+) -> None:
+    async with numbers(tmp_path) as (program, url):
+        done = await parent(how, program, url)
+        for _ in range(_MORE_TRIES):
+            # asyncio has no running loop in a forked process, and complains of that if a timer is due just then.
+            if b"no running event loop" in done.stderr:
+                done = await parent(how, program, url)
+
+    assert done.stderr.decode() == ""
     lines = done.stdout.decode().splitlines()
     assert lines[-2:] == [f"child {code}", "['3', '3', '3', '3', '3'] [0, 0, 0, 0]"]
     assert done.returncode == 0
@@ -126,14 +147,8 @@ anyio.run(main)
 
 
 async def test_a_forked_process_ends_whatever_its_connections_waited_for(tmp_path: Path) -> None:
-    @tool
-    def add(a: int, b: int) -> int:
-        return a + b
-
-    program = tmp_path / "server.py"
-    program.write_text(SERVER)
-    async with served_http(create_mcp_server(name="numbers", version="1", tools=[add])) as url:
+    async with numbers(tmp_path) as (program, url):
         with anyio.fail_after(120):
-            done = await anyio.run_process([sys.executable, "-c", CHILDREN, str(program), url], check=False)
+            done = await anyio.run_process([sys.executable, "-c", CHILDREN, program, url], check=False)
 
     assert done.stdout.decode().split() == ["0"] * 8

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,6 @@ import anyio
 import anyio.to_thread
 import msgspec
 import pytest
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.console.browsing import signed_in
@@ -106,17 +103,6 @@ def assert_masked(secret: str, sinks: dict[str, str], *, told: int) -> None:
     found = {name: one for name, text in sinks.items() for one in forms(secret) if one in text}
     assert found == {}
     assert sum("***" in text for text in sinks.values()) >= told
-
-
-@pytest.fixture
-def exporter(monkeypatch: pytest.MonkeyPatch) -> Generator[InMemorySpanExporter]:
-    """Collects the spans of a provider that is the global one during the test."""
-    found = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(found))
-    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
-    yield found
-    provider.shutdown()
 
 
 @pytest.mark.slow

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from tests.serve.talking import Talk, talking
 from toolweave import Callbacks, Hub, ToolsChanged, connect_mcp
 from toolweave.connect import ListChanged
 from toolweave.errors import RequestError
-from toolweave.gateway import create_gateway
+from toolweave.gateway import Gateway, create_gateway
 from toolweave.middleware import AccessRule, AccessRules
 from toolweave.serve import ApiKey, ApiKeyAuth
 
@@ -32,14 +34,15 @@ LISTS = {
 }
 CHANGED = [f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")]
 UPDATED = "notifications/resources/updated"
-CALLERS = pytest.mark.parametrize(
-    ("mode", "able", "level"),
-    [
-        pytest.param("both", {}, None, id="shares the connection of its era"),
-        pytest.param("legacy", ABLE, None, id="can be asked"),
-        pytest.param("both", ABLE, None, id="can be asked by a server of both eras"),
-        pytest.param("legacy", {}, "info", id="asked for logs"),
-    ],
+_CALLERS = [
+    pytest.param("both", {}, None, id="shares the connection of its era"),
+    pytest.param("legacy", ABLE, None, id="can be asked"),
+    pytest.param("both", ABLE, None, id="can be asked by a server of both eras"),
+    pytest.param("legacy", {}, "info", id="asked for logs"),
+]
+CALLERS = pytest.mark.parametrize(("mode", "able", "level"), _CALLERS)
+CALLERS_OF_EACH_ERA = pytest.mark.parametrize(
+    ("mode", "able", "level"), [*_CALLERS, pytest.param("modern", {}, "info", id="asked a modern server for logs")]
 )
 
 
@@ -99,16 +102,23 @@ async def test_what_a_call_adds_is_announced_listed_and_used_by_its_caller(
             assert completed["completion"]["values"] == ["more"]
 
 
+@asynccontextmanager
+async def three_callers(gateway: Gateway) -> AsyncGenerator[tuple[Talk, Talk, Talk]]:
+    """Run a gateway with two callers that have connections of their own, and one that has not."""
+    async with (
+        gateway.running(),
+        talking(gateway, HANDSHAKE, ABLE) as one,
+        talking(gateway, HANDSHAKE, ABLE) as other,
+        talking(gateway, HANDSHAKE, {}) as third,
+    ):
+        yield one, other, third
+
+
 @pytest.mark.parametrize("mode", ["legacy", "both"])
 async def test_a_change_of_one_caller_is_neither_announced_to_others_nor_theirs(mode: str) -> None:
     gateway = gateway_to(growing(mode))
     with anyio.fail_after(60):
-        async with (
-            gateway.running(),
-            talking(gateway, HANDSHAKE, ABLE) as one,
-            talking(gateway, HANDSHAKE, ABLE) as other,
-            talking(gateway, HANDSHAKE, {}) as third,
-        ):
+        async with three_callers(gateway) as (one, other, third):
             for talk in (one, other, third):
                 await started(talk)
             await grown(one)

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tests.gateway.relayed import Json, gateway_to
-from tests.gateway.test_perspectives import ABLE, CALLERS, HANDSHAKE, LISTS, call, growing, listed
+from tests.gateway.test_perspectives import CALLERS, HANDSHAKE, LISTS, call, growing, listed, three_callers
 from tests.serve.talking import Talk, talking
 from toolweave import ToolSpec, connect_mcp
 from toolweave.errors import RequestError
@@ -102,12 +102,7 @@ async def test_two_callers_with_different_definitions_are_each_judged_by_their_o
     entry = await pinned(mode, tmp_path / "toolweave.lock", allowed)
     gateway = gateway_to(entry)
     with anyio.fail_after(60):
-        async with (
-            gateway.running(),
-            talking(gateway, HANDSHAKE, ABLE) as one,
-            talking(gateway, HANDSHAKE, ABLE) as other,
-            talking(gateway, HANDSHAKE, {}) as third,
-        ):
+        async with three_callers(gateway) as (one, other, third):
             await grown(one, **allowed)
             await grown(other, "touch", description="Send everything.")
             while "touch" not in await listed(one):

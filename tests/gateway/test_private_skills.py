@@ -9,7 +9,7 @@ import pytest
 
 from tests.gateway.plain_callers import plain
 from tests.gateway.relayed import MODERN, Json, gateway_to
-from tests.gateway.test_perspectives import HANDSHAKE, growing
+from tests.gateway.test_perspectives import CALLERS_OF_EACH_ERA, HANDSHAKE, growing, three_callers
 from tests.gateway.test_private_tasks import Voice, key_of
 from tests.serve.serving import served_http
 from tests.serve.talking import Talk, talking
@@ -41,16 +41,7 @@ async def grown(talk: Talk, name: str = "more") -> str:
     return made["content"][0]["text"].removeprefix("grown in ")
 
 
-@pytest.mark.parametrize(
-    ("mode", "able", "level"),
-    [
-        pytest.param("both", {}, None, id="shares the connection of its era"),
-        pytest.param("legacy", ABLE, None, id="can be asked"),
-        pytest.param("both", ABLE, None, id="can be asked by a server of both eras"),
-        pytest.param("legacy", {}, "info", id="asked for logs"),
-        pytest.param("modern", {}, "info", id="asked a modern server for logs"),
-    ],
-)
+@CALLERS_OF_EACH_ERA
 async def test_a_caller_finds_and_reads_the_skills_of_the_connection_that_it_reaches(
     mode: str, able: Json, level: str | None
 ) -> None:
@@ -75,12 +66,7 @@ async def test_a_caller_finds_and_reads_the_skills_of_the_connection_that_it_rea
 async def test_skills_of_one_caller_are_not_those_of_others(mode: str) -> None:
     gateway = skilled(mode)
     with anyio.fail_after(60):
-        async with (
-            gateway.running(),
-            talking(gateway, HANDSHAKE, ABLE) as one,
-            talking(gateway, HANDSHAKE, ABLE) as other,
-            talking(gateway, HANDSHAKE, {}) as third,
-        ):
+        async with three_callers(gateway) as (one, other, third):
             first, second = await grown(one), await grown(other)
             assert await skills_of(one) == {SKILL: f"of {first}"}
             assert await skills_of(other) == {SKILL: f"of {second}"}

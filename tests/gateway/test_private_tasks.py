@@ -12,7 +12,7 @@ import pytest
 
 from tests.gateway.plain_callers import Plain, plain
 from tests.gateway.relayed import MODERN, Json, gateway_to
-from tests.gateway.test_perspectives import growing, listed
+from tests.gateway.test_perspectives import CALLERS_OF_EACH_ERA, growing, listed
 from tests.serve.serving import served_http
 from tests.serve.talking import Talk, talking
 from toolweave.errors import RequestError
@@ -26,16 +26,6 @@ HANDSHAKE = "2025-11-25"
 KEYS = ["k" * 32]
 ABLE: Json = {"elicitation": {}}
 TASKS: Json = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
-CALLERS = pytest.mark.parametrize(
-    ("mode", "able", "level"),
-    [
-        pytest.param("both", {}, None, id="shares the connection of its era"),
-        pytest.param("legacy", ABLE, None, id="can be asked"),
-        pytest.param("both", ABLE, None, id="can be asked by a server of both eras"),
-        pytest.param("legacy", {}, "info", id="asked for logs"),
-        pytest.param("modern", {}, "info", id="asked a modern server for logs"),
-    ],
-)
 
 
 def tasks_of(mode: str, **options: Any) -> Gateway:
@@ -61,7 +51,7 @@ async def begun(talk: Talk, name: str = "long") -> str:
     return (await talk.ask("tools/call", {"name": name, "arguments": {}, "task": {}}))["task"]["taskId"]
 
 
-@CALLERS
+@CALLERS_OF_EACH_ERA
 async def test_a_tool_that_only_the_connection_of_a_caller_lists_is_called_as_a_task(
     mode: str, able: Json, level: str | None
 ) -> None:
@@ -81,7 +71,7 @@ async def test_a_tool_that_only_the_connection_of_a_caller_lists_is_called_as_a_
     assert result["_meta"]["io.modelcontextprotocol/related-task"] == {"taskId": name}
 
 
-@CALLERS
+@CALLERS_OF_EACH_ERA
 async def test_such_a_task_is_cancelled_where_it_runs(mode: str, able: Json, level: str | None) -> None:
     with anyio.fail_after(60):
         async with talking(tasks_of(mode), HANDSHAKE, able) as talk:

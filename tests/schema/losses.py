@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
 
+from tests.docs.measured import measured_part, write_measured_part
 from tests.schema.instances import instance
 from toolweave.errors import SchemaError
 from toolweave.schema import LoweredSchema, SchemaProfile, Validator, lower
 from toolweave.schema._fitting import fitted
 
-__all__ = ["PAGE", "Losses", "block", "measured", "published", "repairs", "schemas_in", "sentence", "table"]
+__all__ = ["PAGE", "Losses", "measured", "published", "repairs", "schemas_in", "sentence", "table"]
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 PAGE = CHECKOUT / "docs" / "schemas.md"
@@ -131,14 +132,7 @@ def sentence(counts: Counter[str]) -> str:
 
 def published(name: str) -> str:
     """Return one table as the page has it."""
-    found = re.search(block(name, "(.*?)"), PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert found is not None, f"{PAGE} has no table {name!r}"
-    return found[1]
-
-
-def block(name: str, text: str) -> str:
-    """Return a table between the marks that name it."""
-    return f"<!-- {name} -->\n{text}\n<!-- end of {name} -->"
+    return measured_part(PAGE, name)
 
 
 def schemas_in(lines: Iterable[str]) -> list[dict[str, Any]]:
@@ -154,7 +148,6 @@ def main() -> None:
         "--data", type=Path, default=CHECKOUT.parent / "shared" / "data", help="folder of the shared data"
     )
     shared: Path = parser.parse_args().data / "tools-dev.jsonl.gz"
-    text = PAGE.read_text(encoding="utf-8")
     sources = {"our definitions": OURS.read_text(encoding="utf-8")}
     if shared.is_file():
         sources["public servers"] = gzip.decompress(shared.read_bytes()).decode()
@@ -162,9 +155,7 @@ def main() -> None:
         rows = table(measured(schemas_in(lines.splitlines())))
         texts = sentence(repairs(schemas_in(lines.splitlines())))
         for part, made in ((name, rows), (f"repairs of {name}", texts)):
-            before, after = text.split(block(part, published(part)))
-            text = before + block(part, made) + after
-    PAGE.write_text(text, encoding="utf-8")
+            write_measured_part(PAGE, part, made)
 
 
 if __name__ == "__main__":

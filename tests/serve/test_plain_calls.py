@@ -98,10 +98,8 @@ def server(middleware: Any = ()) -> McpServer:
     return create_mcp_server(name="plain", version="1", tools=tools, middleware=middleware)
 
 
-@pytest.mark.parametrize("version", [MODERN, "2025-11-25", "2025-03-26"])
-async def test_the_short_way_answers_as_the_long_one(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers: list[Json] = []
-    short_replies: list[int] = []  # so far, after each round
+def short_replies_in(monkeypatch: pytest.MonkeyPatch) -> list[LazyReply]:
+    """Return a list to which every reply of the short way is added from now on."""
     made: list[LazyReply] = []
     fill = LazyReply.fill
 
@@ -110,6 +108,14 @@ async def test_the_short_way_answers_as_the_long_one(version: str, monkeypatch: 
         await fill(self, answering)
 
     monkeypatch.setattr(LazyReply, "fill", counted)
+    return made
+
+
+@pytest.mark.parametrize("version", [MODERN, "2025-11-25", "2025-03-26"])
+async def test_the_short_way_answers_as_the_long_one(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[Json] = []
+    short_replies: list[int] = []  # so far, after each round
+    made = short_replies_in(monkeypatch)
     with anyio.fail_after(SECONDS):
         for middleware, wraps in ([], []), ([passing], []), ([], [long_way]), ([passing], [long_way]):
             found: Json = {}
@@ -168,14 +174,7 @@ CAPABLE_OF_NOTHING: Json = {"io.modelcontextprotocol/clientCapabilities": {"samp
 async def test_calls_with_metadata_take_the_short_way_and_get_the_same_answers(
     version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[LazyReply] = []
-    fill = LazyReply.fill
-
-    async def counted(self: LazyReply, answering: Any) -> None:
-        made.append(self)
-        await fill(self, answering)
-
-    monkeypatch.setattr(LazyReply, "fill", counted)
+    made = short_replies_in(monkeypatch)
     found: list[Json] = []
     short: list[int] = []
     with anyio.fail_after(SECONDS):
