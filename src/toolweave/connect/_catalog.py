@@ -18,6 +18,7 @@ from toolweave.connect._feed.list_cache import ListChanged, LiveList
 from toolweave.connect._feed.list_reader import ParsedList, SendRequest, ToolRefusal, tool_reader
 from toolweave.connect._repairs import Repairs
 from toolweave.errors import ErrorKind, SchemaError, ToolError
+from toolweave.protocol.eras import RESULT, WRAP_MARK
 from toolweave.protocol.left_out import LeftOut, left_out_in
 from toolweave.schema._fitting import fitted
 from toolweave.schema._pydantic_models import loader_for_schema
@@ -286,7 +287,7 @@ class Catalog:
             name = f"{spec.original_name} result"
             known = self._loads[spec.original_name] = (
                 schema,
-                None if schema is None else loader_for_schema(schema, name),
+                None if schema is None else loader_for_schema(schema, name, wrap_mark=WRAP_MARK, member=RESULT),
             )
         return known[1]
 

@@ -13,9 +13,9 @@ from toolweave.config import ServerConfig
 from toolweave.connect._catalog import Catalog
 from toolweave.errors import ErrorKind, ToolError, printable
 from toolweave.protocol.content import TextContent
+from toolweave.protocol.eras import RESULT
 from toolweave.protocol.json_types import as_object
 from toolweave.schema import Validator
-from toolweave.schema._object_around import RESULT
 from toolweave.schema._problems import describe
 from toolweave.tools._result import OUTPUT_MISMATCH_META, ToolResult
 from toolweave.tools._spec import ToolSpec

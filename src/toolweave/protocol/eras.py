@@ -24,10 +24,11 @@ from toolweave.protocol.input_required import input_request
 from toolweave.protocol.json_types import Json, as_array, as_object
 from toolweave.protocol.meta import RELATED_TASK, SERVER_INFO, SUBSCRIPTION_ID, TASKS_EXTENSION
 from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION, MODERN_VERSION
-from toolweave.schema._object_around import RESULT
 
 __all__ = [
     "ALL_BLOCKS_SINCE",
+    "RESULT",
+    "WRAP_MARK",
     "abilities",
     "capabilities_at",
     "error_for",
@@ -46,6 +47,10 @@ _BLOCKS_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 """The revisions that brought kinds of content blocks."""
 ALL_BLOCKS_SINCE = max(_BLOCKS_SINCE.values())
 """The revision since which no content block has to be changed."""
+RESULT = "result"
+"""The member of an object that stands for structured content of another type, before 2026-07-28."""
+WRAP_MARK = "x-fastmcp-wrap-result"
+"""The keyword of an output schema by which clients know such an object, and take the member for the value."""
 _HOPS = frozenset({SERVER_INFO, SUBSCRIPTION_ID, RELATED_TASK, "progressToken"})
 """Members of `_meta` that are of one hop: they say nothing to the next one."""
 _OF_MODERN_RESULTS = frozenset({"resultType", "ttlMs", "cacheScope"})

@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-RESULT = "result"
-"""The member of an object that stands for structured content of another type, before revision 2026-07-28."""
-WRAP_MARK = "x-fastmcp-wrap-result"
-"""The keyword of an output schema by which clients know such an object, and take the member for the value."""
 _SHARED = ("$defs", "definitions")
 _AT_ROOT = ("$schema", *_SHARED)
 _VALUES = frozenset({"const", "default", "enum", "example", "examples"})

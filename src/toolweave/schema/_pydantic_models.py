@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from toolweave.errors import SchemaError, printable
 from toolweave.schema._limits import check_schema, local_target
-from toolweave.schema._object_around import RESULT, WRAP_MARK
 from toolweave.schema._profiles import SchemaNode
 from toolweave.schema._type_loader import TypeLoader
 
@@ -73,14 +72,18 @@ def schema_to_model(schema: Mapping[str, Any], name: str = "Arguments") -> type[
     return _permissive(name, "it does not describe an object")
 
 
-def loader_for_schema(schema: Mapping[str, Any] | bool, name: str) -> TypeLoader | None:
+def loader_for_schema(schema: Mapping[str, Any] | bool, name: str, *, wrap_mark: str, member: str) -> TypeLoader | None:
     """Return a converter from JSON to a schema's types, pydantic models for objects; None for a schema without fields.
 
-    With `x-fastmcp-wrap-result`, the mark of FastMCP for a wrapped non-object, the value is the property `result`.
+    Args:
+        schema: The schema.
+        name: The name of the model that is made.
+        wrap_mark: The keyword of a schema whose objects stand for the value of one member.
+        member: The name of that member.
     """
     if isinstance(schema, bool) or not any(part in schema for part in _TELLING):
         return None
-    wraps = schema.get(WRAP_MARK) is True
+    wraps = schema.get(wrap_mark) is True
 
     def make() -> TypeAdapter[Any]:
         from pydantic import AfterValidator, TypeAdapter
@@ -89,12 +92,12 @@ def loader_for_schema(schema: Mapping[str, Any] | bool, name: str) -> TypeLoader
             check_schema(schema)
             kind: Any = _SchemaReader(dict(schema), name, level=logging.DEBUG).read()
             if wraps:
-                kind = Annotated[kind, AfterValidator(lambda value: getattr(value, RESULT, value))]
+                kind = Annotated[kind, AfterValidator(lambda value: getattr(value, member, value))]
             return TypeAdapter[Any](kind)
         except Exception as exc:  # boundary: odd schemas cost the type, never a result
             raise SchemaError(f"{type(exc).__name__}: {str(exc).partition(chr(10))[0]}") from None
 
-    return TypeLoader(make, member=RESULT if wraps else None)
+    return TypeLoader(make, member=member if wraps else None)
 
 
 def _permissive(name: str, reason: str) -> type[BaseModel]:

@@ -24,12 +24,13 @@ from toolweave.protocol.content import (
     content_block,
     is_odd_block,
 )
+from toolweave.protocol.eras import RESULT, WRAP_MARK
 from toolweave.protocol.json_types import Json, as_object, as_text
 from toolweave.protocol.jsonrpc import writable
 from toolweave.protocol.lenient_results import readable_result
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.protocol.uris import safe_icons
-from toolweave.schema._object_around import RESULT, WRAP_MARK, is_object_schema, object_around, schema_inside
+from toolweave.schema._object_around import is_object_schema, object_around, schema_inside
 from toolweave.tools._call import RESUMABLE
 from toolweave.tools._names import aliases
 from toolweave.tools._result import ToolResult
