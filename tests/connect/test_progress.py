@@ -115,7 +115,7 @@ def ignore(_progress: Progress) -> None:
     pass
 
 
-async def walks(connection: McpConnection, **options: Any) -> list[set[str]]:
+async def walks(connection: McpConnection, *, calls: int = 5, **options: Any) -> list[set[str]]:
     """Return the functions of the package that each of five calls runs, once all that is cached is.
 
     What the background of a connection runs meanwhile is in some of them.
@@ -123,7 +123,7 @@ async def walks(connection: McpConnection, **options: Any) -> list[set[str]]:
     for _ in range(3):
         await connection.call_tool("echo", {"text": "hi"}, **options)
     found: list[set[str]] = []
-    for _ in range(5):
+    for _ in range(calls):
         walked: set[str] = set()
         sys.setprofile(functions_of(walked))
         try:
@@ -158,7 +158,7 @@ async def test_a_call_with_progress_a_trace_and_callbacks_walks_the_functions_of
 
     with serving(kind, version) as target:
         async with connected(target) as connection:
-            bare = {name for walked in await walks(connection) for name in walked}
+            bare = {name for walked in await walks(connection, calls=30) for name in walked}
         async with connected(target, callbacks=Callbacks(elicitation=accept)) as connection:
             first, *others = await walks(connection, on_progress=ignore, meta=meta)
             full = first.intersection(*others)
