@@ -116,7 +116,7 @@ def ignore(_progress: Progress) -> None:
 
 
 async def walks(connection: McpConnection, *, calls: int = 5, **options: Any) -> list[set[str]]:
-    """Return the functions of the package that each of five calls runs, once all that is cached is.
+    """Return the functions of the package that each of so many calls runs, once all that is cached is.
 
     What the background of a connection runs meanwhile is in some of them.
     """
