@@ -121,8 +121,8 @@ def whoami(ctx: CallContext) -> str:
     return str(json.loads(ctx.principal or "[0, 0, null]")[2])
 
 
-def find(text: str) -> str:
-    """Find something that is everybody's."""
+def find(text: str) -> Any:
+    """Find something that is everybody's; without an output schema, it is the same tool in both eras."""
     return f"found {text}"
 
 

@@ -323,6 +323,27 @@ async def test_a_caller_is_told_of_the_changes_of_its_own_lists_and_nobody_else_
             assert told["ann"] == []
 
 
+async def test_a_caller_is_not_told_of_the_lists_that_another_one_has_in_the_handshake_era() -> None:
+    with anyio.fail_after(BOUND):
+        async with world() as made:
+            await made.grant("bob")
+            async with (
+                connect_mcp(made.caller("ann", protocol="2025-11-25")) as ann,
+                connect_mcp(made.caller("bob", protocol="2025-11-25")) as bob,
+            ):
+                told: dict[str, list[str]] = {"ann": [], "bob": []}
+                for user, caller in (("ann", ann), ("bob", bob)):
+                    caller.on("notification", lambda one, user=user: told[user].append(one[0]))
+                    await names(caller)
+                for heard in told.values():
+                    heard.clear()
+                # The call opens a connection in bob's era, where the result of his tool is wrapped.
+                assert (await bob.call_tool("mail_whoami")).text == "bob"
+                await eventually(lambda: LIST_CHANGED in told["bob"])
+                await names(ann)
+                assert told["ann"] == []
+
+
 async def test_a_legacy_caller_is_told_when_the_page_was_visited_to_its_end() -> None:
     with anyio.fail_after(BOUND):
         async with world() as made:

@@ -98,6 +98,17 @@ async def test_a_rule_about_a_template_holds_for_its_resources_before_it_was_lis
 
 
 @EACH_ERA
+async def test_a_rule_about_templates_does_not_list_those_that_another_server_has_under_another_uri(era: str) -> None:
+    gateway = fleet(AccessRules(rules=[allow(names=["notes://*/{name}"])]))
+    peer = caller(version=era)
+    async with gateway.running():
+        listed_templates = await listed(gateway, peer, "resources/templates/list")
+        assert listed_templates == {"notes://open/{name}", "notes://secret/{name}"}
+        assert await works(gateway, peer, "resources/read", uri="notes://open/a")
+        assert not await works(gateway, peer, "resources/read", uri="b+notes://open/a")
+
+
+@EACH_ERA
 async def test_a_caller_sees_its_own_tools_through_the_gateway(era: str) -> None:
     gateway = fleet(
         AccessRules(rules=[allow(annotations={"readOnlyHint": True}), allow(servers=["b"], subjects=["bob"])])

@@ -7,6 +7,7 @@ from typing import Any
 
 from toolweave.errors import RequestError, ToolError
 from toolweave.gateway._caller_gateways import CallerGateways, InnerGateway
+from toolweave.gateway._perspectives import HANDSHAKE
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.subscriptions import LIST_CHANGED
 from toolweave.serve._changes import Changes, LegacySubscriber, Topic
@@ -34,7 +35,15 @@ class OwnChanges(Changes):
         An update of a resource goes to its followers only.
         """
         if topic.method in LIST_CHANGED.values():
-            self._shared.tell(Topic(topic.method, topic.name or self._principal), params)
+            self._shared.tell(Topic(topic.method, self._name_of(topic.name)), params)
+
+    def hear(self, conversation: str | None, name: str) -> None:
+        """Notify a conversation of the changes of this name that this caller's servers announce."""
+        self._shared.hear(conversation, self._name_of(name))
+
+    def _name_of(self, name: str) -> str:
+        """Return the name at the shared gateway: each caller has servers of its own, and may not hear of others'."""
+        return f"{self._principal} {name}" if name == HANDSHAKE else name or self._principal
 
     def conversation(self, name: str | None) -> LegacySubscriber | None:
         """Return the subscribed conversation of this name, or None."""

@@ -45,7 +45,7 @@ NOTIFICATIONS: Mapping[HubListKind, str] = {
 _LIST_EVENTS: Sequence[HubEventName] = ("prompts_changed", "resources_changed", "state")
 """The events of a hub after which its lists may be others; a change of its tools is announced to all callers."""
 _DEBOUNCE_SECONDS = 0.05
-_HANDSHAKE = "handshake"
+HANDSHAKE = "handshake"
 """The name under which changes are announced to the callers with a handshake that share a connection."""
 
 Instead = Callable[[McpConnection], McpConnection | None]
@@ -155,6 +155,7 @@ class Perspective:
         seen: The other lists as these callers know them, by kind; those that were never listed are not in it.
         seen_tools: The tools as these callers know them, or None.
         announced: Notifications of servers that are passed on even if no difference can be seen.
+        apart: Whether these callers reached another connection than those of the hub at the last review.
     """
 
     def __init__(self, name: str, hub: Hub, clients: Mapping[str, McpConnection], tools: Toolset) -> None:
@@ -166,6 +167,7 @@ class Perspective:
         self.seen: dict[HubListKind, tuple[HubEntry, ...]] = {}
         self.seen_tools: ToolSnapshot | None = None
         self.announced: set[str] = set()
+        self.apart = False
         self.reviewing = False
         self.due = False
 
@@ -213,7 +215,7 @@ class Perspectives:
         self._due: dict[Owner | None, Perspective] = {}
         self._wake = anyio.Event()
         self.shared = Perspective("", hub, hub.clients, tools)
-        self.handshake = self._made(_HANDSHAKE, handshakes.known)
+        self.handshake = self._made(HANDSHAKE, handshakes.known)
         self.on_reviewed: Callable[[Owner | None], Awaitable[None]] | None = None
 
     def _made(self, name: str, instead: Instead) -> Perspective:
@@ -249,7 +251,7 @@ class Perspectives:
         """Return the names under which changes are announced to a caller, beside those for all callers."""
         owner = owner_of(client)
         own = () if owner is None else (f"own {owner}",)
-        return own if client.modern else (*own, _HANDSHAKE)
+        return own if client.modern else (*own, HANDSHAKE)
 
     def attend(self, client: Client) -> Perspective:
         """Return the perspective of a caller, whose conversation is notified of its changes from now on."""
@@ -343,14 +345,21 @@ class Perspectives:
             differs, perspective.announced = perspective.announced, set[str]()
             if differs:  # a list is read before its change is announced
                 await perspective.offers.refresh_tools()
-            before, perspective.seen_tools = perspective.seen_tools, perspective.tools.snapshot()
+            was_apart = perspective.apart
+            perspective.apart = self._is_apart(perspective)
+            before = perspective.seen_tools
+            if before is not None and not was_apart:
+                # These callers knew the tools of the hub, whose changes until now were announced to all callers.
+                before = self.shared.tools.snapshot()
+            perspective.seen_tools = perspective.tools.snapshot()
             if before is not None and ToolsChanged.between(before, perspective.seen_tools):
                 differs.add(methods.NOTIFICATIONS_TOOLS_LIST_CHANGED)
             for kind in tuple(perspective.seen):
                 _, is_other = await self.listed(perspective, kind)
                 if is_other:
                     differs.add(NOTIFICATIONS[kind])
-            for method in sorted(differs):
+            # What those see who reach the connections of the hub alone was announced to all callers.
+            for method in sorted(differs) if was_apart or perspective.apart else ():
                 self._changes.tell(Topic(method, perspective.name))
             if self.on_reviewed is not None:
                 await self.on_reviewed(owner)
@@ -358,3 +367,7 @@ class Perspectives:
             _log.exception("the lists of a caller could not be compared")
         if owner is not None and not self._connections.is_owner(owner):
             self._own.pop(owner, None)
+
+    def _is_apart(self, perspective: Perspective) -> bool:
+        """Whether the callers of a perspective reach any connection other than those of the hub."""
+        return any(one is not self._hub.clients.get(name) for name, one in perspective.clients.items())

@@ -76,7 +76,8 @@ class Routes:
         for server, own in self._holders(offer.kind, offer.name):
             found.append(offer._replace(server=server))
             if offer.kind == "resources":
-                listed = self._offers.exposed_uri(server, own)
+                is_template = offer.name in self._names.given("resource template").names_of(server)
+                listed = offer.name if is_template else self._offers.exposed_uri(server, own)
                 if listed != offer.name:  # rules about the resource hold for every spelling of its URI
                     found.append(Offered("resources", listed, (), server))
                 templates = self._names.given("resource template").names_of(server)
