@@ -296,7 +296,7 @@ def test_a_command_behind_env_has_its_own_name() -> None:
     done = toolweave("tools", "--", env, "A=B", sys.executable, "-m", "toolweave.cli.demo.numbers")
 
     assert done.code == 0
-    assert done.out.split()[0] == "toolweave"
+    assert done.out.split()[0] == "numbers"
 
 
 def test_a_failed_server_has_no_time_in_which_it_started() -> None:

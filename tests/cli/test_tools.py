@@ -187,6 +187,27 @@ def test_one_server_may_be_given_on_the_spot(cli: Cli) -> None:
     assert by_url.json["servers"]["127.0.0.1"]["protocol_version"] == "2026-07-28"
 
 
+@pytest.mark.parametrize("options", [(), ("--server", "mine")])
+def test_the_tools_of_one_server_on_the_spot_have_no_prefix(cli: Cli, options: tuple[str, ...]) -> None:
+    by_command = cli("tools", "--json", *options, "--", *echo_command())
+    with http_server("--era", "modern") as url:
+        by_url = cli("tools", "--json", *options, "--url", url)
+        shown = cli("tools", *options, "--url", url)
+
+    assert {tool["name"] for tool in by_command.json["tools"]} == {tool["tool"] for tool in by_command.json["tools"]}
+    assert {tool["name"] for tool in by_url.json["tools"]} == {tool["tool"] for tool in by_url.json["tools"]}
+    heading = shown.out.splitlines()[1]
+    assert heading.startswith("mine  2026-07-28" if options else "127.0.0.1  echo 1")  # a host says little
+
+
+def test_a_tool_on_the_spot_is_called_by_each_of_its_names(cli: Cli) -> None:
+    numbers = ("--", sys.executable, "-m", "toolweave.cli.demo.numbers")
+
+    for name in ("add", "numbers:add", "numbers/add", "numbers_add"):
+        assert cli("call", name, "values:=[1, 2]", *numbers).json == {"sum": 3}, name
+    assert cli("explain", "add", *numbers).out.split()[:2] == ["add", "offered"]
+
+
 @pytest.mark.requirement("R25")
 def test_a_url_may_want_headers_and_a_token_that_never_shows(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", "hunter2-secret")

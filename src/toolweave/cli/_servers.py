@@ -19,7 +19,7 @@ from toolweave.cli._render.text import safe_text
 from toolweave.cli._screen import complain, note, wrapped
 from toolweave.cli._targets import names_in
 from toolweave.config import LoadedConfig, ServerConfig, merge_loaded
-from toolweave.config._naming import program_name
+from toolweave.config._naming import inner_command, program_name
 from toolweave.connect import Callbacks, ConnectionState, McpConnection, StateChanged
 from toolweave.errors import AuthRequiredError, ConfigError, ServerError, ToolweaveError
 from toolweave.hub import Hub, connect_mcp_servers
@@ -169,8 +169,8 @@ def hint_of(config: ServerConfig | None, error: Exception) -> str | None:
 
 
 def program_of(config: ServerConfig | None) -> str:
-    """Return the base name of a server's command, `""` when it has none."""
-    return program_name(config.command) if config is not None else ""
+    """Return the base name of the program that a server's command runs, `""` when it has none."""
+    return "" if config is None else program_name(inner_command(config.command, config.args)[0])
 
 
 def login_target(config: ServerConfig | None) -> str:

@@ -9,7 +9,15 @@ from toolweave.cli._exit_codes import CommandError
 from toolweave.cli._options import Target
 from toolweave.cli._screen import note
 from toolweave.cli._trust import require_trust
-from toolweave.config import LoadedConfig, Timeouts, default_config, load_config, merge_loaded, server_config
+from toolweave.config import (
+    LoadedConfig,
+    ServerConfig,
+    Timeouts,
+    default_config,
+    load_config,
+    merge_loaded,
+    server_config,
+)
 from toolweave.tools._names import aliases, expose
 
 
@@ -77,8 +85,12 @@ async def _from_command_line(target: Target) -> LoadedConfig:
     if target.url:  # as a mapping: a text could also be a command
         entry = {"url": target.url, "headers": dict(_header(line) for line in target.header)}
     name = target.server[0] if target.server else None
-    config = server_config(entry, name=name, auth=_credentials(target))
-    return LoadedConfig(servers={config.name: config})
+    return _alone(server_config(entry, name=name, auth=_credentials(target)))
+
+
+def _alone(config: ServerConfig) -> LoadedConfig:
+    """Return a config of one server, whose tools and prompts have their own names: there is none to confuse it with."""
+    return LoadedConfig(servers={config.name: config.replace(tool_prefix="")})
 
 
 async def _api(target: Target, source: str) -> LoadedConfig:
@@ -96,8 +108,7 @@ async def _api(target: Target, source: str) -> LoadedConfig:
         for one in toolset.problems:
             note(f"{one.operation}: left out is the {one.left_out}: {one.reason} (at {one.pointer})")
     name = target.server[0] if target.server else "api"
-    config = server_config(server_of_api(toolset, name=name), name=name)
-    return LoadedConfig(servers={name: config})
+    return _alone(server_config(server_of_api(toolset, name=name), name=name))
 
 
 def _header(line: str) -> tuple[str, str]:

@@ -28,6 +28,41 @@ _RUNNERS: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """Programs that fetch and run packages, with the subcommands that do so."""
 
+_WRAPPERS: dict[str, int] = {
+    "env": 0,
+    "exec": 0,
+    "ionice": 0,
+    "nice": 0,
+    "nohup": 0,
+    "setsid": 0,
+    "stdbuf": 0,
+    "sudo": 0,
+    "time": 0,
+    "timeout": 1,
+}
+"""Programs that run the command behind their options, with the number of their own arguments before it."""
+
+_WRAPPER_TAKES_VALUE: dict[str, frozenset[str]] = {
+    "env": frozenset({"-u", "--unset", "-C", "--chdir", "-a", "--argv0", "-S", "--split-string"}),
+    "exec": frozenset({"-a"}),
+    "ionice": frozenset({"-c", "--class", "-n", "--classdata"}),
+    "nice": frozenset({"-n", "--adjustment"}),
+    "stdbuf": frozenset({"-i", "--input", "-o", "--output", "-e", "--error"}),
+    "sudo": frozenset({"-u", "--user", "-g", "--group", "-C", "-h", "-p", "-D", "-R", "-T"}),
+    "time": frozenset({"-f", "--format", "-o", "--output"}),
+    "timeout": frozenset({"-s", "--signal", "-k", "--kill-after"}),
+}
+"""Their options whose value is the next argument."""
+
+_HOSTS: dict[str, str] = {"fastmcp": "run", "mcp": "run", "toolweave": "serve"}
+"""Programs that serve a file that is named behind a subcommand."""
+
+_MODULES_OF_A_PACKAGE = frozenset({"__main__", "app", "cli", "main", "mcp", "mcp_server", "run", "server", "stdio"})
+"""Names of modules that many packages have, so that the package tells servers apart."""
+
+_FILES_OF_A_FOLDER = frozenset({"__main__", "index"})
+_FOLDERS_OF_BUILDS = frozenset({"", ".", "..", "/", "bin", "build", "dist", "lib", "out", "src"})
+
 _INTERPRETERS = ("node", "bun", "deno", "tsx", "ruby", "java", "dotnet")
 _CONTAINERS = ("docker", "podman", "nerdctl")
 _TAKES_VALUE = frozenset(
@@ -66,6 +101,7 @@ _TAKES_VALUE = frozenset(
 """Options of the runners whose value is the next argument."""
 
 _TAKES_VALUE_TOO = {"uvx": ("-c",), "node": ("-r", "--require", "--import", "--loader")}
+_SCRIPTS = (".py", ".pyz")
 _VERSION = r"(?<=.)(@[^/@]*|[=<>~!]=?.*|\[[^\]]*\].*)$"
 _ASKED = r"(@?[^@=<>~!\[]+)(?:\[[^\]]*\])?(?:@|={1,3})([^@=]+)"
 _SUFFIX = r"(?i)\.(py|pyz|js|mjs|cjs|ts|mts|jar|rb|sh|exe|cmd|bat)$"
@@ -77,13 +113,50 @@ def program_name(command: str) -> str:
     return re.sub(r"\.(exe|cmd|bat|ps1)$", "", base, flags=re.IGNORECASE)
 
 
+def inner_command(command: str, args: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the command that a command line runs behind `env`, `nice`, `timeout` and their like, or itself.
+
+    `env A=B uvx x` is (`uvx`, [`x`]), `cmd /c npx x` is (`npx`, [`x`]). A shell's script stays an argument of the shell.
+    """
+    left = list(args)
+    while True:
+        program = program_name(command)
+        start = _inner_start(program, left)
+        if start is None or start >= len(left):
+            return command, left
+        command, left = left[start], left[start + 1 :]
+
+
+def _inner_start(program: str, args: Sequence[str]) -> int | None:
+    """Return the place among the arguments where another command begins; None for a program that runs none."""
+    if program == "cmd" and len(args) > 1 and args[0].lower() == "/c" and " " not in args[1]:
+        return 1
+    if program not in _WRAPPERS:
+        return None
+    takes_value = _WRAPPER_TAKES_VALUE.get(program, frozenset())
+    own = _WRAPPERS[program]
+    place = 0
+    while place < len(args):
+        word = args[place]
+        if word.startswith("-"):
+            place += 2 if word in takes_value else 1
+        elif "=" in word and program in ("env", "sudo"):
+            place += 1
+        elif own:
+            own -= 1
+            place += 1
+        else:
+            break
+    return place
+
+
 def installs_first(command: str, args: Sequence[str]) -> bool:
     """Return whether the command may download the server before it can answer."""
+    command, args = inner_command(command, args)
     program = program_name(command)
     if program in ("cmd", "sh", "bash", "zsh"):
         return any(_fetches(word) for arg in args for word in arg.split()[:1])
-    words = [arg for arg in args if not arg.startswith("-")]
-    return any(tuple(words[: len(sub)]) == sub for sub in _RUNNERS.get(program, ()))
+    return _runner_words(program, args) is not None
 
 
 def name_from_url(url: str) -> str:
@@ -95,16 +168,33 @@ def name_from_command(command: str, args: Sequence[str]) -> str:
     """Name a server after the package, script or image its command runs.
 
     `npx -y @scope/server-everything` is `server-everything`, `uvx mcp-server-time` is
-    `mcp-server-time`, `python server.py` is `server`, a plain program is itself.
+    `mcp-server-time`, `python server.py` is `server`, `python -m weather.server` is `weather`, a plain program is
+    itself.
     """
+    command, args = inner_command(command, args)
     program = program_name(command)
-    subject = _subject(program, list(args))
+    module = _module(program, args)
+    if module:
+        return _module_name(module)
+    subject = _subject(program, args)
     if subject is None:
         return re.sub(_SUFFIX, "", program) or "server"
-    base = PureWindowsPath(subject).name if "\\" in subject else PurePosixPath(subject).name
+    parts = PureWindowsPath(subject).parts if "\\" in subject else PurePosixPath(subject).parts
+    base = parts[-1] if parts else subject
     if program in _CONTAINERS:
         base = base.partition(":")[0]
-    return re.sub(_SUFFIX, "", re.sub(_VERSION, "", base)) or "server"
+    name = re.sub(_SUFFIX, "", re.sub(_VERSION, "", base)) or "server"
+    if name not in _FILES_OF_A_FOLDER:
+        return name
+    return next((part for part in reversed(parts[:-1]) if part not in _FOLDERS_OF_BUILDS), name)
+
+
+def _module_name(module: str) -> str:
+    """Return the part of a module's name that tells servers apart: `numbers` of `demo.numbers`, `git` of `git.server`."""
+    parts = [part for part in module.split(".") if part]
+    return next(
+        (part for part in reversed(parts) if part not in _MODULES_OF_A_PACKAGE), parts[0] if parts else "server"
+    )
 
 
 def package_of(command: str, args: Sequence[str]) -> tuple[str, str]:
@@ -113,8 +203,10 @@ def package_of(command: str, args: Sequence[str]) -> tuple[str, str]:
     `npx -y @scope/a@1.2.0` is (`@scope/a`, `1.2.0`), `uvx mcp-server-time==1.2` is (`mcp-server-time`, `1.2`). Of a
     path it is the file alone, so that the same project elsewhere has the same name.
     """
+    command, args = inner_command(command, args)
     program = program_name(command)
-    subject = _subject(program, list(args))
+    module = _module(program, args)
+    subject = module.split(".")[0] if module else _subject(program, args)
     if subject is None:
         return "", ""
     if program in _CONTAINERS:
@@ -131,39 +223,68 @@ def _fetches(word: str) -> bool:
     return program_name(word) in ("npx", "bunx", "pnpx", "uvx")
 
 
-def _subject(program: str, args: list[str]) -> str | None:
-    """Find the argument that names the program to run, or None when the command itself is the server."""
-    if program == "env":
-        return _env_subject(args)
-    if re.fullmatch(r"python[\d.]*w?|py", program):
-        return _python_subject(args)
+def _runner_words(program: str, args: Sequence[str]) -> list[str] | None:
+    """Return the arguments of a runner of packages behind its subcommand, None for any other command line.
+
+    Options may stand before the subcommand, as in `uv --directory /srv run server.py`.
+    """
+    words = list(_positional(program, args))
     for subcommand in _RUNNERS.get(program, ()):
-        if tuple(args[: len(subcommand)]) == subcommand:
-            words = list(_positional(program, args[len(subcommand) :]))
-            if program == "uv" and words and re.fullmatch(r"python[\d.]*", words[0]):
-                return _python_subject(args[args.index(words[0]) + 1 :])
-            return words[0] if words else None
-    if program in _INTERPRETERS:
-        return next(iter(_positional(program, args)), None)
-    if program in ("cmd", "sh", "bash") and len(args) > 1 and args[0] in ("/c", "/C") and _fetches(args[1]):
-        return _subject(program_name(args[1]), args[2:])
+        if tuple(words[: len(subcommand)]) != subcommand:
+            continue
+        rest = list(args)
+        for word in subcommand:
+            rest = rest[rest.index(word) + 1 :]
+        return rest
     return None
 
 
-def _env_subject(args: Sequence[str]) -> str | None:
-    """Return the subject of the command that `env` runs, behind its options and variables."""
-    left = list(args)
-    while left and (left[0].startswith("-") or "=" in left[0]):
-        left.pop(0)
-    if not left:
+def _subject(program: str, args: Sequence[str]) -> str | None:
+    """Find the argument that names the program to run, or None when the command itself is the server."""
+    if _is_python(program):
+        return next((arg for arg in args if arg.endswith(_SCRIPTS)), None)
+    runner_args = _runner_words(program, args)
+    if runner_args is not None:
+        inner = _inner_of_runner(program, runner_args)
+        return None if inner is None else _subject(*inner) or inner[0]
+    if program in _HOSTS and len(args) > 1 and args[0] == _HOSTS[program] and not args[1].startswith("-"):
+        return args[1].partition(":")[0]
+    if program in _INTERPRETERS:
+        return next(iter(_positional(program, args)), None)
+    return None
+
+
+def _inner_of_runner(program: str, args: Sequence[str]) -> tuple[str, Sequence[str]] | None:
+    """Return the program and the arguments that a runner of packages starts; None where it names none."""
+    words = list(_positional(program, args))
+    if not words:
         return None
-    return _subject(program_name(left[0]), left[1:]) or left[0]
+    if program in _CONTAINERS:  # the image tells servers apart, whatever it runs
+        return words[0], ()
+    return words[0], args[list(args).index(words[0]) + 1 :]
 
 
-def _python_subject(args: list[str]) -> str | None:
-    if "-m" in args[:-1]:
-        return args[args.index("-m") + 1].split(".")[0]
-    return next((arg for arg in args if arg.endswith((".py", ".pyz"))), None)
+def _module(program: str, args: Sequence[str]) -> str:
+    """Return the Python module that a command runs by `-m`, `""` if it runs none."""
+    if _is_python(program):
+        script = next((place for place, arg in enumerate(args) if arg.endswith(_SCRIPTS)), len(args))
+        return _value_after("-m", args[:script])
+    runner_args = _runner_words(program, args) if program == "uv" else None
+    if runner_args is None:
+        return ""
+    inner = _inner_of_runner(program, runner_args)
+    if inner is not None and _is_python(inner[0]):
+        return _module(*inner)
+    before = list(runner_args) if inner is None else list(runner_args[: list(runner_args).index(inner[0])])
+    return _value_after("-m", before) or _value_after("--module", before)
+
+
+def _value_after(option: str, args: Sequence[str]) -> str:
+    return args[list(args).index(option) + 1] if option in args[:-1] else ""
+
+
+def _is_python(program: str) -> bool:
+    return re.fullmatch(r"python[\d.]*w?|py", program) is not None
 
 
 def _positional(program: str, args: Sequence[str]) -> Iterator[str]:

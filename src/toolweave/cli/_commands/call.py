@@ -140,9 +140,12 @@ def _look_up(fleet: OpenServers, name: str) -> Tool | None:
     tool = tools.get(name)
     if tool is not None:
         return tool
-    from toolweave.tools._selection import own_names  # late, as above
+    from toolweave.tools._names import expose  # late, as above
+    from toolweave.tools._selection import own_names
 
     own = [tool for tool in tools if name in own_names(tool.spec)]
+    if not own:  # `server_tool`, also where another prefix or none is before the tool's name
+        own = [tool for tool in tools if tool.spec.server and name == expose(tool.spec.server, tool.spec.original_name)]
     if len(own) > 1:
         choices = ", ".join(tool.name for tool in own)
         raise CommandError(f"tool {name!r} is offered by {len(own)} servers", hint=f"say which: {choices}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolweave.cli._command import Command
@@ -77,12 +76,8 @@ async def _row(fleet: OpenServers, name: str, pings: dict[str, float | None]) ->
     }
 
 
-def _software(info: Mapping[str, Any]) -> str:
-    return " ".join(str(info.get(key, "")) for key in ("name", "version")).strip()
-
-
 def _show(rows: dict[str, dict[str, Any]]) -> None:
-    from toolweave.cli._render.views import seconds_text, table  # late, as above
+    from toolweave.cli._render.views import seconds_text, software_text, table  # late, as above
     from toolweave.cli._sign_in import lasting
 
     columns = ["server", "state", "protocol", "answers in", "started in", "tools", "restarts", "software"]
@@ -96,7 +91,7 @@ def _show(rows: dict[str, dict[str, Any]]) -> None:
             "" if row["error"] else seconds_text(row["seconds"]),
             str(row["tools"]),
             str(row["restarts"]),
-            _software(row["server_info"] or {}),
+            software_text(row["server_info"] or {}),
             *([lasting(row["sign_in"]) if row["sign_in"] else ""] if signs_in else []),
         )
         for name, row in rows.items()

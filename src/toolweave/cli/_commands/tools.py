@@ -33,7 +33,8 @@ def tools(
 ) -> ExitCode:
     """List the tools of every server.
 
-    With each server, about how many tokens its definitions take in a model's prompt.
+    With each server, about how many tokens its definitions take in a model's prompt. Tools are named `server_tool`;
+    those of a server that is given on the command line have their own names.
     """
 
     async def body() -> ExitCode:
@@ -45,7 +46,7 @@ def tools(
             if as_json:
                 answer_json({"servers": fleet.servers_json(), "tools": [_tool_json(spec) for spec in fleet.specs]})
             else:
-                _show(fleet, schema)
+                _show(fleet, schema, named_by_url=bool(target.url) and not target.server)
                 _note_left_out(fleet)
                 fleet.show_failures()
             if not target.ad_hoc:
@@ -79,18 +80,20 @@ def _tool_json(spec: ToolSpec) -> Mapping[str, Any]:
     }
 
 
-def _show(fleet: OpenServers, schema: bool) -> None:
+def _show(fleet: OpenServers, schema: bool, *, named_by_url: bool) -> None:
     from rich.text import Text  # late, as above
 
     from toolweave.cli._render.text import safe_json, safe_text
-    from toolweave.cli._render.views import heading, seconds_text, size_text, summary, table
+    from toolweave.cli._render.views import heading, seconds_text, size_text, software_text, summary, table
 
     for name in fleet.answered:
         specs = fleet.specs_of(name)
         server = fleet.server_json(name)
         cost = size_text(approximate_tokens(specs)) if specs else ""
         count = f"{len(specs)} tool{'s' * (len(specs) != 1)}"
-        show(heading(name, server["protocol_version"] or "", count, cost, seconds_text(server["seconds"])))
+        software = software_text(server["server_info"] or {}) if named_by_url else ""  # a host says little
+        took = seconds_text(server["seconds"])
+        show(heading(name, software, server["protocol_version"] or "", count, cost, took))
         if schema:
             for spec in specs:
                 show(Text(safe_text(spec.name), style="bold"), Text(safe_json(dict(spec.input_schema))))

@@ -5,8 +5,8 @@ Builds views from values; prints nothing. Every text goes through `safe_text`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from toolweave.cli._render.text import clip, safe_text
 from toolweave.errors import LAST_WORDS
@@ -122,3 +122,8 @@ def seconds_text(seconds: float | None) -> str:
 def size_text(tokens: int) -> str:
     """Return an approximate number of tokens for people."""
     return f"~{tokens:,} tokens"
+
+
+def software_text(info: Mapping[str, Any]) -> str:
+    """Return the name and the version that a server gives itself, `""` without them."""
+    return " ".join(str(info.get(key, "")) for key in ("name", "version")).strip()
