@@ -116,7 +116,7 @@ def program_name(command: str) -> str:
 def inner_command(command: str, args: Sequence[str]) -> tuple[str, list[str]]:
     """Return the command that a command line runs behind `env`, `nice`, `timeout` and their like, or itself.
 
-    `env A=B uvx x` is (`uvx`, [`x`]), `cmd /c npx x` is (`npx`, [`x`]). A shell's script stays an argument of the shell.
+    `env A=B uvx x` is (`uvx`, [`x`]), `cmd /c npx x` is (`npx`, [`x`]). The script of a shell is not read.
     """
     left = list(args)
     while True:
@@ -190,7 +190,7 @@ def name_from_command(command: str, args: Sequence[str]) -> str:
 
 
 def _module_name(module: str) -> str:
-    """Return the part of a module's name that tells servers apart: `numbers` of `demo.numbers`, `git` of `git.server`."""
+    """Return the part of a module's name that tells servers apart: `numbers` of `demo.numbers`, `a` of `a.server`."""
     parts = [part for part in module.split(".") if part]
     return next(
         (part for part in reversed(parts) if part not in _MODULES_OF_A_PACKAGE), parts[0] if parts else "server"
