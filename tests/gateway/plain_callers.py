@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import anyio.to_thread
 
 from tests.gateway.relayed import MODERN, Json
+from toolweave.middleware import Observers, RequestEnd
 
 __all__ = ["META", "SECONDS", "Plain", "Ways", "again", "long_way", "plain", "seen_upstream"]
 
@@ -26,10 +27,11 @@ META: Json = {
 }
 
 
-class Ways:
+class Ways(Observers):
     """Middleware that only watches, and says which way calls took."""
 
     def __init__(self) -> None:
+        super().__init__(self.note_fast)
         self.fast: list[str] = []
         self.long: list[str] = []
 
@@ -39,9 +41,9 @@ class Ways:
             self.long.append(request.params.get("name"))
         return await call_next(request)
 
-    def note_call(self, call: Any) -> None:
+    def note_fast(self, end: RequestEnd) -> None:
         """Note a call that did not."""
-        self.fast.append(call.name)
+        self.fast.append(str(end.name))
 
 
 def long_way(app: Any) -> Any:

@@ -18,7 +18,8 @@ from tests.gateway.running import write_gateway_config
 from tests.gateway.upstreams import strange
 from tests.serve.serving import STOPPING, served_app, served_http
 from toolweave import Callbacks, connect_mcp
-from toolweave.gateway import AnsweredCall, GatewayManager, GatewayOptions, create_gateway
+from toolweave.gateway import GatewayManager, GatewayOptions, create_gateway
+from toolweave.middleware import Observers, RequestEnd
 from toolweave.serve import BearerAuth, HttpLimits
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -101,24 +102,39 @@ def probes(client: Plain) -> dict[str, Probe]:
     return found
 
 
+def seen_in(end: RequestEnd) -> Json:
+    """Return the members of an event that do not differ from call to call."""
+    facts: Json = {name: getattr(end, name) for name in ("method", "name", "server", "tool", "outcome", "error")}
+    arguments = json.dumps(end.arguments)
+    code = getattr(end.exception, "code", None)
+    caller = (end.client.version, end.client.info, end.principal)
+    return {**facts, "arguments": arguments, "code": code, "caller": caller, "answered": end.result is not None}
+
+
 @pytest.mark.parametrize(("era", "version"), PAIRS)
 async def test_the_short_way_answers_as_the_long_one(era: str, version: str) -> None:
     ways = Ways()
     answers: list[Json] = []
+    events: list[list[Json]] = []
     with anyio.fail_after(SECONDS):
         async with strange(era, "stdio") as config:
             for middleware, wraps in ([ways], []), ([passing, ways], []), ([passing, ways], [long_way]):
-                gateway = create_gateway({"up": config}, middleware=middleware)
+                ends: list[RequestEnd] = []
+                gateway = create_gateway({"up": config}, middleware=[Observers(ends.append), *middleware])
                 found: Json = {}
                 async with served_http(gateway, middleware=wraps) as url, plain(url, version) as first:
                     for name, (body, headers, twice) in probes(first).items():
                         async with again(first, url) as client:
                             found[name] = await client.ask(body, headers, twice)
                 answers.append(found)
+                events.append([seen_in(end) for end in ends])
 
     short, layered, long = answers
     assert short == long
     assert layered == long
+    assert events[0] == events[2]
+    assert events[1] == events[2]
+    assert {one["outcome"] for one in events[0]} == {"ok", "tool_error", "error"}
     assert {"echo", "empty", "numbers", "failed", "many"} <= set(ways.fast)
     assert {"headers", "full"}.isdisjoint(ways.fast)
     assert short["arguments"][0] == 200
@@ -268,15 +284,15 @@ async def test_middleware_that_has_to_see_every_request_sees_every_call() -> Non
 
 @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
 async def test_middleware_that_only_watches_is_told_who_called_what_and_what_came_of_it(version: str) -> None:
-    told: list[AnsweredCall] = []
+    told: list[RequestEnd] = []
 
-    class Watching(Ways):
-        def note_call(self, call: AnsweredCall) -> None:
-            told.append(call)
+    def watch(end: RequestEnd) -> None:
+        if end.method == "tools/call":
+            told.append(end)
 
     with anyio.fail_after(SECONDS):
         async with strange("modern", "stdio") as config:
-            gateway = create_gateway({"up": config}, middleware=[Watching()])
+            gateway = create_gateway({"up": config}, middleware=[Observers(watch)])
             async with served_http(gateway) as url, plain(url, version) as client:
                 await client.ask(*client.call("echo", {"a": 1}))
                 await client.ask(*client.call("failed", {}))

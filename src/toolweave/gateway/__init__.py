@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     )
     from toolweave.gateway._comparison import ClientComparison, LostFeature, compare_through
     from toolweave.gateway._config import GatewayConfig, VirtualServer, load_gateway_config
-    from toolweave.gateway._fast_calls import AnsweredCall
     from toolweave.gateway._gateway import Gateway, create_gateway
     from toolweave.gateway._manager import GatewayManager
     from toolweave.gateway._options import GatewayOptions
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from toolweave.gateway._status import GatewayStatus, Readiness, UpstreamStatus, VirtualStatus
 
 __all__ = [
-    "AnsweredCall",
     "CallerAuth",
     "ClientComparison",
     "ConfigChange",
@@ -82,7 +80,6 @@ __getattr__, __dir__ = lazy_exports(
             "VirtualServer",
             "load_gateway_config",
         ),
-        "_fast_calls": ("AnsweredCall",),
         "_gateway": (
             "Gateway",
             "create_gateway",

@@ -350,7 +350,7 @@ class CallerLayer:
     """
 
     reads_results = False
-    note_call = None  # a call that went around middleware was none of a caller's own servers
+    sees_plain_calls = False  # a call that went around middleware was none of a caller's own servers
 
     def __init__(self, requests: CallerRequests) -> None:
         self._requests = requests

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from toolweave.gateway._tracing import SessionDurations
 
 
-def metrics_middleware() -> PrometheusMetrics:
-    """Return the middleware that counts and measures.
+def prometheus_metrics() -> PrometheusMetrics:
+    """Return the metrics, which count and measure requests.
 
     Raises:
         ConfigError: The package is not installed.

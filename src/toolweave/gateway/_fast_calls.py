@@ -10,7 +10,7 @@ that translate a result between eras are those of the full path.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -23,8 +23,8 @@ from toolweave.connect._session import Declared, Session
 from toolweave.errors import ProtocolError
 from toolweave.gateway._relay import Relay
 from toolweave.gateway._routes import Route, Routes
-from toolweave.gateway._telemetry import first_text
-from toolweave.middleware._outcome import is_failed
+from toolweave.middleware._observers import Observer, Observers, RequestEnd, report
+from toolweave.middleware._outcome import is_failed, shown_name
 from toolweave.protocol import methods
 from toolweave.protocol.eras import ALL_BLOCKS_SINCE, abilities, legacy_result, modern_result, passed_capabilities
 from toolweave.protocol.headers import mirrored_arguments
@@ -45,33 +45,6 @@ _MOST_CLIENTS = 2048
 _MOST_ROUTES = 20_000
 _MOST_HOPS = 256
 _LONGEST_META = 1024  # bytes
-_UNTOLD: Any = object()
-
-
-class AnsweredCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that was answered on the fast path.
-
-    Attributes:
-        server: The upstream.
-        name: The name under which it was called.
-        tool: The upstream's own name of the tool.
-        arguments: Its arguments; None where it had none.
-        client: The client that called, as it declared itself.
-        principal: The authorized principal, or None.
-        seconds: The time until the answer was there.
-        outcome: `ok`, or `tool_error`.
-        error: The text of a failed tool; "" for none.
-    """
-
-    server: str
-    name: str
-    tool: str
-    arguments: Mapping[str, Any] | None
-    client: Client
-    principal: str | None
-    seconds: float
-    outcome: str
-    error: str = ""
 
 
 class _Target(msgspec.Struct, eq=False):
@@ -125,12 +98,12 @@ class FastCalls:
 
     Attributes:
         routes: Finds their upstreams.
-        noting: Called with each call that was answered: the method `note_call` of middleware that only watches.
+        observers: Receive the end of each call that was answered.
     """
 
     def __init__(self, tools: Toolset, routes: Routes, relay: Relay, endpoint: Endpoint, *, slow: bool = False) -> None:
         self.routes = routes
-        self.noting: tuple[Callable[[AnsweredCall], None], ...] = ()
+        self.observers: tuple[Observer, ...] = ()
         self._tools = tools
         self._relay = relay
         self._upstreams = relay.shared
@@ -146,15 +119,15 @@ class FastCalls:
 
     @property
     def layered(self) -> bool:
-        """Whether calls go through the middleware: some of it is not only notified afterwards."""
+        """Whether calls go through the middleware: some of it does more than to observe."""
         middleware = self._endpoint.middleware
         # Identity of the tuple: middleware is replaced as a whole and never changed in place, so one comparison says
         # that nothing changed.
         if middleware is not self._middleware:
             self._middleware = middleware
-            notes = [getattr(one, "note_call", _UNTOLD) for one in middleware]
-            self._layered = _UNTOLD in notes
-            self.noting = () if self._layered else tuple(note for note in notes if note is not None)
+            self._layered = any(getattr(one, "sees_plain_calls", True) for one in middleware)
+            groups = [one.observers for one in middleware if isinstance(one, Observers)]
+            self.observers = tuple(observer for group in groups for observer in group)
         return self._layered
 
     def takes(self, name: str) -> bool:
@@ -407,8 +380,8 @@ class SentToolCall(msgspec.Struct, eq=False):
             text = encode_result(request_id, made)
         except (TypeError, ValueError):
             return None
-        if self.calls.noting:
-            self._note(made)
+        if self.calls.observers:
+            self._report(made)
         return text
 
     def _read(self, answer: Any) -> Json | None:
@@ -423,21 +396,20 @@ class SentToolCall(msgspec.Struct, eq=False):
         self.connection.gateway_side.note_forwarded(self.route.name, result)
         return result
 
-    def _note(self, made: Json) -> None:
-        failed = is_failed(made)
-        answered = AnsweredCall(
+    def _report(self, made: Json) -> None:
+        end = RequestEnd(
+            method=_CALL,
+            name=shown_name(self.call.name),
             server=self.route.server,
-            name=self.call.name,
             tool=self.route.name,
             arguments=self.call.arguments,
             client=self.client,
             principal=self.principal,
             seconds=self.direct.answer.get_loop().time() - self.direct.since,
-            outcome="tool_error" if failed else "ok",
-            error=first_text(made) if failed else "",
+            outcome="tool_error" if is_failed(made) else "ok",
+            result=made,
         )
-        for note in self.calls.noting:
-            note(answered)
+        report(self.calls.observers, end)
 
 
 _decode_object = JsonDecoder(dict[str, Any])

@@ -21,7 +21,7 @@ class InFlightRequests:
     """
 
     reads_results = False
-    note_call = None  # a call on the fast path is counted by its connection as soon as it is accepted
+    sees_plain_calls = False  # a call on the fast path is counted by its connection as soon as it is accepted
 
     def __init__(self) -> None:
         self.streams = 0

@@ -26,7 +26,7 @@ from toolweave.errors import ConfigError
 from toolweave.gateway._config import GatewayConfig, GatewaySource, VirtualServer, load_gateway_config
 from toolweave.gateway._config_losses import ConfigLoss, LossGuard, ReloadTrigger, strongest
 from toolweave.gateway._console.access import add_console, wants_console
-from toolweave.gateway._extras import metrics_middleware, spans_middleware
+from toolweave.gateway._extras import prometheus_metrics, spans_middleware
 from toolweave.gateway._followed_auth import FollowedAuth
 from toolweave.gateway._gateway import Gateway, create_gateway
 from toolweave.gateway._in_flight import InFlightRequests
@@ -46,7 +46,7 @@ from toolweave.gateway._views import Mount, ViewMiddleware, caller_view, virtual
 from toolweave.gateway._workers import WorkerChanges
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers
-from toolweave.middleware import middleware_from_config
+from toolweave.middleware import Observers, middleware_from_config
 from toolweave.serve._request import Middleware
 from toolweave.tools import Toolset
 
@@ -93,7 +93,7 @@ class GatewayManager:
         self._source = source
         self._options = options = options or GatewayOptions()
         self._rules: Rules = {}
-        self._metrics = metrics_middleware() if options.metrics else None
+        self._metrics = prometheus_metrics() if options.metrics else None
         self._outer, self._inner, self._sessions = spans_middleware() if options.tracing else ((), (), None)
         self._known = file_stamps(self._paths)  # before they are read: a change in between is seen
         self.config = load_gateway_config(source, names=options.names)
@@ -188,12 +188,14 @@ class GatewayManager:
 
     def _chain(self, server: Gateway, view: VirtualServer | None) -> list[Middleware]:
         """Return the middleware of a server, outermost first: figures, the gateway's rules, the view's own, spans."""
-        measured = () if self._metrics is None else (self._metrics,)
+        observers = [] if self.recent_calls is None else [*self.recent_calls.observers(server.endpoint)]
+        if self._metrics is not None:
+            observers.append(self._metrics.request_ended)
+        observed = [Observers(*observers)] if observers else []
         shared = (*self._options.middleware, *self._rules.get("", ((), ()))[1])
         own = () if view is None else self._rules.get(view.name, ((), ()))[1]
         viewed = (ViewMiddleware(view),) if view is not None and view.servers else ()
-        seen = () if self.recent_calls is None else self.recent_calls.before(server.endpoint)
-        return [self.in_flight, *seen, *self._outer, *measured, *viewed, *shared, *own, *self._inner]
+        return [self.in_flight, *observed, *self._outer, *viewed, *shared, *own, *self._inner]
 
     # serving
 

@@ -11,7 +11,6 @@ them shows those of all.
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import anyio
@@ -19,18 +18,9 @@ import anyio.to_thread
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from toolweave.gateway._fast_calls import AnsweredCall
-from toolweave.gateway._telemetry import (
-    BUCKETS,
-    KNOWN_METHODS,
-    RequestSubject,
-    outcome_of_error,
-    outcome_of_result,
-    subject_of,
-)
-from toolweave.protocol import methods
+from toolweave.gateway._telemetry import BUCKETS, KNOWN_METHODS, outcome_of_error
+from toolweave.middleware._observers import RequestEnd
 from toolweave.serve._http.asgi import Receive, Scope, Send, respond
-from toolweave.serve._request import CallNext, Json, Request
 
 if TYPE_CHECKING:
     from toolweave.gateway._managed import ManagedGateway
@@ -45,13 +35,11 @@ Joined: TypeAlias = 'Literal["livesum", "livemin", "livemax"]'
 
 
 class PrometheusMetrics:
-    """Middleware that counts requests and measures them.
+    """Counts requests and measures them.
 
     Attributes:
         registry: The registry of all metrics of the gateway.
     """
-
-    reads_results = False  # but for members that are never left as texts
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -75,30 +63,14 @@ class PrometheusMetrics:
             registry=self.registry,
         )
 
-    async def __call__(self, request: Request, call_next: CallNext) -> Json:
-        """Answer a request and measure it."""
-        target = subject_of(request)
-        begun, outcome = time.perf_counter(), "ok"
-        try:
-            result = await call_next(request)
-            outcome = outcome_of_result(result)
-            return result
-        except BaseException as error:
-            outcome = outcome_of_error(error)
-            raise
-        finally:
-            method = request.method if request.method in KNOWN_METHODS else "other"
-            self._count(method, target, outcome, time.perf_counter() - begun)
-
-    def note_call(self, call: AnsweredCall) -> None:
-        """Count a call of the fast path."""
-        self._count(methods.TOOLS_CALL, RequestSubject(call.server, call.tool), call.outcome, call.seconds)
-
-    def _count(self, method: str, target: RequestSubject, outcome: str, seconds: float) -> None:
-        self._requests.labels(method, target.upstream, outcome).inc()
-        self._seconds.labels(method, target.upstream).observe(seconds)
-        if target.tool is not None:
-            self._calls.labels(target.upstream, target.tool, outcome).inc()
+    def request_ended(self, end: RequestEnd) -> None:
+        """Count a request."""
+        method = end.method if end.method in KNOWN_METHODS else "other"
+        outcome = end.outcome if end.exception is None else outcome_of_error(end.exception)
+        self._requests.labels(method, end.server, outcome).inc()
+        self._seconds.labels(method, end.server).observe(end.seconds)
+        if end.tool is not None:
+            self._calls.labels(end.server, end.tool, outcome).inc()
 
 
 class MetricsPage:

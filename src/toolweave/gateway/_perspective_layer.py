@@ -34,7 +34,7 @@ class PerspectiveLayer:
     """
 
     reads_results = False
-    note_call = None  # a call that went around middleware went to a connection that many callers share
+    sees_plain_calls = False  # a call that went around middleware went to a connection that many callers share
 
     def __init__(self, perspectives: Perspectives, offers: _OfferFinder) -> None:
         self._perspectives = perspectives

@@ -15,12 +15,13 @@ import anyio
 
 from toolweave.errors import RequestError
 from toolweave.gateway._kept_tasks import NO_LINE
-from toolweave.gateway._telemetry import first_text, subject_of
+from toolweave.middleware._observers import RequestEnd
+from toolweave.middleware._outcome import first_text
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.json_types import as_object, as_text
 from toolweave.protocol.tasks import ENDED, TASK_ID, TaskDocument, is_task, read_task
-from toolweave.serve._request import CallNext, Client, Json, Request, principal_name
+from toolweave.serve._request import Client, Json, Request, principal_name
 
 _MOST = 500
 _MOST_ASKED = 100
@@ -149,10 +150,18 @@ class RecentTasks:
                 group.start_soon(one.look)
         return found
 
-    def add(self, request: Request, result: Json, server: str, answerer: TaskAnswerer) -> None:
-        """Keep the task that a call has become."""
+    def request_ended(self, answerer: TaskAnswerer, end: RequestEnd) -> None:
+        """Keep the task that a call has become.
+
+        Args:
+            answerer: Answers requests about it.
+            end: The end of a request.
+        """
+        result = end.result
+        if end.method != methods.TOOLS_CALL or result is None or not is_task(result):
+            return
         try:
-            task = read_task(as_object(result.get("task")) or result, modern=request.modern)
+            task = read_task(as_object(result.get("task")) or result, modern=end.client.modern)
         except ValueError:  # its caller gets the same unreadable answer
             return
         if task.id is None:
@@ -160,9 +169,9 @@ class RecentTasks:
         self._count += 1
         one = self._kept[self._count] = RecentTask(
             number=self._count,
-            name=request.text("name")[:_LONGEST],
-            server=server,
-            client=request.client,
+            name=(end.name or "")[:_LONGEST],
+            server=end.server,
+            client=end.client,
             begun=time.time(),
             _id=task.id,
             _answerer=answerer,
@@ -171,29 +180,3 @@ class RecentTasks:
         one.read(task)
         while len(self._kept) > _MOST:
             self._kept.popitem(last=False)
-
-
-class TasksSeen:
-    """Middleware that keeps the tasks of the callers of one endpoint.
-
-    Args:
-        tasks: Keeps them.
-        answerer: Answers requests about them.
-    """
-
-    reads_results = False
-    note_call = None  # a call that took the fast path became no task
-
-    def __init__(self, tasks: RecentTasks, answerer: TaskAnswerer) -> None:
-        self._tasks = tasks
-        self._answerer = answerer
-
-    async def __call__(self, request: Request, call_next: CallNext) -> Json:
-        """Answer a request, and keep the task that it became."""
-        if request.method != methods.TOOLS_CALL:
-            return await call_next(request)
-        server = subject_of(request).upstream  # before the call: it may leave with its server
-        result = await call_next(request)
-        if is_task(result):
-            self._tasks.add(request, result, server, self._answerer)
-        return result

@@ -20,7 +20,9 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
 from toolweave.connect import ConnectionState, McpConnection
 from toolweave.connect._state import StateChanged
 from toolweave.errors import RequestError
-from toolweave.gateway._telemetry import BUCKETS, KNOWN_METHODS, outcome_of_result, subject_of
+from toolweave.gateway._telemetry import BUCKETS, KNOWN_METHODS
+from toolweave.middleware._observers import request_subject
+from toolweave.middleware._outcome import is_failed
 from toolweave.protocol import methods
 from toolweave.protocol.meta import trace_context_in, with_trace_context
 from toolweave.serve._request import CallNext, Json, Request
@@ -93,7 +95,7 @@ class UpstreamSpans:
         """Answer a request within its span, whose context the upstream finds in `_meta`."""
         if request.method not in _UPSTREAM:
             return await call_next(request)
-        target = subject_of(request)
+        target = request_subject(request)
         attributes = _attributes(request)
         if target.upstream:
             attributes["toolweave.server"] = target.upstream
@@ -148,7 +150,7 @@ async def _observed(
     failed: dict[str, str] = {}
     try:
         result = await call_next(request)
-        if outcome_of_result(result) == "tool_error":
+        if is_failed(result):
             failed = {"error.type": "tool_error"}
         return result
     except RequestError as error:

@@ -102,7 +102,7 @@ class ViewMiddleware:
     """
 
     reads_results = False
-    note_call = None  # tools are those of the view already
+    sees_plain_calls = False  # tools are those of the view already
 
     def __init__(self, view: VirtualServer) -> None:
         self._servers = frozenset(view.servers)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from toolweave.middleware._from_config import middleware_from_config
     from toolweave.middleware._limit_store import LimitStore, MemoryLimits
     from toolweave.middleware._limits import CallBudget, RateLimit
+    from toolweave.middleware._observers import Observer, Observers, RequestEnd
     from toolweave.middleware._redaction import Redaction
     from toolweave.middleware._selection import OfferSelection
     from toolweave.middleware._sizes import SizeLimits
@@ -31,9 +32,12 @@ __all__ = [
     "CallBudget",
     "LimitStore",
     "MemoryLimits",
+    "Observer",
+    "Observers",
     "OfferSelection",
     "RateLimit",
     "Redaction",
+    "RequestEnd",
     "ResponseCache",
     "SizeLimits",
     "StoreLimits",
@@ -52,6 +56,7 @@ __getattr__, __dir__ = lazy_exports(
         "_from_config": ("middleware_from_config",),
         "_limit_store": ("LimitStore", "MemoryLimits"),
         "_limits": ("CallBudget", "RateLimit"),
+        "_observers": ("Observer", "Observers", "RequestEnd"),
         "_redaction": ("Redaction",),
         "_selection": ("OfferSelection",),
         "_sizes": ("SizeLimits",),

@@ -10,6 +10,7 @@ import msgspec
 from toolweave.config._secret_args import mask_url
 from toolweave.protocol import methods
 from toolweave.protocol.input_required import INPUT_REQUIRED
+from toolweave.protocol.jsonrpc import value_of
 from toolweave.protocol.tasks import TASK_ID
 from toolweave.serve._request import Json, Request
 
@@ -35,6 +36,21 @@ def outcome_of(result: Mapping[str, Any]) -> str:
     return "task" if kind == "task" or isinstance(result.get("task"), dict) else "ok"
 
 
+def first_text(result: Mapping[str, Any]) -> str:
+    """Return the first text in a result, which says of a failed tool why."""
+    content: Any = result.get("content")
+    if isinstance(content, msgspec.Raw):
+        try:
+            content = value_of(content)
+        except ValueError:  # a number that is out of range
+            return ""
+    for block in cast("list[Any]", content) if isinstance(content, list) else ():
+        text: Any = cast("dict[str, Any]", block).get("text") if isinstance(block, dict) else None
+        if isinstance(text, str):
+            return text
+    return ""
+
+
 def subject_of(request: Request) -> str | None:
     """Return the name, the URI without its secrets, the reference or the id that a request is about."""
     params = request.params
@@ -44,9 +60,12 @@ def subject_of(request: Request) -> str | None:
         found = ref.get("name", ref.get("uri"))
     else:
         found = params.get("name", params.get("uri", params.get(TASK_ID)))
-    if not isinstance(found, str):
-        return None
-    return mask_url(found) if "://" in found else found
+    return shown_name(found) if isinstance(found, str) else None
+
+
+def shown_name(name: str) -> str:
+    """Return a name or a URI without secrets."""
+    return mask_url(name) if "://" in name else name
 
 
 _WORDS: Mapping[object, str] = {bool: "boolean", int: "number", float: "number"}
