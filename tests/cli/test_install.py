@@ -193,7 +193,8 @@ def test_an_entry_of_ours_is_brought_up_to_date_and_keeps_what_was_added_to_it(
     path = placed(home, "cursor", json.dumps({"mcpServers": {"notes": {**OURS, **added}}}))
 
     assert cli("serve", "notes.py", "--install", "cursor").code == 0
-    assert toolweave("serve", "package:tools", "--name", "notes", "--install", "cursor", cwd=code.parent).code == 0
+    other = ("serve", "package:tools", "--name", "notes", "--install", "cursor", "--force")
+    assert toolweave(*other, cwd=code.parent).code == 0
 
     entry = json.loads(path.read_text())["mcpServers"]["notes"]
     assert entry["command"] == sys.executable
@@ -364,6 +365,76 @@ async def test_an_entry_runs_nothing_of_the_directory_that_an_editor_starts_it_i
 
 def _entry(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text())
+
+
+@pytest.mark.slow
+@linux
+@pytest.mark.parametrize("editor", ["claude", "codex", "opencode"])
+def test_a_gateway_of_another_config_does_not_replace_the_first(
+    cli: Cli, folder: Path, home: Path, editor: str
+) -> None:
+    for name in ("work", "home"):
+        (folder / name).mkdir()
+        write_config(folder / name, {"demo": [sys.executable, "-m", "toolweave.cli.demo.notes"]})
+    assert cli("gateway", "--config", "work/mcp.json", "--install", editor).code == 0
+    path = placed(home, editor)
+    before = path.read_text()
+
+    refused = cli("gateway", "--config", "home/mcp.json", "--install", editor)
+    assert refused.code == 2
+    assert f"there is another server 'toolweave', of {folder / 'work' / 'mcp.json'}" in refused.err
+    assert "--name NAME keeps both, --force replaces that one" in refused.err
+    assert path.read_text() == before
+
+    assert cli("gateway", "--config", "home/mcp.json", "--name", "home", "--install", editor).code == 0
+    assert list(load_config(path).servers) == ["toolweave", "home"]
+    assert cli("gateway", "--config", "home/mcp.json", "--install", editor, "--force").code == 0
+    assert str(folder / "home" / "mcp.json") in load_config(path).servers["toolweave"].args
+
+
+@pytest.mark.slow
+@linux
+def test_an_entry_follows_its_project_and_the_configs_that_are_added_to_it(cli: Cli, folder: Path, home: Path) -> None:
+    for name in ("old", "new"):
+        (folder / name).mkdir()
+        write_config(folder / name, {name: [sys.executable, "-m", "toolweave.cli.demo.notes"]})
+    path = placed(home, "cursor")
+    assert cli("gateway", "--config", "old/mcp.json", "--install", "cursor").code == 0
+
+    both = cli("gateway", "--config", "old/mcp.json", "--config", "new/mcp.json", "--install", "cursor")
+    (folder / "old").rename(folder / "elsewhere")
+    assert cli("serve", "--config", "new/mcp.json", "--name", "toolweave", "--install", "cursor").code == 0
+    (folder / "new").rename(folder / "moved")
+    moved = cli("gateway", "--config", "moved/mcp.json", "--install", "cursor")
+
+    assert (both.code, moved.code) == (0, 0)
+    assert load_config(path).servers["toolweave"].args[-1] == str(folder / "moved" / "mcp.json")
+
+
+@linux
+def test_two_files_whose_servers_have_one_name_need_two(cli: Cli, code: Path, home: Path) -> None:
+    (code.parent / "other").mkdir()
+    (code.parent / "other" / "notes.py").write_text(code.read_text())
+    path = placed(home, "cursor")
+    assert cli("serve", "notes.py", "--install", "cursor").code == 0
+
+    refused = cli("serve", "other/notes.py", "--install", "cursor")
+    again = cli("serve", "notes.py:tools", "--name", "notes", "--install", "cursor")
+
+    assert refused.code == 2
+    assert f"there is another server 'notes', of {code}" in refused.err
+    assert again.code == 0
+    assert list(_entry(path)["mcpServers"]) == ["notes"]
+
+
+@linux
+def test_force_replaces_the_entry_of_another_program_as_a_whole(cli: Cli, code: Path, home: Path) -> None:
+    path = placed(home, "cursor", '{"mcpServers": {"notes": {"command": "another", "env": {"SECRET": "x"}}}}')
+
+    assert cli("serve", "notes.py", "--install", "cursor", "--force").code == 0
+
+    assert "SECRET" not in path.read_text()
+    assert cli("serve", "notes.py", "--force").code == 2
 
 
 @linux

@@ -108,7 +108,13 @@ def _install(options: GatewayRunOptions, client: InstallClient) -> ExitCode:
     manager = _manager(options)  # and the config is one
     servers = manager.config.servers.servers.values()
     return install_command(
-        client, manager.name, words, servers=servers, only_show=options.show, as_json=options.as_json
+        client,
+        manager.name,
+        words,
+        servers=servers,
+        only_show=options.show,
+        force=options.force,
+        as_json=options.as_json,
     )
 
 

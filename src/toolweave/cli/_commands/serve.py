@@ -13,6 +13,7 @@ from toolweave.cli._options import BaseUrlOption, VerboseOption
 from toolweave.cli._serve.listen import LOOPBACK, keep_started_objects, listening, state_keys_in, token_auth
 from toolweave.cli._serve.listen_options import (
     EventStoreOption,
+    ForceOption,
     HttpOption,
     PrintOption,
     RetryOption,
@@ -134,6 +135,7 @@ class ServeOptions:
         ),
     ] = None
     show: PrintOption = False
+    force: ForceOption = False
     as_json: ServingJsonOption = False
     verbose: VerboseOption = False
 
@@ -290,7 +292,14 @@ def _install(options: ServeOptions, client: InstallClient) -> ExitCode:
     words = ["serve", *_arguments(options)]
     environment = _environment(options)
     return install_command(
-        client, name, words, environment, servers=_started(options), only_show=options.show, as_json=options.as_json
+        client,
+        name,
+        words,
+        environment,
+        servers=_started(options),
+        only_show=options.show,
+        force=options.force,
+        as_json=options.as_json,
     )
 
 

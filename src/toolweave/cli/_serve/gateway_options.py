@@ -12,6 +12,7 @@ from toolweave.cli._install.clients import InstallClient
 from toolweave.cli._options import VerboseOption
 from toolweave.cli._serve.listen_options import (
     EventStoreOption,
+    ForceOption,
     HttpOption,
     PrintOption,
     RetryOption,
@@ -128,6 +129,7 @@ class GatewayRunOptions:
         ),
     ] = None
     show: PrintOption = False
+    force: ForceOption = False
     as_json: ServingJsonOption = False
     verbose: VerboseOption = False
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from toolweave.cli._exit_codes import CommandError, ExitCode
@@ -41,11 +43,13 @@ def install_command(
     *,
     servers: Iterable[ServerConfig] = (),
     only_show: bool,
+    force: bool,
     as_json: bool,
 ) -> ExitCode:
     """Let a client start `toolweave ARGUMENTS` under a name.
 
-    Idempotent; an entry of an earlier `--install` is updated, and members that a person added to it stay.
+    Idempotent; an entry of an earlier `--install` of the same file is updated, and members that a person added to it
+    stay.
 
     Args:
         client: The client.
@@ -54,13 +58,14 @@ def install_command(
         environment: Variables of the entry.
         servers: The servers that it starts. If their programs need this PATH, it is written into the entry.
         only_show: Whether to print the entry and write nothing.
+        force: Whether to replace an entry of the name that starts another server.
         as_json: Whether to print JSON.
 
     Raises:
         CommandError: The file is broken or cannot be written, or another server has the name; nothing was changed.
     """
-    from toolweave.cli._install.config_file import edited, format_named, open_config  # late, as above
-    from toolweave.cli._screen import answer_json, note
+    from toolweave.cli._install.config_file import format_named  # late, as above
+    from toolweave.cli._screen import note
     from toolweave.install._programs import own_path, programs_of
 
     form = format_named(client)
@@ -74,11 +79,30 @@ def install_command(
         note(f"warning: {remark}")
     if only_show:
         return _show(form, name, entry, as_json=as_json)
+    return _write(form, client, name, entry, remarks, force=force, as_json=as_json)
+
+
+def _write(
+    form: ClientFormat,
+    client: InstallClient,
+    name: str,
+    entry: Mapping[str, Any],
+    remarks: Sequence[str],
+    *,
+    force: bool,
+    as_json: bool,
+) -> ExitCode:
+    """Write the entry into the client's file, and print what was done."""
+    from toolweave.cli._install.config_file import edited, open_config  # late, as above
+    from toolweave.cli._screen import answer_json, note
+
     config = open_config(form, None, name)
-    if config.there is not None and not _is_ours(config.there):
-        hint = "give this one another name with --name, or take that one out"
-        raise CommandError(f"{config.path}: there is another server {name!r}", hint=hint)
-    config = edited(config, name, _merged(config.there or {}, entry, form))
+    there = config.there if isinstance(config.there, dict) else None
+    words = _words_of(there)
+    if config.there is not None and not force:
+        _check_same(words, _words_of(entry), name, config.path)
+    own: Mapping[str, Any] = cast("dict[str, Any]", there) if there is not None and words is not None else {}
+    config = edited(config, name, _merged(own, entry, form))
     changed, backup = config.changed, config.write() if config.changed else None
     if as_json:
         copy = str(backup) if backup else None
@@ -109,7 +133,8 @@ def _show(form: ClientFormat, name: str, entry: Mapping[str, Any], *, as_json: b
     return ExitCode.OK
 
 
-def _is_ours(entry: Any) -> bool:
+def _words_of(entry: Any) -> list[str] | None:
+    """Return the words after `toolweave` in an entry of ours, None for any other entry."""
     members = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
     command, args = members.get("command"), members.get("args")
     words: list[Any] = []
@@ -117,7 +142,41 @@ def _is_ours(entry: Any) -> bool:
         words = cast("list[Any]", command)[1:]
     elif isinstance(args, list):
         words = cast("list[Any]", args)
-    return any(words[: len(_COMMAND) + 1] == [*_COMMAND, serving] for serving in _SERVING)
+    if any(words[: len(_COMMAND) + 1] == [*_COMMAND, serving] for serving in _SERVING):
+        return [str(word) for word in words[len(_COMMAND) :]]
+    return None
+
+
+def _check_same(there: Sequence[str] | None, new: Sequence[str] | None, name: str, path: Path) -> None:
+    """Check that the entry of a name serves something that the new one serves too, or that is gone.
+
+    Raises:
+        CommandError: It starts another server.
+    """
+    hint = "--name NAME keeps both, --force replaces that one"
+    if there is None:
+        raise CommandError(f"{path}: there is another server {name!r}", hint=hint)
+    before = _served_by(there)
+    if before and before.isdisjoint(_served_by(new or ())) and not all(map(_is_gone, before)):
+        served = ", ".join(sorted(before))
+        raise CommandError(f"{path}: there is another server {name!r}, of {served}", hint=hint)
+
+
+def _served_by(words: Sequence[str]) -> set[str]:
+    """Return the files, folders, modules and URLs that `serve` or `gateway` serves by these words."""
+    named = {after for word, after in pairwise(words) if word in ("--config", "--openapi")}
+    target = words[1] if words[:1] == ["serve"] and len(words) > 1 else ""
+    if target and not target.startswith("-"):
+        file, colon, path = target.rpartition(":")
+        is_object = bool(colon) and all(part.isidentifier() for part in path.split("."))
+        named.add(file if is_object else target)
+    return named
+
+
+def _is_gone(served: str) -> bool:
+    """Whether it is a file or a folder that is no longer there, such as that of a project that was moved."""
+    path = Path(served)
+    return path.is_absolute() and not path.exists()
 
 
 def _merged(there: Mapping[str, Any], entry: Mapping[str, Any], form: ClientFormat) -> dict[str, Any]:

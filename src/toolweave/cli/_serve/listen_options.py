@@ -63,6 +63,7 @@ RetryOption = Annotated[
     ),
 ]
 PrintOption = Annotated[bool, Option("--print", help="Show the entry, write nothing.", needs=["--install"])]
+ForceOption = Annotated[bool, Option("--force", help="Replace an entry that is there.", needs=["--install"])]
 ServingJsonOption = Annotated[
     bool,
     Option(
