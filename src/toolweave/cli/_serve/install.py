@@ -97,11 +97,10 @@ def _write(
     from toolweave.cli._screen import answer_json, note
 
     config = open_config(form, None, name)
-    there: Any = config.there
-    words = _words_of(there)
-    if there is not None and not force:
+    words = _words_of(config.there)
+    if config.there is not None and not force:
         _check_same(words, _words_of(entry), name, config.path)
-    own: Mapping[str, Any] = {} if words is None else there
+    own: Mapping[str, Any] = {} if words is None else cast("dict[str, Any]", config.there)
     config = edited(config, name, _merged(own, entry, form))
     changed, backup = config.changed, config.write() if config.changed else None
     if as_json:
