@@ -57,7 +57,7 @@ _THOUGHT_MEMBERS = ("type", "thinking", "signature", "data")
 _REASONING_MEMBERS = ("type", "id", "summary", "content", "encrypted_content")
 FITTING = (
     "A message has the role 'user', 'assistant' or 'tool', or is an item of the Responses API, a content of Gemini, a "
-    "UI message of the AI SDK, or a message of LangChain or Pydantic AI."
+    "message of Bedrock's Converse or of the AI SDK, or a message of LangChain or Pydantic AI."
 )
 
 
@@ -150,7 +150,7 @@ def _user(members: Mapping[str, Any]) -> tuple[Message, ...]:
     for part in parts_of(members["content"]):
         held = part_members(part) or {}
         if part_type(held) == "tool_result":
-            key = _text(held, "tool_use_id", "a part of type 'tool_result'")
+            key = text_of(held, "tool_use_id", "a part of type 'tool_result'")
             failed = bool(held.get("is_error"))
             outcomes.append(outcome_of(key, "", blocks_of(held.get("content")), is_error=failed))
         else:
@@ -239,7 +239,7 @@ def _listed_call(call: object) -> ToolCallPart:
 def call_of(members: Mapping[str, Any], key: str, arguments: str, within: str | None = None) -> ToolCallPart:
     """Return a call; arguments that are not a JSON object are kept as the text that they are."""
     where = within or f"a part of type {part_type(members)!r}"
-    call_id, name = _text(members, key, where), _text(members, "name", where)
+    call_id, name = text_of(members, key, where), text_of(members, "name", where)
     given = members.get(arguments)
     if isinstance(given, Mapping):
         return ToolCallPart(id=call_id, name=name, arguments=dict(cast("Mapping[str, Any]", given)))
@@ -251,7 +251,7 @@ def call_of(members: Mapping[str, Any], key: str, arguments: str, within: str | 
 
 def _tool(members: Mapping[str, Any]) -> ToolMessage:
     """Return the result of one call, in the form of the chat API or of LangChain."""
-    key = _text(members, "tool_call_id", "a message of a tool")
+    key = text_of(members, "tool_call_id", "a message of a tool")
     _require(members, "content")
     name = as_text(members.get("name")) or ""
     failed = members.get("status") == "error"
@@ -261,7 +261,7 @@ def _tool(members: Mapping[str, Any]) -> ToolMessage:
 def _item(kind: str, members: Mapping[str, Any]) -> ReadMessages:
     """Return an item of the Responses API."""
     if kind == "function_call_output":
-        key = _text(members, "call_id", "an item of type 'function_call_output'")
+        key = text_of(members, "call_id", "an item of type 'function_call_output'")
         outcome = outcome_of(key, "", blocks_of(members.get("output"), "output"), is_error=False)
         return ReadMessages(messages=(ToolMessage(outcomes=(outcome,)),), is_item=True)
     if kind not in ("function_call", "reasoning") and not _OPENAI_STEPS.fullmatch(kind):
@@ -310,7 +310,7 @@ def _pydantic_ai_outcome(
     members: Mapping[str, Any], blocks: tuple[ContentBlock, ...], *, is_error: bool
 ) -> ToolMessage:
     where = f"a part of kind {members.get('part_kind')!r}"
-    key, name = _text(members, "tool_call_id", where), _text(members, "tool_name", where)
+    key, name = text_of(members, "tool_call_id", where), text_of(members, "tool_name", where)
     return ToolMessage(outcomes=(outcome_of(key, name, blocks, is_error=is_error),))
 
 
@@ -350,7 +350,12 @@ def outcome_of(key: str, name: str, blocks: tuple[ContentBlock, ...], *, is_erro
     return ToolOutcome(call_id=key, name=name, result=result)
 
 
-def _text(members: Mapping[str, Any], name: str, where: str) -> str:
+def text_of(members: Mapping[str, Any], name: str, where: str) -> str:
+    """Return a member that names a call or a tool.
+
+    Raises:
+        UnknownForm: It is not a text.
+    """
     value = members.get(name)
     if not isinstance(value, str):
         raise UnknownForm(f"{name!r} of {where} is {value!r}. It names the call or the tool, as a text.")

@@ -1,10 +1,13 @@
 """Messages whose content is a list `parts`: contents of Gemini, and UI messages of the AI SDK. Pure.
 
+`_content_messages.py` reads the messages of Bedrock and of the AI SDK whose list is named `content`.
+
 Gemini's calls may have no id: results follow in the order of the calls of a name, and `with_ids` names both.
 """
 
 from __future__ import annotations
 
+import base64
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -46,7 +49,7 @@ def read_parts(members: Mapping[str, Any]) -> ReadMessages | None:
     role = _ROLES.get(str(members.get("role")))
     if role is None:
         return by_role("role", members.get("role"), {**members, "content": members.get("content") or ""})
-    turn = _PartedTurn(is_user=role == "user")
+    turn = PartedTurn(is_user=role == "user")
     for place, part in enumerate(cast("Sequence[Any]", parts)):
         found = part_members(part)
         if found is None:
@@ -58,7 +61,7 @@ def read_parts(members: Mapping[str, Any]) -> ReadMessages | None:
     return ReadMessages(messages=tuple(turn.finish()))
 
 
-class _PartedTurn:
+class PartedTurn:
     """Collects the messages of one entry: a turn of the model has results of tools between its parts."""
 
     def __init__(self, *, is_user: bool) -> None:
@@ -104,7 +107,7 @@ class _PartedTurn:
 # Gemini
 
 
-def _add_gemini_part(turn: _PartedTurn, members: Mapping[str, Any], place: int) -> None:
+def _add_gemini_part(turn: PartedTurn, members: Mapping[str, Any], place: int) -> None:
     call = as_object(_either(members, "functionCall", "function_call"))
     response = as_object(_either(members, "functionResponse", "function_response"))
     data = as_object(_either(members, "inlineData", "inline_data"))
@@ -118,7 +121,8 @@ def _add_gemini_part(turn: _PartedTurn, members: Mapping[str, Any], place: int) 
         made = outcome_of(as_text(response.get("id")) or "", name, ToolResult.of_json(value).content, is_error=False)
         turn.add_outcome(made)
     elif data is not None:
-        turn.add_block(_file(_either(data, "mimeType", "mime_type"), data.get("data"), place))
+        mime_type = _either(data, "mimeType", "mime_type")
+        turn.add_block(file_block(mime_type, data.get("data"), f"'parts[{place}]'"))
     elif text is not None and members.get("thought") is True:
         turn.add_part(ThinkingPart(text=text))
     elif text is not None:
@@ -132,13 +136,29 @@ def _either(members: Mapping[str, Any], one: str, other: str) -> Any:
     return members.get(one, members.get(other))
 
 
-def _file(mime_type: object, data: object, place: int) -> ContentBlock:
+def file_block(mime_type: object, data: object, where: str, name: str | None = None) -> ContentBlock:
+    """Return an image, a sound or another file.
+
+    Args:
+        mime_type: Its media type.
+        data: Its data: bytes, a text in base64, or a data URL.
+        where: The place of its part in the message, for an error.
+        name: Name of the file, or None.
+
+    Raises:
+        UnknownForm: The media type is missing, or the data is elsewhere.
+    """
+    if isinstance(data, bytes):
+        data = base64.b64encode(data).decode()
+    if isinstance(data, str) and data.startswith("data:"):
+        data = data.partition("base64,")[2]
     if not isinstance(mime_type, str) or not isinstance(data, str):
-        raise UnknownForm(f"'parts[{place}]' is a file without a media type or data, which are texts.")
+        raise UnknownForm(f"{where} is a file without a media type or data, which are texts.")
     kind = mime_type.partition("/")[0]
     if kind in ("image", "audio"):
         return block_of({"type": kind, "data": data, "mimeType": mime_type})
-    return block_of({"type": "file", "file": {"file_data": f"data:{mime_type};base64,{data}"}})
+    held = {"file_data": f"data:{mime_type};base64,{data}", "filename": name}
+    return block_of({"type": "file", "file": held})
 
 
 def with_ids(messages: Sequence[Message]) -> Sequence[Message]:
@@ -189,7 +209,7 @@ def _identified(outcome: ToolOutcome, waiting: Mapping[str, deque[str]]) -> Tool
 # UI messages
 
 
-def _add_ui_part(turn: _PartedTurn, members: Mapping[str, Any], place: int) -> None:
+def _add_ui_part(turn: PartedTurn, members: Mapping[str, Any], place: int) -> None:
     kind = part_type(members)
     text = as_text(members.get("text"))
     if kind == "text" and text is not None:
@@ -212,15 +232,15 @@ def _ui_file(members: Mapping[str, Any], place: int) -> ContentBlock:
     mime_type = members.get("mediaType", members.get("mimeType"))
     url = as_text(members.get("url"))
     if url is None:
-        return _file(mime_type, members.get("data"), place)
+        return file_block(mime_type, members.get("data"), f"'parts[{place}]'")
     if url.startswith("data:") and str(mime_type).startswith("audio/"):
-        return _file(mime_type, url.partition("base64,")[2], place)
+        return file_block(mime_type, url, f"'parts[{place}]'")
     if str(mime_type).startswith("image/"):
         return block_of({"type": "image_url", "image_url": {"url": url}})
     return block_of({"type": "file", "file": {"file_data": url, "filename": members.get("filename")}})
 
 
-def _add_ui_call(turn: _PartedTurn, members: Mapping[str, Any], place: int) -> None:
+def _add_ui_call(turn: PartedTurn, members: Mapping[str, Any], place: int) -> None:
     """Add a call, and its result if it has ended."""
     state = as_text(members.get("state")) or ""
     if state in _UNFINISHED:

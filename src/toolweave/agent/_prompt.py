@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, cast
 
+from toolweave.agent._content_messages import read_content
 from toolweave.agent._message_content import UnknownForm
 from toolweave.agent._message_forms import as_members, read_message, spoken
 from toolweave.agent._parted_messages import read_parts, with_ids
@@ -228,7 +229,7 @@ class _History:
             kind = type(item).__name__
             raise TypeError(f"{place}: an agent is sent texts, content blocks, a Prompt or messages, not {kind}")
         try:
-            read = read_parts(members) or read_message(members)
+            read = read_parts(members) or read_content(members) or read_message(members)
         except UnknownForm as exc:
             raise TypeError(f"{place}: {exc}") from None
         continues = read.continues or (read.is_item and self._after_item)

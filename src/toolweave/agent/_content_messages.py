@@ -1,0 +1,200 @@
+"""Messages of Bedrock's Converse and ModelMessages of the AI SDK, whose `content` is a list of parts. Pure.
+
+A part of Converse has one member, which names its kind. A message of the AI SDK is recognized by a part that only it
+has, because it shares `text` with the other forms. `_parted_messages.py` has the turn that both fill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from toolweave.agent._message_content import UnknownForm, block_of, part_members, part_type, parts_of
+from toolweave.agent._message_forms import ReadMessages, call_of, outcome_of, text_of
+from toolweave.agent._parted_messages import PartedTurn, file_block
+from toolweave.models._messages import ThinkingPart
+from toolweave.protocol.content import ContentBlock, EmbeddedResource, TextContent
+from toolweave.protocol.json_types import as_object, as_text
+from toolweave.tools._arguments import json_text
+
+_ROLES = ("user", "assistant", "tool")
+_CONVERSE = frozenset(
+    {
+        "text",
+        "image",
+        "document",
+        "video",
+        "audio",
+        "toolUse",
+        "toolResult",
+        "reasoningContent",
+        "guardContent",
+        "citationsContent",
+        "cachePoint",
+        "json",
+    }
+)
+"""Kinds of parts of Converse."""
+_FORMATS: Mapping[str, str] = {
+    "jpg": "image/jpeg",
+    "pdf": "application/pdf",
+    "csv": "text/csv",
+    "html": "text/html",
+    "txt": "text/plain",
+    "md": "text/markdown",
+    "doc": "application/msword",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "xls": "application/vnd.ms-excel",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+}
+"""Media types of the formats of Converse that are not the second half of theirs."""
+_APPROVALS = ("tool-approval-request", "tool-approval-response")
+_TOOL_PARTS = ("tool-call", "tool-result", *_APPROVALS)
+"""Types of parts that only a ModelMessage has."""
+
+
+def read_content(members: Mapping[str, Any]) -> ReadMessages | None:
+    """Return the messages of one entry in the form of Converse or of the AI SDK; None for an entry of another form.
+
+    Raises:
+        UnknownForm: A part is of no known form.
+    """
+    role, content = members.get("role"), members.get("content")
+    if role not in _ROLES or not isinstance(content, (list, tuple)) or not content:
+        return None
+    parts = [part_members(part) or {} for part in cast("Sequence[Any]", content)]
+    if all(_is_converse(part) for part in parts):
+        add = _add_converse_part
+    elif any(_is_model_part(part) for part in parts):
+        add = _add_model_part
+        # Approvals are the business of the program that asked for them: a result says what came of a call.
+        parts = [part for part in parts if part_type(part) not in _APPROVALS]
+    else:
+        return None
+    turn = PartedTurn(is_user=role != "assistant")
+    for place, part in enumerate(parts):
+        add(turn, part, f"'content[{place}]'")
+    return ReadMessages(messages=tuple(turn.finish()) if parts else ())
+
+
+# Converse
+
+
+def _is_converse(part: Mapping[str, Any]) -> bool:
+    return len(part) == 1 and next(iter(part)) in _CONVERSE
+
+
+def _add_converse_part(turn: PartedTurn, part: Mapping[str, Any], where: str) -> None:
+    kind, value = next(iter(part.items()))
+    held = as_object(value) or {}
+    if kind == "toolUse":
+        named = {"id": held.get("toolUseId"), "name": held.get("name"), "input": held.get("input")}
+        turn.add_part(call_of(named, "id", "input", within=where))
+    elif kind == "toolResult":
+        key = text_of(held, "toolUseId", where)
+        blocks = tuple(_converse_block(one, where) for one in parts_of(held.get("content")))
+        turn.add_outcome(outcome_of(key, "", blocks, is_error=held.get("status") == "error"))
+    elif kind == "reasoningContent":
+        # Its signature is of the model behind Bedrock, and is not sent to another API.
+        turn.add_part(ThinkingPart(text=as_text((as_object(held.get("reasoningText")) or {}).get("text")) or ""))
+    elif kind != "cachePoint":
+        turn.add_block(_converse_block(part, where))
+
+
+def _converse_block(part: object, where: str) -> ContentBlock:
+    members = part_members(part) or {}
+    kind, value = next(iter(members.items()), ("", None))
+    held = as_object(value) or {}
+    match kind:
+        case "text" if isinstance(value, str):
+            return TextContent(text=value)
+        case "json":
+            return TextContent(text=json_text(value))
+        case "guardContent":
+            text = held.get("text")
+            return _converse_block({"text": (as_object(text) or {}).get("text")} if text else held, where)
+        case "citationsContent":
+            texts = (as_text((as_object(one) or {}).get("text")) for one in parts_of(held.get("content")))
+            return TextContent(text="".join(text or "" for text in texts))
+        case "image" | "document" | "video" | "audio":
+            return _converse_file(kind, held, where)
+        case _:
+            raise UnknownForm(f"{where} has {kind!r}, which is not a part of Bedrock's Converse with its content.")
+
+
+def _converse_file(kind: str, held: Mapping[str, Any], where: str) -> ContentBlock:
+    source = as_object(held.get("source")) or {}
+    name = as_text(held.get("name"))
+    text = as_text(source.get("text"))
+    if text is not None:
+        return EmbeddedResource(uri=name or "", text=text, mime_type="text/plain")
+    if "content" in source:
+        texts = (as_text((as_object(one) or {}).get("text")) or "" for one in parts_of(source["content"]))
+        return EmbeddedResource(uri=name or "", text="\n\n".join(texts), mime_type="text/plain")
+    form = as_text(held.get("format")) or ""
+    mime_type = _FORMATS.get(form, f"{kind}/{form}")
+    return file_block(mime_type, source.get("bytes"), where, name)
+
+
+# ModelMessages
+
+
+def _is_model_part(part: Mapping[str, Any]) -> bool:
+    kind = part_type(part)
+    return kind in _TOOL_PARTS or "mediaType" in part or (kind == "image" and "image" in part)
+
+
+def _add_model_part(turn: PartedTurn, part: Mapping[str, Any], where: str) -> None:
+    match part_type(part):
+        case "tool-call":
+            given = part.get("input", part.get("args"))
+            named = {"id": part.get("toolCallId"), "name": part.get("toolName"), "input": given}
+            turn.add_part(call_of(named, "id", "input", within=where))
+        case "tool-result":
+            _add_model_result(turn, part, where)
+        case "reasoning":
+            turn.add_part(ThinkingPart(text=as_text(part.get("text")) or ""))
+        case "image" | "file":
+            turn.add_block(_model_file(part, where))
+        case _:
+            turn.add_block(block_of(part))
+
+
+def _add_model_result(turn: PartedTurn, part: Mapping[str, Any], where: str) -> None:
+    """Add a result; before version 5 of the AI SDK, its value is `result`, and `isError` marks an error."""
+    key, name = text_of(part, "toolCallId", where), text_of(part, "toolName", where)
+    output = as_object(part.get("output"))
+    if output is None:
+        blocks: tuple[ContentBlock, ...] = (_value(part.get("result")),)
+        turn.add_outcome(outcome_of(key, name, blocks, is_error=part.get("isError") is True))
+        return
+    kind, value = as_text(output.get("type")) or "", output.get("value")
+    match kind:
+        case "text" | "json" | "error-text" | "error-json":
+            blocks = (_value(value),)
+        case "content":
+            blocks = tuple(_output_block(part_members(one) or {}, where) for one in parts_of(value))
+        case "execution-denied":
+            blocks = (TextContent(text=as_text(output.get("reason")) or "the call was denied"),)
+        case _:
+            raise UnknownForm(f"'output' of {where} is of the unknown type {kind!r}.")
+    turn.add_outcome(outcome_of(key, name, blocks, is_error=kind.startswith(("error-", "execution-"))))
+
+
+def _output_block(part: Mapping[str, Any], where: str) -> ContentBlock:
+    return _model_file(part, where) if "data" in part else block_of(part, "output")
+
+
+def _value(value: object) -> ContentBlock:
+    return TextContent(text=value if isinstance(value, str) else json_text(value))
+
+
+def _model_file(part: Mapping[str, Any], where: str) -> ContentBlock:
+    data = part.get("image", part.get("data"))
+    mime_type = part.get("mediaType", part.get("mimeType"))
+    if mime_type is None and part_type(part) == "image":
+        mime_type = "image/png"
+    text = as_text(data) or ""
+    if text.startswith(("http://", "https://")):
+        raise UnknownForm(f"{where} is a file at a URL. Send its data, which is a text in base64.")
+    return file_block(mime_type, data, where, as_text(part.get("filename")))
