@@ -21,6 +21,7 @@ ARROWS: dict[str, set[str]] = {
     "_json": set(),
     "_files": set(),
     "_masking": set(),
+    "_repairs": set(),
     "errors": set(),
     "version": set(),
     "_lazy": set(),
@@ -94,7 +95,7 @@ def rooms_imported(module: Module) -> list[tuple[str, int]]:
     return [(".".join(imported.target.split(".")[1:2]), imported.line) for imported in names]
 
 
-FOR_ALL = {"errors", "version", "_lazy", "_text", "_value", "_backoff", "_json", "_files", "_masking"}
+FOR_ALL = {"errors", "version", "_lazy", "_text", "_value", "_backoff", "_json", "_files", "_masking", "_repairs"}
 
 
 def violations(module: Module) -> list[str]:
@@ -112,6 +113,7 @@ def violations(module: Module) -> list[str]:
         "_json",
         "_files",
         "_masking",
+        "_repairs",
     }
     return [
         f"{module.name}:{line} imports {room or 'the root'!r}; {module.room} may import {sorted(allowed)}"

@@ -129,6 +129,41 @@ async def test_a_byte_order_mark_before_the_answer_is_passed_over() -> None:
         assert (await connection.call_tool("t")).text == "marked"
 
 
+MISLABELLED = '{"jsonrpc": "2.0", "id": %s, "result": {"content": [{"type": "text", "text": "made"}]}}'
+NO_JSON = '{"jsonrpc": "2.0", "id": %s, "result": {"content": [{"type": "text", "text": "made"}], "n": NaN}}'
+
+
+@pytest.mark.parametrize("is_repaired", [True, False])
+@pytest.mark.parametrize(
+    ("body", "kind", "problem"),
+    [
+        (MISLABELLED, "text/plain", "its answers have the content type 'text/plain'"),
+        (NO_JSON, "application/json", "it sent text that is not JSON"),
+    ],
+)
+async def test_an_answer_that_is_nearly_right_is_read_unless_its_owner_wants_no_repairs(
+    body: str, kind: str, problem: str, is_repaired: bool
+) -> None:
+    async def special(exchange: Exchange, message: Json) -> bool:
+        if message.get("method") != "tools/call":
+            return False
+        await exchange.respond(200, (body % json.dumps(message["id"])).encode(), content_type=kind)
+        return True
+
+    server = HttpScript(modern_answer, special)
+    async with (
+        listening(server.handle) as (url, _),
+        connected({"url": url, "repair_messages": is_repaired}) as connection,
+    ):
+        if is_repaired:
+            assert (await connection.call_tool("t")).text == "made"
+            assert [one for one in connection.problems if one.startswith(problem)]
+        else:
+            with pytest.raises(ProtocolError, match=f"{problem}.*'repair_messages': true"):
+                await connection.call_tool("t")
+    assert server.methods().count("tools/call") == 1
+
+
 async def test_an_event_over_the_bound_names_the_bound_and_how_to_raise_it() -> None:
     async def special(exchange: Exchange, message: Json) -> bool:
         if message.get("method") != "tools/call":

@@ -365,6 +365,14 @@ async def test_messages_go_below_the_prefix_of_the_stream_if_the_named_url_is_no
     assert named not in server.posts[1:]  # found once, used for all
 
 
+async def test_a_url_without_the_prefix_is_an_error_if_the_owner_wants_no_repairs() -> None:
+    server = Behind("/gw", names="/messages?session_id=1")
+    async with listening(server.handle) as (url, _):
+        target = {"transport": "sse", "url": url.replace("/mcp", "/gw/sse"), "repair_messages": False}
+        with pytest.raises(ConnectError, match="'repair_messages': true"):
+            await connect_mcp(target)
+
+
 async def test_an_error_names_the_url_for_messages_that_is_not_there() -> None:
     server = Behind("", names="/messages?session_id=1", at="/elsewhere")
     async with listening(server.handle) as (url, _):

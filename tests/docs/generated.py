@@ -14,6 +14,7 @@ from griffe import Docstring
 
 from tests.docs.editors import client_sections, client_table
 from tests.docs.notebooks import NOTEBOOKS, shown
+from tests.docs.repairs import REPAIRS, argument_examples, repair_rows, result_examples
 from tests.docs.side_by_side import FOLDER, TASKS, code_lines
 from tests.features.report import experiments, read, table
 from toolweave import errors
@@ -21,7 +22,8 @@ from toolweave.agent import Limits
 from toolweave.config import ServerConfig, Timeouts
 from toolweave.errors import ErrorKind
 from toolweave.models._model_apis import MODEL_APIS, UNKNOWN
-from toolweave.schema._profiles import ANCHORED, PROFILES, REGULAR, SchemaRules
+from toolweave.models._tool_schemas import GPT_OSS
+from toolweave.schema._profiles import ANCHORED, PROFILES, REGULAR, SchemaProfile, SchemaRules
 from toolweave.serve import HttpLimits
 
 __all__ = ["generated"]
@@ -102,14 +104,21 @@ def _number(value: int | None) -> str:
 
 def _profiles() -> Iterator[str]:
     """Yield the table of the rules of each profile."""
-    yield "| profile | keywords left out or refused | formats | patterns | names of arguments | more |\n"
-    yield "|---|---|---|---|---|---|\n"
+    yield "| profile | keywords left out or refused | formats | patterns | names of arguments | more | read of |\n"
+    yield "|---|---|---|---|---|---|---|\n"
     for name, rules in PROFILES.items():
         keywords = "all but " + _codes(rules.keeps) if rules.keeps is not None else _codes(rules.leaves) or "none"
         formats = "any" if rules.formats is None else _codes(rules.formats)
         patterns = "any" if rules.pattern is None else PATTERNS[rules.pattern]
         names = "any" if rules.names is None else f"`{rules.names.pattern}`"
-        yield f"| `{name}` | {keywords} | {formats} | {patterns} | {names} | {_more_rules(rules)} |\n"
+        more = f"{_more_rules(rules)} | {_read_of(name)}"
+        yield f"| `{name}` | {keywords} | {formats} | {patterns} | {names} | {more} |\n"
+
+
+def _read_of(profile: SchemaProfile) -> str:
+    """Return the APIs whose profile it is, with the months in which their sources were read."""
+    found = [f"{api.title}; {api.date}" for api in (*MODEL_APIS, UNKNOWN) if profile in (api.schemas, api.strict)]
+    return ". ".join(found) or f"models with `{GPT_OSS.pattern}` in their name"
 
 
 def _codes(values: Collection[str]) -> str:
@@ -159,4 +168,7 @@ PARTS: Mapping[str, Callable[[], Iterator[str]]] = {
     "clients": client_table,
     "sections of clients": client_sections,
     "cells of the notebook": partial(shown, NOTEBOOKS[0]),
+    "results as read": result_examples,
+    "arguments as sent": argument_examples,
+    **{table: partial(repair_rows, table) for table in REPAIRS},
 }

@@ -30,11 +30,11 @@ class Received:
 
 @dataclass(frozen=True)
 class Answer:
-    """What goes back: pieces of a body, each sent at once, events waited for between them, and what happens after."""
+    """What goes back: pieces of a body, each sent at once, events and seconds waited for between them, and the end."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    pieces: Sequence[bytes | asyncio.Event] = ()
+    pieces: Sequence[bytes | asyncio.Event | float] = ()
     then: Literal["end", "drop", "hang", "ping"] = "end"
     ping: bytes = b": on\n\n"
 
@@ -128,6 +128,8 @@ async def _write(
     for piece in answer.pieces:
         if isinstance(piece, asyncio.Event):
             await piece.wait()
+        elif isinstance(piece, (int, float)):
+            await asyncio.sleep(piece)
         elif piece:
             writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             await writer.drain()

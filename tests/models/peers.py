@@ -11,18 +11,21 @@ import asyncio
 import logging
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import anyio
+from pydantic import BaseModel
 
 from tests.agent import wires
 from tests.agent.wires import WIRES, Wire
 from tests.docs.measured import measured_part, write_measured_part
 from tests.models import fake_anthropic, fake_openai
 from tests.models.http_server import Answer, Received, serve
-from tests.models.stream_rules import BROKEN, ONE_CALL, PATH, RUNS, TWO_CALLS, Ended, RunRule
+from tests.models.run_rules import RUNS, Ended, RunRule, answer_of
+from tests.models.stream_rules import BROKEN, ONE_CALL, PATH, TWO_CALLS
 from toolweave import Agent, tool
 from toolweave.models import Retry
 
@@ -33,8 +36,51 @@ SECONDS = 20
 Run = tuple[str, dict[str, Any]]
 Called = Callable[[str, Any], str]
 """Is told of each call of a tool, and returns its result."""
-Player = Callable[[Wire, str, Called, bool], Awaitable[str]]
-"""Runs an agent of a library at a URL, with retries or without, and returns its answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Play:
+    """One run for a player.
+
+    Attributes:
+        wire: The API of the endpoint.
+        url: The endpoint.
+        next_url: The endpoint at which the conversation continues, or None.
+        called: Reports a call of a tool.
+        rule: The rule.
+    """
+
+    wire: Wire
+    url: str
+    next_url: str | None
+    called: Called
+    rule: RunRule
+
+    def wipe(self, path: str | None = None) -> str:
+        return self.called("wipe", path)
+
+    def get(self, path: str | None = None) -> str:
+        return self.called("get", path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """The answer of an agent of a library: see `Ended`."""
+
+    text: str
+    is_whole: bool = True
+    value: Any = None
+    input_tokens: int = 0
+
+
+class Number(BaseModel):
+    """The structured answer."""
+
+    n: int
+
+
+Player = Callable[[Play], Awaitable[Answered]]
+"""Runs an agent of a library."""
 
 ONE: list[Run] = [("wipe", PATH)]
 TWO: list[Run] = [("get", PATH), ("wipe", PATH)]
@@ -55,87 +101,113 @@ def _each(row: Mapping[Wire, Answer]) -> Mapping[Wire, Sequence[Answer]]:
 RULES: Mapping[str, RunRule] = {
     **{f"one call: {rule}": RunRule(_each(row), _runs(ONE)) for rule, row in ONE_CALL.items()},
     **{f"two calls: {rule}": RunRule(_each(row), _runs(TWO)) for rule, row in TWO_CALLS.items()},
-    **{f"an error: {rule}": RunRule(_each(row), _fails) for rule, row in BROKEN.items()},
+    **{f"an error: {rule}": RunRule(_each(row), _fails, is_endless=True) for rule, row in BROKEN.items()},
     **RUNS,
 }
 """Every rule."""
-_FOREVER = [rule for rule in RULES if rule.startswith("an error: ")]
-"""Rules whose answer is given to every request."""
 
 
-async def toolweave(wire: Wire, url: str, called: Called, retries: bool) -> str:
+async def toolweave(play: Play) -> Answered:
     """Run an agent of this library."""
+    tools = [tool(play.wipe), tool(play.get)]
+    retry = Retry(attempts=3, first=0) if play.rule.retries else Retry(attempts=1)
+    output = Number if play.rule.is_structured else None
+    async with (
+        wires.model_at(play.wire, play.url, retry=retry) as model,
+        Agent(model, tools=tools, output_type=output) as agent,
+    ):
+        result = await agent.send("go")
+    if play.next_url is not None:
+        async with wires.model_at(play.wire, play.next_url) as other, Agent(other, tools=tools) as agent:
+            await agent.send([*result.messages, "go on"])
+    return Answered(
+        text=result.text,
+        is_whole=result.status == "completed",
+        value=None if output is None or result.output is None else result.output.n,
+        input_tokens=result.usage.input_tokens,
+    )
 
-    @tool
-    def wipe(path: str | None = None) -> str:
-        return called("wipe", path)
 
-    @tool
-    def get(path: str | None = None) -> str:
-        return called("get", path)
-
-    retry = Retry(attempts=3, first=0) if retries else Retry(attempts=1)
-    async with wires.model_at(wire, url, retry=retry) as model, Agent(model, tools=[wipe, get]) as agent:
-        return (await agent.send("go")).text
-
-
-async def pydantic_ai(wire: Wire, url: str, called: Called, retries: bool) -> str:
+async def pydantic_ai(play: Play) -> Answered:
     """Run an agent of Pydantic AI, which streams."""
-    from anthropic import AsyncAnthropic
-    from openai import AsyncOpenAI
     from pydantic_ai import Agent as PydanticAgent
-    from pydantic_ai.models.anthropic import AnthropicModel
-    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
-    from pydantic_ai.providers.anthropic import AnthropicProvider
-    from pydantic_ai.providers.openai import OpenAIProvider
+    from pydantic_ai import NativeOutput, PromptedOutput
 
-    if wire == "anthropic":
-        client = AsyncAnthropic(base_url=url, api_key=fake_anthropic.KEY, max_retries=2 if retries else 0)
-        model: Any = AnthropicModel("m", provider=AnthropicProvider(anthropic_client=client))
-    else:
-        openai = AsyncOpenAI(base_url=url, api_key=fake_openai.KEY, max_retries=2 if retries else 0)
-        kind = OpenAIChatModel if wire == "chat" else OpenAIResponsesModel
-        model = kind("m", provider=OpenAIProvider(openai_client=openai))
-    agent: Any = PydanticAgent(model)
+    output: Any = str
+    if play.rule.is_structured:
+        output = PromptedOutput(Number) if play.wire == "anthropic" else NativeOutput(Number)
 
-    @agent.tool_plain
-    def wipe(path: str | None = None) -> str:  # pyright: ignore[reportUnusedFunction]
-        return called("wipe", path)
-
-    @agent.tool_plain
-    def get(path: str | None = None) -> str:  # pyright: ignore[reportUnusedFunction]
-        return called("get", path)
+    def agent_at(url: str, output: Any) -> Any:
+        agent: Any = PydanticAgent(_pydantic_model(play, url), output_type=output)
+        agent.tool_plain(play.wipe)
+        agent.tool_plain(play.get)
+        return agent
 
     async def watch(_context: Any, events: Any) -> None:
         async for _ in events:
             pass
 
-    return str((await agent.run("go", event_stream_handler=watch)).output)
+    result = await agent_at(play.url, output).run("go", event_stream_handler=watch)
+    if play.next_url is not None:
+        history = result.all_messages()
+        await agent_at(play.next_url, str).run("go on", message_history=history, event_stream_handler=watch)
+    usage: Any = result.usage
+    return Answered(
+        text=str(result.output),
+        is_whole=result.response.finish_reason in ("stop", "tool_call"),
+        value=getattr(result.output, "n", None),
+        input_tokens=usage.input_tokens,
+    )
 
 
-async def openai_agents(wire: Wire, url: str, called: Called, retries: bool) -> str:
+def _pydantic_model(play: Play, url: str) -> Any:
+    from anthropic import AsyncAnthropic
+    from openai import AsyncOpenAI
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    retries = 2 if play.rule.retries else 0
+    if play.wire == "anthropic":
+        client = AsyncAnthropic(base_url=url, api_key=fake_anthropic.KEY, max_retries=retries)
+        return AnthropicModel("m", provider=AnthropicProvider(anthropic_client=client))
+    openai = AsyncOpenAI(base_url=url, api_key=fake_openai.KEY, max_retries=retries)
+    kind = OpenAIChatModel if play.wire == "chat" else OpenAIResponsesModel
+    return kind("m", provider=OpenAIProvider(openai_client=openai))
+
+
+async def openai_agents(play: Play) -> Answered:
     """Run an agent of OpenAI Agents, which streams."""
     from agents import Agent as OpenAiAgent
     from agents import OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
     from openai import AsyncOpenAI
 
     set_tracing_disabled(True)
-    client = AsyncOpenAI(base_url=url, api_key=fake_openai.KEY, max_retries=2 if retries else 0)
-    kind = OpenAIChatCompletionsModel if wire == "chat" else OpenAIResponsesModel
+    kind = OpenAIChatCompletionsModel if play.wire == "chat" else OpenAIResponsesModel
 
-    @function_tool
-    def wipe(path: str | None = None) -> str:
-        return called("wipe", path)
+    async def run(url: str, given: Any, output: Any) -> Any:
+        client = AsyncOpenAI(base_url=url, api_key=fake_openai.KEY, max_retries=2 if play.rule.retries else 0)
+        agent: Any = OpenAiAgent(
+            name="a",
+            model=kind(model="m", openai_client=client),
+            tools=[function_tool(play.wipe), function_tool(play.get)],
+            output_type=output,
+        )
+        result = Runner.run_streamed(agent, given)
+        async for _ in result.stream_events():
+            pass
+        return result
 
-    @function_tool
-    def get(path: str | None = None) -> str:
-        return called("get", path)
-
-    agent: Any = OpenAiAgent(name="a", model=kind(model="m", openai_client=client), tools=[wipe, get])
-    result = Runner.run_streamed(agent, "go")
-    async for _ in result.stream_events():
-        pass
-    return str(result.final_output)
+    result = await run(play.url, "go", Number if play.rule.is_structured else None)
+    if play.next_url is not None:
+        await run(play.next_url, [*result.to_input_list(), {"role": "user", "content": "go on"}], None)
+    output = result.final_output
+    return Answered(
+        text=str(output),
+        value=getattr(output, "n", None),
+        input_tokens=result.context_wrapper.usage.input_tokens,
+    )
 
 
 LIBRARIES: Mapping[str, tuple[Player, tuple[Wire, ...]]] = {
@@ -150,7 +222,8 @@ _PACKAGES = {"Pydantic AI": "pydantic-ai-slim", "OpenAI Agents": "openai-agents"
 async def played(library: str, wire: Wire, rule: str) -> bool:
     """Return whether a library does what a rule says."""
     end = Ended()
-    answers = RULES[rule].answers[wire]
+    held = RULES[rule]
+    answers = held.answers[wire]
 
     def called(name: str, path: Any) -> str:
         end.runs.append((name, {} if path is None else {"path": path}))
@@ -158,18 +231,27 @@ async def played(library: str, wire: Wire, rule: str) -> bool:
 
     async def answering(request: Received) -> Answer:
         end.bodies.append(request.json)
+        end.times.append(anyio.current_time())
         number = len(end.bodies) - 1
         if number < len(answers):
-            return answers[number]
-        return answers[-1] if rule in _FOREVER else wires.says(wire, "done")
+            return answer_of(answers[number])
+        return answer_of(answers[-1]) if held.is_endless else wires.says(wire, "done")
 
-    async with serve(answering) as server:
+    async def elsewhere(request: Received) -> Answer:
+        end.elsewhere.append(request.json)
+        return wires.says(wire, "done")
+
+    async with serve(answering) as server, serve(elsewhere) as other:
+        play = Play(wire=wire, url=server.url, next_url=other.url if held.moves else None, called=called, rule=held)
         try:
             with anyio.fail_after(SECONDS):
-                end.text = await LIBRARIES[library][0](wire, server.url, called, RULES[rule].retries)
+                answered = await LIBRARIES[library][0](play)
         except Exception as exc:  # boundary: whatever a library raises is what its user gets
             end.error = exc
-    return RULES[rule].right(end)
+        else:
+            end.text, end.is_whole = answered.text, answered.is_whole
+            end.value, end.input_tokens = answered.value, answered.input_tokens
+    return held.right(end)
 
 
 async def table(libraries: Mapping[str, Any] = LIBRARIES) -> str:

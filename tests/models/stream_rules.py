@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from tests.agent import wires
-from tests.agent.wires import WIRES, Wire
-from tests.models import fake_anthropic, fake_openai
+from tests.agent.wires import Wire
 from tests.models.fake_openai import call, chat_chunk
-from tests.models.http_server import Answer, error_answer, json_answer, stream_answer
+from tests.models.http_server import Answer, stream_answer
 
 __all__ = [
     "ARGUMENTS",
     "BROKEN",
     "ONE_CALL",
     "PATH",
-    "RUNS",
+    "START",
     "TWO_CALLS",
-    "Ended",
-    "RunRule",
+    "added",
+    "argued",
     "chat",
     "chat_call",
+    "delta",
     "finished",
     "item",
     "messages",
@@ -109,6 +107,20 @@ ONE_CALL: dict[str, dict[Wire, Answer]] = {
         "anthropic": messages(start(), start(), delta(ARGUMENTS), stop()),
         "responses": responses(added(item()), added(item()), argued(ARGUMENTS), finished(item())),
     },
+    "a name and an id in every piece": {
+        "chat": chat(chat_call(0, "c", "wipe", '{"path"'), chat_call(0, "c", "wipe", ':"a"}')),
+        "responses": responses(added(item()), finished(item()), finished(item())),
+    },
+    "a name in two pieces": {
+        "chat": chat(chat_call(0, "c", "wi", ""), chat_call(0, None, "pe", ARGUMENTS)),
+    },
+    "a name in a later piece": {
+        "chat": chat(chat_call(0, "c", None, '{"path"'), chat_call(0, None, "wipe", ':"a"}')),
+        "responses": responses(added(item(name="")), argued(ARGUMENTS), finished(item())),
+    },
+    "empty names in later pieces": {
+        "chat": chat(chat_call(0, "c", "wipe", '{"path"'), chat_call(0, None, "", ':"a"}')),
+    },
     "pieces of one character": {
         "chat": chat(chat_call(0, "c", "wipe", ""), *(chat_call(0, None, None, one) for one in ARGUMENTS)),
         "anthropic": messages(start(), *map(delta, ARGUMENTS), stop()),
@@ -116,12 +128,18 @@ ONE_CALL: dict[str, dict[Wire, Answer]] = {
     },
     "no index": {
         "chat": chat(chat_call(None, "c", "wipe", ARGUMENTS)),
+        "anthropic": messages(start(None), delta(ARGUMENTS, None), stop(None)),
         "responses": responses(added(item(), None), argued(ARGUMENTS, None), finished(item(), None)),
     },
     "no id": {
         "chat": chat(chat_call(0, None, "wipe", ARGUMENTS)),
         "anthropic": messages(start(id=None), delta(ARGUMENTS), stop()),
         "responses": responses(finished(item(call_id=None, id=None))),
+    },
+    "an empty id": {
+        "chat": chat(chat_call(0, "", "wipe", ARGUMENTS)),
+        "anthropic": messages(start(id=""), delta(ARGUMENTS), stop()),
+        "responses": responses(finished(item(call_id="", id=""))),
     },
     "arguments with the name": {
         "chat": chat(chat_call(0, "c", "wipe", ARGUMENTS)),
@@ -132,6 +150,32 @@ ONE_CALL: dict[str, dict[Wire, Answer]] = {
         "chat": chat(chat_call(0, "c", "wipe", PATH)),
         "anthropic": messages(start(input=PATH), stop()),
         "responses": responses(finished(item(PATH))),
+    },
+    "arguments encoded twice": {
+        "chat": chat(chat_call(0, "c", "wipe", json.dumps(ARGUMENTS))),
+        "anthropic": messages(start(), delta(json.dumps(ARGUMENTS)), stop()),
+        "responses": responses(finished(item(json.dumps(ARGUMENTS)))),
+    },
+    "arguments in their pieces alone": {
+        "responses": responses(added(item()), argued(ARGUMENTS)),
+    },
+    "arguments at once": {
+        "responses": responses(
+            added(item()),
+            {
+                "type": "response.function_call_arguments.done",
+                "output_index": 0,
+                "item_id": "fc_1",
+                "arguments": ARGUMENTS,
+            },
+        ),
+    },
+    "the form before tool calls": {
+        "chat": chat(
+            chat_chunk({"function_call": {"name": "wipe", "arguments": '{"path"'}}),
+            chat_chunk({"function_call": {"arguments": ':"a"}'}}),
+            finish="function_call",
+        ),
     },
     "the call in the last event alone": {
         "responses": responses(output=[item()]),
@@ -198,152 +242,3 @@ BROKEN: dict[str, dict[Wire, Answer]] = {
         "responses": stream_answer([b"data: {half\n\n"]),
     },
 }
-
-
-@dataclass(slots=True)
-class Ended:
-    """The end of an agent's run.
-
-    Attributes:
-        runs: The calls of its tools.
-        text: Its answer, or "" if it failed.
-        bodies: The requests that the endpoint received.
-    """
-
-    runs: list[tuple[str, dict[str, Any]]] = field(default_factory=list[Any])
-    error: Exception | None = None
-    text: str = ""
-    bodies: list[Any] = field(default_factory=list[Any])
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it ended with the text of the last answer."""
-        return self.error is None and self.text == "done"
-
-
-@dataclass(frozen=True)
-class RunRule:
-    """A rule about a whole run.
-
-    Attributes:
-        answers: Of each wire the first answers; after them a text, "done".
-        right: Whether an end is as the rule says.
-        retries: Whether the library may send requests again.
-    """
-
-    answers: Mapping[Wire, Sequence[Answer]]
-    right: Callable[[Ended], bool]
-    retries: bool = False
-
-
-def _one_call(end: Ended) -> bool:
-    return end.is_done and end.runs == [("wipe", PATH)]
-
-
-def _without_arguments(end: Ended) -> bool:
-    return end.is_done and end.runs == [("wipe", {})]
-
-
-def _nothing_run(end: Ended) -> bool:
-    return not end.runs
-
-
-def _told_and_done(end: Ended) -> bool:
-    return end.is_done and not end.runs
-
-
-def _went_back(*words: str) -> Callable[[Ended], bool]:
-    def right(end: Ended) -> bool:
-        sent = json.dumps(end.bodies[1:])
-        return _one_call(end) and any(f'"{word}"' in sent for word in words)
-
-    return right
-
-
-def _on_all(answer: Callable[[Wire], Sequence[Answer]]) -> Mapping[Wire, Sequence[Answer]]:
-    return {wire: answer(wire) for wire in WIRES}
-
-
-def _with_id(name: str) -> Mapping[Wire, Sequence[Answer]]:
-    return {
-        "chat": [chat(chat_call(0, name, "wipe", ARGUMENTS))],
-        "anthropic": [messages(start(id=name), delta(ARGUMENTS), stop())],
-        "responses": [responses(finished(item(call_id=name)))],
-    }
-
-
-CUT = '{"path":"a"'
-REASONED: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "SEALED"}
-UNREADABLE = {"error": {"message": "Failed to call a function.", "code": "tool_use_failed", "failed_generation": "<x>"}}
-NESTED = {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": '{"message": "one image"}'}}}
-THOUGHT = [chat_chunk({"content": text}) for text in ("<think>", "hm", "</think>", "done")]
-LATER: Any = {"tool_calls": [{"index": 0, "function": {"name": "wipe", "arguments": ':"a"}'}}]}
-NAMELESS: Any = {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": {"arguments": '{"path"'}}]}
-RUNS: Mapping[str, RunRule] = {
-    "arguments that are not JSON run nothing, and the model is told": RunRule(
-        _on_all(lambda wire: [wires.calls(wire, "wipe", '{"path": a}')]), _told_and_done
-    ),
-    "a call cut off by the bound on tokens runs nothing": RunRule(
-        {
-            "chat": [chat(chat_call(0, "c", "wipe", CUT), finish="length")],
-            "anthropic": [messages(start(), delta(CUT), stop(), stop_reason="max_tokens")],
-            "responses": [
-                wires.responses(wires.call_item("wipe", CUT, status="incomplete"), incomplete="max_output_tokens")
-            ],
-        },
-        _nothing_run,
-    ),
-    "a tool that is not there is an answer to the model": RunRule(
-        _on_all(lambda wire: [wires.calls(wire, "gone")]), _told_and_done
-    ),
-    "null in place of arguments is none": RunRule(
-        _on_all(lambda wire: [wires.calls(wire, "wipe", "null")]), _without_arguments
-    ),
-    "an empty text in place of arguments is none": RunRule(
-        _on_all(lambda wire: [wires.calls(wire, "wipe", "")]), _without_arguments
-    ),
-    "a name in the second piece": RunRule({"chat": [chat(chat_chunk(NAMELESS), chat_chunk(LATER))]}, _one_call),
-    "the id of a call goes back as it came": RunRule(_with_id("functions.wipe:0"), _went_back("functions.wipe:0")),
-    "a long id of a call goes back as it came": RunRule(
-        _with_id(f"chatcmpl-tool-{'0' * 32}"), _went_back(f"chatcmpl-tool-{'0' * 32}")
-    ),
-    "a thought goes back with its signature": RunRule(
-        {
-            "anthropic": [
-                fake_anthropic.turn(
-                    fake_anthropic.thought("hm"), fake_anthropic.call("c", "wipe", PATH), stop="tool_use"
-                )
-            ],
-            "responses": [fake_openai.responses_turn(REASONED, wires.call_item("wipe", ARGUMENTS))],
-        },
-        _went_back("SEALED", "rs_1", str(fake_anthropic.thought("hm").get("signature"))),
-    ),
-    "a thought in the text is not the answer": RunRule(
-        {"chat": [chat(*THOUGHT, finish="stop")]},
-        lambda end: end.error is None and end.text.strip() == "done",
-    ),
-    "an answer that is not streamed is read": RunRule(
-        _on_all(lambda wire: [wires.whole(wire, "done")]), lambda end: end.is_done and len(end.bodies) == 1
-    ),
-    "a connection lost within a call runs nothing": RunRule(
-        {
-            "chat": [stream_answer([chat_call(0, "c", "wipe", CUT)], "drop")],
-            "anthropic": [wires.streamed([*START, start(), delta(CUT)], "drop")],
-            "responses": [stream_answer([added(item()), argued(CUT)], "drop")],
-        },
-        _nothing_run,
-    ),
-    "a call that the provider could not read is asked for again": RunRule(
-        {"chat": [json_answer(UNREADABLE, status=400), wires.calls("chat", "wipe", ARGUMENTS)]}, _one_call, retries=True
-    ),
-    "the reason of a provider behind the endpoint is in the error": RunRule(
-        {"chat": [json_answer(NESTED, status=400)]}, lambda end: "one image" in str(end.error)
-    ),
-    "an endpoint that fails once is asked again": RunRule(
-        _on_all(lambda wire: [error_answer(503, "busy")]), lambda end: end.is_done, retries=True
-    ),
-    "a turn that breaks off after its first words is asked for again": RunRule(
-        _on_all(lambda wire: [wires.broken(wire, "ha", "drop")]), lambda end: end.is_done, retries=True
-    ),
-}
-"""Rules about a whole run, of which the first answers are given."""

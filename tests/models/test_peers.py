@@ -6,14 +6,18 @@ import pytest
 
 from tests.agent.wires import Wire
 from tests.models.peers import RULES, played, table_on_the_page
-from tests.models.stream_rules import RUNS
+from tests.models.run_rules import RUNS
 
 pytestmark = pytest.mark.anyio
 
-CELLS = [(rule, wire) for rule, told in RUNS.items() for wire in told.answers]
+CELLS = [
+    pytest.param(rule, wire, id=f"{rule}: {wire}", marks=[pytest.mark.slow] if told.is_slow else [])
+    for rule, told in RUNS.items()
+    for wire in told.answers
+]
 
 
-@pytest.mark.parametrize(("rule", "wire"), CELLS, ids=[f"{rule}: {wire}" for rule, wire in CELLS])
+@pytest.mark.parametrize(("rule", "wire"), CELLS)
 async def test_a_run_ends_as_its_rule_says(rule: str, wire: Wire) -> None:
     assert await played("Toolweave", wire, rule)
 

@@ -121,6 +121,18 @@ async def test_a_tool_that_the_api_refuses_is_sent_again_with_a_simplified_schem
             assert len(model.problems) == 1
 
 
+@pytest.mark.parametrize("way", ["position", "quoted name", "nothing"])
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_refused_tool_is_the_error_of_the_turn_if_its_owner_wants_no_repairs(wire: Wire, way: str) -> None:
+    rules = ToolRules(repair=False)
+    async with api(wire, has(ODD_FORMAT), WAYS[way], tool_schemas=rules) as (model, bodies):
+        with pytest.raises(ModelError) as refused:
+            await ask(model)
+
+        assert refused.value.kind == "invalid_request"
+        assert (len(bodies), model.problems) == (1, ())
+
+
 async def test_a_simplified_schema_has_names_and_types_alone() -> None:
     async with api("chat", has(ODD_FORMAT), WAYS["position"]) as (model, bodies):
         await ask(model)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self, cast
 
+from toolweave._repairs import Repair
 from toolweave.schema._object_around import object_around
 from toolweave.schema._problems import Problem, describe
 from toolweave.schema._signature import adapter_of, schema_of, validation_problems
@@ -19,6 +20,12 @@ _DECODER = json.JSONDecoder()
 _MAX_FENCES = 8
 _MAX_VAIN = 16
 _WRAPPED = "value"
+JSON_AMONG_PROSE = Repair(
+    given="a structured answer in a fence, between prose, or after drafts of it",
+    read_as="the last value that fits",
+    limit=f"{_MAX_FENCES} fences; {_MAX_VAIN} times the characters of the text are read in vain",
+    switch="nothing: an answer that does not fit is sent back to the model",
+)
 
 
 class Output:

@@ -81,7 +81,7 @@ _FIELDS = (
     *("name", "transport", "command", "args", "env", "cwd", "url", "headers", "auth", "disabled", "timeout"),
     *("include", "exclude", "tool_prefix", "restart", "legacy_sse", "protocol", "validate_input", "validate_output"),
     *("max_concurrency", "max_connections", "max_message_bytes", "max_list_bytes", "max_questions"),
-    *("max_question_bytes", "repair_arguments", "on_conflict", "shape", "scan", "pins", "lockfile"),
+    *("max_question_bytes", "repair_arguments", "repair_messages", "on_conflict", "shape", "scan", "pins", "lockfile"),
     *("limits", "sandbox", "options", "server", "confirm"),
 )
 _SYNONYMS = {
@@ -589,6 +589,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "protocol": _text,
     "validate_input": _flag,
     "repair_arguments": _flag,
+    "repair_messages": _flag,
     "max_concurrency": _number,
     "max_connections": _number,
     "max_message_bytes": _number,

@@ -115,6 +115,8 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         validate_input: Check arguments against the tool's schema before sending.
         repair_arguments: Make arguments fit that nearly do: texts that hold JSON where the schema takes no text, and
             null for what is optional. They are errors otherwise.
+        repair_messages: Read messages and results of the server that are nearly right. They are errors otherwise, and
+            such a call has run.
         validate_output: The handling of structured content that is missing or breaks the tool's output schema:
             `error` makes the result an error that keeps the content, `warn` only logs it.
         max_concurrency: Calls in flight at once; None is no limit.
@@ -158,6 +160,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     protocol: str = "auto"
     validate_input: bool = True
     repair_arguments: bool = True
+    repair_messages: bool = True
     validate_output: Literal["warn", "error", "off"] = "error"
     max_concurrency: int | None = None
     max_connections: int | None = None
@@ -579,6 +582,7 @@ _RULES: dict[str, Callable[[Any, str], Any]] = {
     "protocol": _protocol,
     "validate_input": check_flag,
     "repair_arguments": check_flag,
+    "repair_messages": check_flag,
     "validate_output": _choice("warn", "error", "off"),
     "max_concurrency": _limit,
     "max_connections": _limit,

@@ -113,7 +113,7 @@ class Catalog:
             max_bytes=config.max_list_bytes,
         )
         self.guard = ServerGuard(config)
-        self.repairs = Repairs(config.name)
+        self.repairs = Repairs(config.name, refuse=not config.repair_messages)
         self._config = config
         self._tell = tell
         self.left_out: dict[str, str] = {}

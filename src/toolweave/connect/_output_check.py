@@ -15,6 +15,7 @@ from toolweave.errors import ErrorKind, ToolError, printable
 from toolweave.protocol.content import TextContent
 from toolweave.protocol.eras import RESULT
 from toolweave.protocol.json_types import as_object
+from toolweave.protocol.lenient_results import TEXT_AS_STRUCTURE
 from toolweave.schema import Validator
 from toolweave.schema._problems import describe
 from toolweave.tools._result import OUTPUT_MISMATCH_META, ToolResult
@@ -38,7 +39,7 @@ def checked_result(config: ServerConfig, catalog: Catalog, spec: ToolSpec, resul
         _log.warning("server %r: tool %r succeeded without structured content: %s", config.name, spec.name, note)
         return result
     if not is_there and (read := _read_from_text(spec, validator, result)) is not None:
-        catalog.repairs.of_tool(spec.original_name)("has no structured content: it is read from its text")
+        catalog.repairs.of_tool(spec.original_name)(TEXT_AS_STRUCTURE.problem)
         return read
     problems = validator.problems(result.structured_content) if is_there else ()
     said = describe(problems) if is_there else "it is missing"

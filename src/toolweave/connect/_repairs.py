@@ -1,31 +1,86 @@
-"""Repairs of malformed messages and results of one server: each kind is reported once, and counted."""
+"""Repairs of malformed messages and results of one server: each kind is reported once, and counted.
+
+An owner that wants errors in their place sets `repair_messages` to false: then the first report of a repair is the
+error of its request.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 
-from toolweave.errors import printable
+from toolweave._repairs import Repair
+from toolweave.errors import ProtocolError, printable
+from toolweave.protocol.codes import INTERNAL_ERROR
 
 _log = logging.getLogger("toolweave.connect")
 
 _MAX_KINDS = 50
+_SWITCH = '`"repair_messages": false`'
+NOT_JSON = Repair(
+    given="`NaN`, `Infinity`, numbers out of range; half of a surrogate pair; control characters in a text",
+    read_as="null; U+FFFD; the character",
+    limit="an id is never repaired: it must be a text or a whole number",
+    switch=_SWITCH,
+    problem="it sent text that is not JSON (half a character, NaN, a number out of range): replaced by U+FFFD or null",
+)
+NULL_ERROR = Repair(
+    given='`"error": null` beside a result',
+    read_as="the result",
+    limit="an error object stays an error",
+    switch=_SWITCH,
+    problem="its answers have 'error': null beside the result",
+)
+CONTENT_TYPE = Repair(
+    given="JSON under another content type, or under none",
+    read_as="the response",
+    limit="only if it answers this request",
+    switch=_SWITCH,
+    problem="its answers have the content type {!r} in place of 'application/json'",
+)
+PREFIX = Repair(
+    given="a URL for messages (HTTP+SSE) without the prefix of a proxy",
+    read_as="the URL below the prefix",
+    limit="same origin, and only if the first message met 404",
+    switch=_SWITCH,
+    problem="its event stream names {} for messages, which it takes at {}",
+)
+LOST_SESSION = Repair(
+    given="a lost session, reported with another status than 404",
+    read_as="a new session, and the call again",
+    limit="once; with a 5xx status the call is not repeated; a response with a challenge is about credentials",
+    switch="nothing: calls need a session",
+)
+MESSAGE_REPAIRS = (NULL_ERROR, NOT_JSON, CONTENT_TYPE, LOST_SESSION, PREFIX)
+"""Every repair of a message."""
 
 
 class Repairs:
     """The repairs of one server's messages and results.
 
+    Args:
+        server: Name of the server.
+        refuse: Whether each repair is an error in its place.
+
     Attributes:
         on_problem: Called with each kind of repair the first time.
     """
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, *, refuse: bool = False) -> None:
         self.on_problem: Callable[[str], None] = lambda problem: None
         self._server = server
+        self._refuse = refuse
         self._counts: dict[str, int] = {}
 
     def add(self, problem: str) -> None:
-        """Count a repair; log and report the first of its kind."""
+        """Count a repair; log and report the first of its kind.
+
+        Raises:
+            ProtocolError: Repairs are switched off.
+        """
+        if self._refuse:
+            text = f"{problem}; with 'repair_messages': true such messages are read"
+            raise ProtocolError(text, server=self._server, code=INTERNAL_ERROR)
         if problem in self._counts:
             self._counts[problem] += 1
             return

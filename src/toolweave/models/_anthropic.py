@@ -183,7 +183,7 @@ class AnthropicModel(HttpModel):
 
 def _writers(schemas: ToolSchemas) -> tuple[ToolWriter, ToolWriter]:
     limits = schemas.limits
-    refused = RefusedTools()
+    refused = RefusedTools(repairs=limits.repair)
 
     def writer(strict: SchemaProfile | None) -> ToolWriter:
         return ToolWriter(

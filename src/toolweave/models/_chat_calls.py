@@ -15,12 +15,19 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, cast
 
+from toolweave._repairs import Repair
 from toolweave.models._base import ModelEvent, StopReason, StreamedToolCall, ToolCallDelta
 from toolweave.models._history import CALL_ID
 from toolweave.models._messages import ToolCallPart
 from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
 from toolweave.tools._wire_tools import WireTools
 
+ODD_PIECES = Repair(
+    given="a streamed call in odd pieces: without an index or an id, with its name in each piece or late",
+    read_as="the calls that the model made, each once",
+    limit="a call without whole arguments is not run",
+    switch="nothing: a call must be exactly one",
+)
 _CALL_MEMBERS = frozenset({"index", "id", "type", "function"})
 _EMPTY = "{}"
 

@@ -18,6 +18,7 @@ import msgspec
 
 from toolweave._json import decode_json
 from toolweave._masking import mask_values
+from toolweave._repairs import Repair
 from toolweave.errors import ModelError
 from toolweave.http import (
     PROXY_AUTHENTICATION_REQUIRED,
@@ -53,6 +54,12 @@ _MAX_CONNECTIONS = 1_000
 """Connections of one model at a time. Each running turn holds one for as long as the model writes."""
 _DRAIN_SECONDS = 0.5
 _AFTER_END_SECONDS = 5.0
+OPEN_TURN = Repair(
+    given="a turn that has its stop reason, without its last event",
+    read_as="a whole turn",
+    limit=f"what follows within {_AFTER_END_SECONDS:g} s still counts; without a stop reason it is an error",
+    switch="nothing: the turn is whole",
+)
 _PING = re.compile("ping|keepalive")
 """The types of events that only keep a connection open. Comments of a stream do so without being events."""
 _PING_DATA = re.compile(rb'\{\s*"type"\s*:\s*"(?:ping|keepalive)"')

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from toolweave._repairs import Repair
 from toolweave.models._base import Finished, ModelEvent, StreamedText, StreamedThinking, StreamRestarted
 from toolweave.models._messages import AssistantMessage, AssistantPart, TextPart, ThinkingPart
 
@@ -20,6 +21,12 @@ INLINE = "toolweave/inline"
 
 _TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"), ("◁think▷", "◁/think▷"))
 _CLOSING = dict(_TAGS)
+INLINE_THOUGHT = Repair(
+    given="a thought in the text of an answer",
+    read_as="a thought, which is not a part of the answer",
+    limit="at the beginning of a text, between " + ", ".join(f"`{first}` and `{last}`" for first, last in _TAGS),
+    switch="nothing: the thought is kept as a part of its message",
+)
 _LONGEST = max(len(tag) for pair in _TAGS for tag in pair)
 _QUOTES = ("`", "'", '"')
 

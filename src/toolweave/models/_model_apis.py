@@ -24,11 +24,14 @@ class ToolRules:
         schemas: Profile of the schemas, or None for the one that fits the provider and the model.
         max_tools: Maximum number of tools; the last ones are left out of a longer list.
         max_description: Maximum characters of a tool's description; the rest of a longer one is put into the schema.
+        repair: Whether tools that the API refuses are sent again in another form, or left out. If not, the error of
+            the API is the error of the turn.
     """
 
     schemas: SchemaProfile | None = None
     max_tools: int | None = None
     max_description: int | None = None
+    repair: bool = True
 
     def __post_init__(self) -> None:
         for name in ("max_tools", "max_description"):

@@ -76,7 +76,7 @@ class OpenAICompatibleModel(HttpModel):
         server.model = self.name
         self._is_mistral = is_mistral(self.provider, model)
         self._schemas = schemas_for(base_url, model, provider, tool_schemas)
-        refused = RefusedTools()
+        refused = RefusedTools(repairs=self._schemas.limits.repair)
         writers = self._writer(None, refused), self._writer(self._schemas.strict, refused)
         super().__init__(server, writers, retry)
         self._inline_provider = None if self._responses else self.provider

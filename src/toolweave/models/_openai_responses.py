@@ -267,7 +267,7 @@ class ResponsesTurn:
 
 def _given_id(item: StreamedItem) -> str | None:
     given = item.raw.get("call_id") or item.raw.get("id")
-    return given if isinstance(given, str) and item.kind == "function_call" else None
+    return given if given and isinstance(given, str) and item.kind == "function_call" else None
 
 
 def _members(value: Any) -> Mapping[str, Any]:

@@ -48,6 +48,7 @@ from toolweave.protocol.content import AudioContent, ContentBlock, EmbeddedResou
 from toolweave.tools._arguments import json_text, read_arguments, wire_id
 from toolweave.tools._media import sniff
 from toolweave.tools._names import NameMap
+from toolweave.tools._refused_tools import RefusedTools
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._wire_tools import ToolWriter, WireTool, WireTools
 
@@ -255,7 +256,11 @@ class PydanticAIModel:
         schemas = schemas_of_name(self.name, tool_schemas)
         limits = schemas.limits
         self._writer = ToolWriter(
-            schemas.plain, _members, max_tools=limits.max_tools, max_description=limits.max_description
+            schemas.plain,
+            _members,
+            max_tools=limits.max_tools,
+            max_description=limits.max_description,
+            refused=RefusedTools(repairs=limits.repair),
         )
 
     @property

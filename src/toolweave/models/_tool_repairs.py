@@ -16,14 +16,37 @@ from typing import Any, cast
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._repairs import Repair
 from toolweave.errors import ModelError
 from toolweave.tools._refused_tools import RefusedTools
 from toolweave.tools._spec import ToolSpec
 from toolweave.tools._wire_tools import WireTools
 
+_MIN_DESCRIPTION = 64
 _MAX_SINGLE = 8
 """Tools that are repaired one by one before all others are sent in their simplest form."""
 _MAX_REPAIRS = 24
+_SWITCH = "`ToolRules(repair=False)`"
+REFUSED_TOOL = Repair(
+    given="a tool that a model API refuses by its position, its name or a path into its schema",
+    read_as="the tool without strict mode, then with a simplified schema; left out if it is refused again",
+    limit=f"{_MAX_REPAIRS} repeated requests in a turn; from {_MAX_SINGLE} refused tools on, all are simplified",
+    switch=_SWITCH,
+)
+UNNAMED_TOOL = Repair(
+    given="an error of a model API about a schema without the name of a tool",
+    read_as="all tools with simplified schemas",
+    limit="once in a turn",
+    switch=_SWITCH,
+)
+REPORTED_BOUND = Repair(
+    given="an error of a model API with its maximum of tools, or of characters in a description",
+    read_as="the limit of its later requests",
+    limit=f"a maximum of fewer than {_MIN_DESCRIPTION} characters is not believed",
+    switch=_SWITCH,
+)
+TOOL_REPAIRS = (REFUSED_TOOL, UNNAMED_TOOL, REPORTED_BOUND)
+"""Every repair of the tools of a request."""
 
 _INDEX = (
     re.compile(r"function_?declarations[\[./](\d{1,5})", re.IGNORECASE),
@@ -50,7 +73,6 @@ _MAX_DESCRIPTION = re.compile(
     r"description.{0,160}?(?:maximum length|at most|max(?:imum)?(?: of)?|longer than|limit of)\D{0,20}(\d{2,7})",
     re.IGNORECASE | re.DOTALL,
 )
-_MIN_DESCRIPTION = 64
 _SCHEMA_MEMBERS = (("function", "parameters"), ("parameters",), ("input_schema",), ("parameters_json_schema",))
 
 
@@ -101,7 +123,7 @@ class ToolRepairs:
 
     def _may_repair(self, error: ModelError) -> bool:
         is_about_request = error.kind == "invalid_request" and error.malformed_call is None
-        return is_about_request and self._repairs < _MAX_REPAIRS
+        return self._refused.repairs and is_about_request and self._repairs < _MAX_REPAIRS
 
     def _is_limit(self, text: str, wire: WireTools) -> bool:
         number = next((int(found[1]) for one in _MAX_TOOLS if (found := one.search(text))), 0)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from toolweave.models._model_apis import ToolRules, api_of, api_of_model_name
 from toolweave.schema._profiles import SchemaProfile
 
-_GPT_OSS = re.compile(r"gpt-oss", re.IGNORECASE)
+GPT_OSS = re.compile(r"gpt-oss", re.IGNORECASE)
 _NEVER_STRICT: Collection[SchemaProfile] = ("llama.cpp", "ollama", "vllm")
 _WITHOUT_STRICT: Mapping[SchemaProfile, SchemaProfile] = {
     "openai-strict": "openai",
@@ -58,7 +58,7 @@ def schemas_for(
         return ToolSchemas(_WITHOUT_STRICT[chosen], chosen, always_strict=True, limits=limits)
     plain: SchemaProfile = chosen or api.schemas
     strict = None if plain in _NEVER_STRICT else api.strict
-    if _GPT_OSS.search(model) and chosen is None:
+    if GPT_OSS.search(model) and chosen is None:
         plain = "gpt-oss" if plain == "openai" else plain
         strict = strict and "gpt-oss-strict"
     return ToolSchemas(plain, strict, limits=limits)
@@ -69,6 +69,6 @@ def schemas_of_name(name: str, chosen: ToolRules | None = None) -> ToolSchemas:
     api = api_of_model_name(name)
     limits = api.limits if chosen is None else chosen
     plain: SchemaProfile = limits.schemas or api.schemas
-    if limits.schemas is None and plain == "openai" and _GPT_OSS.search(name):
+    if limits.schemas is None and plain == "openai" and GPT_OSS.search(name):
         plain = "gpt-oss"
     return ToolSchemas(plain, None, limits=limits)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from toolweave._repairs import Repair
 from toolweave._value import Value
 from toolweave.errors import SchemaError, printable
 from toolweave.openapi._arguments import ArgumentNames
@@ -27,6 +28,12 @@ from toolweave.tools._selection import fits
 
 _log = logging.getLogger("toolweave.openapi")
 OPERATION_META = "io.toolweave/operation"
+UNDECLARED_PARAMETER = Repair(
+    given="a path parameter that a document does not declare",
+    read_as="a required text",
+    limit="parameters of paths alone",
+    switch="nothing: the operation has no URL without it; `exclude` leaves it out",
+)
 """The member of a definition's `meta` with the method, the path, the operation id and the tags of its operation."""
 _METHODS = ("get", "head", "query", "post", "put", "patch", "delete")
 _READS = frozenset(("GET", "HEAD", "QUERY"))

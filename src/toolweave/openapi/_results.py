@@ -13,6 +13,7 @@ import anyio
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._repairs import Repair
 from toolweave.errors import ErrorKind, ToolError, printable, shortened
 from toolweave.http import Inflater, NoAnswer, Unreadable
 from toolweave.openapi._body_schemas import is_json
@@ -26,6 +27,13 @@ from toolweave.tools import CallContext, File, ToolResult
 from toolweave.tools._result import OUTPUT_MISMATCH_META
 
 _log = logging.getLogger("toolweave.openapi")
+UNPROMISED = Repair(
+    given="a response with a status of success that its document does not promise",
+    read_as="a success with a note in `meta`",
+    limit="it has no structured content where the output schema must hold",
+    switch="`OpenApiOptions(output_schemas=False)` promises nothing",
+    problem="HTTP {} is not as the document promises: {}",
+)
 NEXT_PAGE_META = "io.toolweave/next-page"
 """The member of a result's `meta` for the next page: `arguments` that differ for it, and its `url` if there is one."""
 _MAX_ERROR = 4_000
@@ -162,7 +170,7 @@ def _checked(operation: Operation, answer: ApiAnswer, result: ToolResult) -> Too
     found = describe(operation.output.problems(result.structured_content))
     if result.structured_content is None:
         found = f"the answer is not JSON; its content type is {answer.headers.get('content-type', '')[:100]!r}"
-    text = f"HTTP {answer.status} is not as the document promises: {found}"
+    text = UNPROMISED.problem.format(answer.status, found)
     _log.warning("%s %s: the answer with %s", operation.method, operation.path, printable(text))
     return result.replace(meta={**result.meta, OUTPUT_MISMATCH_META: text})
 

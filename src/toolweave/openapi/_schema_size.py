@@ -6,12 +6,25 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, cast
 
+from toolweave._repairs import Repair
 from toolweave.errors import shortened
 from toolweave.protocol.json_types import as_object, as_text
 from toolweave.schema import Validator
 from toolweave.tools._arguments import encode
 
 _DEEPEST = 8
+UNCHECKED_PATTERN = Repair(
+    given="a part of a document's schema that cannot be checked, such as a pattern of another engine",
+    read_as="the schema without it; a pattern is in the description",
+    limit="the rest is checked here, and all of it by the API",
+    switch="nothing: the API checks it",
+)
+LARGE_INPUT = Repair(
+    given="an input schema of a document that is too large",
+    read_as="a schema with open parts below a depth",
+    limit=f"at least 1 level and at most {_DEEPEST} levels are kept",
+    switch="nothing: the API checks the open parts",
+)
 _PREFIX = "#/$defs/"
 _ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "additionalItems")
 _LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")

@@ -11,9 +11,94 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
+from toolweave._repairs import Repair
 from toolweave.protocol.json_types import Json
 
-__all__ = ["BareResult", "readable_result"]
+__all__ = ["RESULT_REPAIRS", "BareResult", "readable_result"]
+
+_SWITCH = '`"repair_messages": false`'
+_BARE = Repair(
+    given="a result that is not an object",
+    read_as="its text, or its JSON",
+    limit="null stays an error",
+    switch=_SWITCH,
+    problem="is not an object",
+)
+_NO_CONTENT = Repair(
+    given="the data itself, without `content`",
+    read_as="its JSON",
+    limit="an object without any member stays an error",
+    switch=_SWITCH,
+    problem="has no 'content'",
+)
+_NULL_CONTENT = Repair(
+    given="null as `content`",
+    read_as="no content",
+    limit="without structured content it stays an error",
+    switch=_SWITCH,
+    problem="has null as 'content'",
+)
+_NO_LIST = Repair(
+    given="`content` that is a text or one block",
+    read_as="a list of it",
+    limit="none",
+    switch=_SWITCH,
+    problem="has 'content' that is not a list",
+)
+_NO_BLOCK = Repair(
+    given="an item of `content` that is not a block",
+    read_as="a text, or its JSON",
+    limit="null is left out",
+    switch=_SWITCH,
+    problem="has content that is not a block",
+)
+_ERROR_BLOCK = Repair(
+    given="a block of the type `error`",
+    read_as="an error with its text",
+    limit="no other type makes a result an error",
+    switch=_SWITCH,
+    problem="reports a failure in a block of the type 'error'",
+)
+_NO_TEXT = Repair(
+    given="a text block whose text is missing or of another type",
+    read_as="its JSON",
+    limit="none",
+    switch=_SWITCH,
+    problem="has a block whose text is not a text",
+)
+_NO_TYPE = Repair(
+    given="a block without a type",
+    read_as="a text block",
+    limit="none",
+    switch=_SWITCH,
+    problem="has a block without a type",
+)
+_ODD_FLAG = Repair(
+    given="`isError` that is a text or a number",
+    read_as="a boolean, for `true`, `false`, 1 and 0",
+    limit="any other value is left out",
+    switch=_SWITCH,
+    problem="has 'isError' that is not a boolean",
+)
+ODD_DATA = Repair(
+    given="data of an image or a file as a data URL, with line breaks, or in the URL-safe alphabet",
+    read_as="plain base64",
+    limit="other data stay as they are",
+    switch=_SWITCH,
+    problem="has data that is not plain base64",
+)
+TEXT_AS_STRUCTURE = Repair(
+    given="a text that is JSON, where an output schema promises structured content",
+    read_as="structured content",
+    limit="only if it fits the output schema",
+    switch=f'{_SWITCH}; `"validate_output": "off"` leaves it out',
+    problem="has no structured content: it is read from its text",
+)
+RESULT_REPAIRS = (
+    *(_BARE, _NO_CONTENT, _NULL_CONTENT, _NO_LIST, _NO_BLOCK, _NO_TYPE, _NO_TEXT, _ERROR_BLOCK, _ODD_FLAG),
+    *(ODD_DATA, TEXT_AS_STRUCTURE),
+)
+"""Every repair of a result of a tool."""
 
 _ENVELOPE = frozenset({"_meta", "resultType"})
 _MEMBERS = frozenset({"content", "structuredContent", "isError"})
@@ -39,7 +124,7 @@ def readable_result(raw: Mapping[str, Any]) -> tuple[Json, tuple[str, ...]]:
     A result that says nothing at all (an empty object, null) is returned as it is.
     """
     if isinstance(raw, BareResult):
-        return _bare(raw.value), ("is not an object",)
+        return _from_data(raw.value), (_BARE.problem,)
     made = dict(raw)
     changes: dict[str, None] = {}
     if not made.keys() & _MEMBERS:
@@ -47,13 +132,13 @@ def readable_result(raw: Mapping[str, Any]) -> tuple[Json, tuple[str, ...]]:
         if not data:
             return made, ()
         kept = {name: made[name] for name in made if name in _ENVELOPE}
-        return kept | _bare(data), ("has no 'content'",)
+        return kept | _from_data(data), (_NO_CONTENT.problem,)
     content: Any = made.get("content", [])
     if content is None:
-        changes["has null as 'content'"] = None
+        changes[_NULL_CONTENT.problem] = None
         content = []
     elif not isinstance(content, list):
-        changes["has 'content' that is not a list"] = None
+        changes[_NO_LIST.problem] = None
         content = [content]
     blocks = [_block(item, changes, made) for item in cast("list[Any]", content) if item is not None]
     if "content" in made or blocks:
@@ -62,7 +147,7 @@ def readable_result(raw: Mapping[str, Any]) -> tuple[Json, tuple[str, ...]]:
     return made, tuple(changes)
 
 
-def _bare(value: Any) -> Json:
+def _from_data(value: Any) -> Json:
     """Return the result of a handler that gave the data itself."""
     if isinstance(value, list) and value and all(_is_block(one) for one in cast("list[Any]", value)):
         return {"content": value}
@@ -74,19 +159,19 @@ def _bare(value: Any) -> Json:
 def _block(item: Any, changes: dict[str, None], result: Json) -> Any:
     """Return one item of `content` as a block; note the failure that a block of the type `error` reports."""
     if not isinstance(item, dict):
-        changes["has content that is not a block"] = None
+        changes[_NO_BLOCK.problem] = None
         return _text(item if isinstance(item, str) else _json(item))
     block = cast("Json", item)
     kind = block.get("type")
     if kind == "error":
-        changes["reports a failure in a block of the type 'error'"] = None
+        changes[_ERROR_BLOCK.problem] = None
         result["isError"] = True
         return {**_shared(block), **_text(_words(block, "text", "message", "error"))}
     if kind == "text" and not isinstance(block.get("text"), str):
-        changes["has a block whose text is not a text"] = None
+        changes[_NO_TEXT.problem] = None
         return {**block, "text": _words(block, "text", "content", "value")}
     if not isinstance(kind, str):
-        changes["has a block without a type"] = None
+        changes[_NO_TYPE.problem] = None
         return {**_shared(block), **_text(_words(block, "text", "content"))}
     return block
 
@@ -95,7 +180,7 @@ def _read_flag(made: Json, changes: dict[str, None]) -> None:
     flag: Any = made.get("isError", False)
     if isinstance(flag, bool) or flag is None:
         return
-    changes["has 'isError' that is not a boolean"] = None
+    changes[_ODD_FLAG.problem] = None
     word: Any = flag.strip().lower() if isinstance(flag, str) else flag
     if word in _YES or word in _NO:
         made["isError"] = word in _YES

@@ -15,6 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from toolweave._json import decode_json
+from toolweave._repairs import Repair
 from toolweave.errors import SchemaError
 from toolweave.schema._problems import meant_branches, path_text
 from toolweave.schema._validate import Validator
@@ -24,6 +25,30 @@ MAX_TEXT = 1_000_000
 _MAX_ROUNDS = 4
 """Texts inside of texts are read so deep."""
 _MAX_CHANGES = 1_000
+_SWITCH = '`"repair_arguments": false`, `create_mcp_server(repair_arguments=False)`'
+TEXT_OF_JSON = Repair(
+    given="a text where the schema accepts no text",
+    read_as="the JSON in it",
+    limit=f"only if the value fits; {MAX_TEXT:,} characters, {_MAX_ROUNDS} texts inside one another, "
+    f"{_MAX_CHANGES:,} changes in one call",
+    switch=_SWITCH,
+    problem="{} is a text that holds JSON",
+)
+NULL_MEMBER = Repair(
+    given="null for a member that is optional",
+    read_as="no member",
+    limit="only if the schema refuses null there",
+    switch=_SWITCH,
+    problem="{} is null and left out",
+)
+PYTHON_VALUE = Repair(
+    given="a pydantic model, path, date, tuple or dataclass that a program gives",
+    read_as="its form in JSON",
+    limit="a value without a form in JSON stays an error",
+    switch=_SWITCH,
+)
+ARGUMENT_REPAIRS = (TEXT_OF_JSON, NULL_MEMBER, PYTHON_VALUE)
+"""Every repair of arguments."""
 
 
 def fitted(validator: Validator, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]] | None:
@@ -46,9 +71,8 @@ def fitted(validator: Validator, arguments: Mapping[str, Any]) -> tuple[Mapping[
         for path, value in found:
             _put(plain, path, value)
             shown = path_text(path)
-            changes.append(
-                f"{shown} is null and left out" if value is _NOTHING else f"{shown} is a text that holds JSON"
-            )
+            repair = NULL_MEMBER if value is _NOTHING else TEXT_OF_JSON
+            changes.append(repair.problem.format(shown))
     return (plain, tuple(changes)) if validator.is_valid(plain) else None
 
 

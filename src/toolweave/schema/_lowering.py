@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
+from toolweave._repairs import Repair
 from toolweave.errors import SchemaError
 from toolweave.schema._combining import as_text, either, joined
 from toolweave.schema._limits import check_schema, local_target
@@ -39,6 +40,14 @@ _MAX_SUBSCHEMAS = 10_000
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]")
 _LENGTHS = frozenset(("maxLength", "minLength"))
 _NUMBERS = frozenset(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"))
+
+RENAMED_ARGUMENT = Repair(
+    given="names of arguments that a model API refuses",
+    read_as="legal names, and their own names in the call",
+    limit="the members of the arguments themselves, not those within them",
+    switch="`tool_schemas=` with a profile that takes any name, such as `openai`",
+    problem="the argument {!r} is called {!r}",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +178,7 @@ class _Lowering:
         for name in [one for one in properties if one not in taken]:
             new_names[name] = _legal_name(name, taken)
             taken.add(new_names[name])
-            self._note("", f"the argument {name[:80]!r} is called {new_names[name]!r}")
+            self._note("", RENAMED_ARGUMENT.problem.format(name[:80], new_names[name]))
         root["properties"] = {new_names.get(name, name): one for name, one in properties.items()}
         if "required" in root:
             root["required"] = [new_names.get(name, name) for name in root["required"]]

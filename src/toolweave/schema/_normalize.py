@@ -10,12 +10,41 @@ from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 from typing import Any, TypeAlias, cast
 
+from toolweave._repairs import Repair
 from toolweave.schema._limits import local_target
 
 Note: TypeAlias = Callable[[str], None]
 """A callback that receives each change as one phrase."""
 
 MALFORMED = "is malformed and left out"
+_SWITCH = '`"validate_input": false` checks nothing'
+BAD_KEYWORD = Repair(
+    given="a malformed keyword",
+    read_as="the schema without it",
+    limit="the rest is checked",
+    switch=_SWITCH,
+    problem="{} " + MALFORMED,
+)
+ODD_TYPE = Repair(
+    given="a type in another spelling, such as `int`",
+    read_as="the type that is meant",
+    limit="a type that nobody knows is any type",
+    switch=_SWITCH,
+    problem="type {!r} is read as {!r}",
+)
+OLD_REQUIRED = Repair(
+    given="`required` that is not a list",
+    read_as="nothing is required",
+    limit="the rest is checked",
+    switch=_SWITCH,
+    problem="required is no list and left out",
+)
+NULLABLE = Repair(
+    given="`nullable` of OpenAPI 3.0",
+    read_as="null among the types",
+    limit="none",
+    switch=_SWITCH,
+)
 DEFINITIONS = ("$defs", "definitions")
 ONE_SCHEMA = frozenset(
     {
@@ -82,7 +111,7 @@ def modern(schema: Mapping[str, Any], note: Note) -> dict[str, Any]:
     _required(node, note)
     for key in [key for key, value in node.items() if not _well_formed(key, value)]:
         del node[key]
-        note(f"{key} {MALFORMED}")
+        note(BAD_KEYWORD.problem.format(key))
     return node
 
 
@@ -206,7 +235,7 @@ def _known_types(node: dict[str, Any], note: Note) -> None:
     for name in names:
         meant = name if isinstance(name, str) and name in _TYPES else _MEANT.get(str(name).lower(), "")
         if meant != name:
-            note(f"type {str(name)[:40]!r} is read as {meant or 'any'!r}")
+            note(ODD_TYPE.problem.format(str(name)[:40], meant or "any"))
         if not meant:
             return  # no type that it could be
         kinds.append(meant)
@@ -221,7 +250,7 @@ def _required(node: dict[str, Any], note: Note) -> None:
         node["required"] = list(dict.fromkeys(name for name in cast("list[Any]", required) if isinstance(name, str)))
     elif "required" in node:  # draft 3
         del node["required"]
-        note("required is no list and left out")
+        note(OLD_REQUIRED.problem)
 
 
 def _well_formed(key: str, value: Any) -> bool:

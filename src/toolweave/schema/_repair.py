@@ -10,12 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 
+from toolweave._repairs import Repair
 from toolweave.schema._limits import TooManySteps, containers, finder
 from toolweave.schema._normalize import (
+    BAD_KEYWORD,
     DEFINITIONS,
     KEYWORDS,
     MANY_SCHEMAS,
     NAMED_SCHEMAS,
+    NULLABLE,
+    ODD_TYPE,
+    OLD_REQUIRED,
     ONE_SCHEMA,
     accept_null,
     modern,
@@ -23,6 +28,15 @@ from toolweave.schema._normalize import (
 
 _DATA = frozenset(("const", "default", "enum", "example", "examples"))
 _IDENTITY = ("$id", "$anchor", "$dynamicAnchor")
+DANGLING = Repair(
+    given="a reference that leads nowhere",
+    read_as="the schema without it",
+    limit="the rest is checked; nothing is fetched",
+    switch='`"validate_input": false` checks nothing',
+    problem="$ref {!r} leads nowhere and is left out",
+)
+SCHEMA_REPAIRS = (BAD_KEYWORD, ODD_TYPE, OLD_REQUIRED, NULLABLE, DANGLING)
+"""Every repair of a schema that is checked."""
 _OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
 
 _Level: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
@@ -72,7 +86,7 @@ def repaired(schema: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]
         reference = node.get("$ref")
         if reference is not None and not _leads_somewhere(find, reference):
             del node["$ref"]
-            note(f"$ref {reference[:80]!r} leads nowhere and is left out")
+            note(DANGLING.problem.format(reference[:80]))
         return node
 
     return _rewritten(schema, level), tuple(changes)

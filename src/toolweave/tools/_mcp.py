@@ -27,7 +27,7 @@ from toolweave.protocol.content import (
 from toolweave.protocol.eras import RESULT, WRAP_MARK
 from toolweave.protocol.json_types import Json, as_object, as_text
 from toolweave.protocol.jsonrpc import writable
-from toolweave.protocol.lenient_results import readable_result
+from toolweave.protocol.lenient_results import ODD_DATA, readable_result
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.protocol.uris import safe_icons
 from toolweave.schema._object_around import is_object_schema, object_around, schema_inside
@@ -173,7 +173,7 @@ def _second_reading(raw: Mapping[str, Any], server: str, note: Callable[[str], N
         )
     blocks = tuple(map(content_block, content))
     if any(type(block) is not UnknownContent and is_odd_block(block) for block in blocks):
-        changes = (*changes, "has data that is not plain base64")
+        changes = (*changes, ODD_DATA.problem)
     for change in changes:
         if note is not None:
             note(change)

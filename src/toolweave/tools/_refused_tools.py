@@ -41,13 +41,18 @@ _NONE = DefinitionRefusal(OfferedForm.WHOLE, "")
 class RefusedTools:
     """The refusals of one model's API.
 
+    Args:
+        repairs: Whether refused tools are sent again in another form.
+
     Attributes:
+        repairs: Whether refused tools are sent again in another form.
         version: Rises with each refusal: what was written for an earlier version is out of date.
         max_description: Maximum characters of a description, as the API reported it, or None.
         max_tools: Maximum number of tools in a request, as the API reported it, or None.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, repairs: bool = True) -> None:
+        self.repairs = repairs
         self.version = 0
         self.max_description: int | None = None
         self.max_tools: int | None = None

@@ -19,6 +19,7 @@ import anyio.abc
 import msgspec
 
 from toolweave.connect._http_errors import HttpSettings, http_error, not_json
+from toolweave.connect._repairs import CONTENT_TYPE
 from toolweave.connect._session import UNCANCELLABLE, ClientHandlers, Loss, OnNotification
 from toolweave.connect._wire.dispatcher import IncomingDispatcher
 from toolweave.connect._wire.endpoint import EVENTS, JSON, HttpEndpoint
@@ -340,7 +341,7 @@ class HttpWire:
             except ValueError:
                 result = None
             if result is not None:
-                self._note(f"its answers have the content type {kind[:100]!r} in place of 'application/json'")
+                self._note(CONTENT_TYPE.problem.format(kind[:100]))
                 return result
         raise self._endpoint.odd_answer(response, body)
 

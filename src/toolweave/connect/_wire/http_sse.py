@@ -15,6 +15,7 @@ import anyio
 import anyio.abc
 
 from toolweave.connect._http_errors import HttpSettings, public_url, too_large
+from toolweave.connect._repairs import PREFIX
 from toolweave.connect._session import ClientHandlers, Loss, OnNotification
 from toolweave.connect._wire.channel import ChannelWire
 from toolweave.connect._wire.endpoint import EVENTS, HttpEndpoint
@@ -128,7 +129,7 @@ class EventChannel:
             self._prefixed = ""
             error = await self._sent(message, repeatable=repeatable)
             if error is None:
-                self._note(f"its event stream names {named} for messages, which it takes at {self._endpoint.url}")
+                self._note(PREFIX.problem.format(named, self._endpoint.url))
         if error is not None:
             raise error
 

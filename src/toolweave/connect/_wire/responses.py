@@ -7,14 +7,13 @@ from typing import Any
 
 import msgspec
 
+from toolweave.connect._repairs import NOT_JSON, NULL_ERROR
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.json_types import as_object, as_text
 from toolweave.protocol.jsonrpc import LenientMessage, MendedMessage, value_of
 from toolweave.protocol.lenient_results import BareResult, readable_result
-
-MENDED = "it sent text that is not JSON (half a character, NaN, a number out of range): replaced by U+FFFD or null"
 
 
 def _ignore(_problem: str) -> None:
@@ -33,12 +32,12 @@ def result_of(message: LenientMessage, server: str, note: Callable[[str], None] 
         ProtocolError: It is an error, or no proper answer.
     """
     if isinstance(message, MendedMessage):
-        note(MENDED)
+        note(NOT_JSON.problem)
     if message.error is not msgspec.UNSET:
         # serializers of JSON-RPC 1 write both members
         if message.result is msgspec.UNSET or bytes(message.error).strip() != b"null":
             raise _peer_error(message.error, server)
-        note("its answers have 'error': null beside the result")
+        note(NULL_ERROR.problem)
     result: Any = message.result
     if isinstance(result, msgspec.Raw):
         try:
