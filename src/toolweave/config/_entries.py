@@ -578,24 +578,20 @@ def _pairs(value: Any, key: str) -> Any:
     return out
 
 
+_FLAGS = ("disabled", "validate_input", "repair_arguments", "repair_messages", "scan")
+_COUNTS = (
+    *("max_concurrency", "max_connections", "max_message_bytes", "max_list_bytes", "max_questions"),
+    "max_question_bytes",
+)
 _READERS: dict[str, Callable[[Any, str], Any]] = {
     "command": lambda value, key: _texts(value, key) if isinstance(value, list) else value,
     "args": _texts,
     "env": _pairs,
     "headers": _pairs,
-    "disabled": _flag,
+    **dict.fromkeys(_FLAGS, _flag),
     "include": _names,
     "exclude": _names,
     "protocol": _text,
-    "validate_input": _flag,
-    "repair_arguments": _flag,
-    "repair_messages": _flag,
-    "max_concurrency": _number,
-    "max_connections": _number,
-    "max_message_bytes": _number,
-    "max_list_bytes": _number,
-    "max_questions": _number,
-    "max_question_bytes": _number,
-    "scan": _flag,
+    **dict.fromkeys(_COUNTS, _number),
     "pins": lambda value, key: "off" if value is False else value,  # `off` is a boolean in YAML
 }

@@ -562,6 +562,11 @@ def _options(value: Any, field: str) -> Mapping[str, Any]:
     return MappingProxyType({str(key): item for key, item in check_object(value, field).items()})
 
 
+_FLAGS = ("disabled", "validate_input", "repair_arguments", "repair_messages", "scan")
+_COUNTS = (
+    *("max_concurrency", "max_connections", "max_message_bytes", "max_list_bytes", "max_questions"),
+    "max_question_bytes",
+)
 _RULES: dict[str, Callable[[Any, str], Any]] = {
     "name": _name,
     "command": _command,
@@ -571,7 +576,7 @@ _RULES: dict[str, Callable[[Any, str], Any]] = {
     "url": lambda value, field: check_text(value, field).strip(),
     "headers": _headers,
     "auth": lambda value, field: Auth.of(value),
-    "disabled": check_flag,
+    **dict.fromkeys(_FLAGS, check_flag),
     "timeout": lambda value, field: Timeouts.of(value),
     "include": _allowed,
     "exclude": check_texts,
@@ -580,19 +585,10 @@ _RULES: dict[str, Callable[[Any, str], Any]] = {
     "restart": _choice("on_failure", "always", "never"),
     "legacy_sse": _choice("auto", "never", "only"),
     "protocol": _protocol,
-    "validate_input": check_flag,
-    "repair_arguments": check_flag,
-    "repair_messages": check_flag,
     "validate_output": _choice("warn", "error", "off"),
-    "max_concurrency": _limit,
-    "max_connections": _limit,
-    "max_message_bytes": _limit,
-    "max_list_bytes": _limit,
-    "max_questions": _limit,
-    "max_question_bytes": _limit,
+    **dict.fromkeys(_COUNTS, _limit),
     "on_conflict": _choice("rename", "skip", "error"),
     "shape": read_shape,
-    "scan": check_flag,
     "pins": _pins,
     "lockfile": _path,
     "limits": lambda value, field: ResourceLimits.of(value),
