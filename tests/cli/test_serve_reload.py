@@ -198,9 +198,10 @@ async def test_after_a_reload_the_server_may_still_ask_the_client(folder: Path, 
             assert (await connection.call_tool("ask")).text == "{'x': 'this'}"
 
 
-def test_when_the_client_leaves_everything_ends(folder: Path) -> None:
+@pytest.mark.parametrize("import_seconds", [0, 7])
+def test_a_client_that_leaves_at_once_gets_its_answer_and_everything_ends(folder: Path, import_seconds: int) -> None:
     file = folder / "changing.py"
-    write(file, "one")
+    file.write_text(f"import time\ntime.sleep({import_seconds})\n{SOURCE.format(name='one')}")
     command = [*SERVE, str(file), "--reload"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         hello: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {}}

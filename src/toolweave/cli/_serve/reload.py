@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 from itertools import accumulate
@@ -27,11 +27,15 @@ from toolweave.cli._serve.processes import own_command
 from toolweave.cli._serve.relay import ReloadRelay
 
 _STOP_SECONDS = 5.0
+_LAST_REQUEST_SECONDS = 60.0
+"""Seconds in which the process may start and answer after the client has closed its end, as without --reload."""
 _OTHERS = frozenset({"__pycache__", "node_modules", "site-packages"})
 _RELOADED = "the server was reloaded while it worked on this; ask again"
 _DOWN = "the server does not run since its source changed; its log says why"
+_ENDED = f"the server did not answer within {_LAST_REQUEST_SECONDS:g} s after its input ended"
 
 Ending = Literal["changed", "gone", "ended"]
+_WHY: Mapping[Ending, str] = {"changed": _RELOADED, "gone": _DOWN, "ended": _ENDED}
 
 
 class Sources:
@@ -183,8 +187,10 @@ async def _replace_until(ended: anyio.Event, command: Sequence[str], sources: So
             ending = await _first(changed=sources.changed, gone=child.gone, ended=ended.wait)
             if ending == "changed":
                 relay.retire()
-            await child.finish()
-        relay.detach(_RELOADED if ending == "changed" else _DOWN, down=ending == "gone")
+            # A server that runs ends by itself soon after its input. One that is still being imported has requests to
+            # answer first: a client may write them all and close its end at once.
+            await child.finish(_LAST_REQUEST_SECONDS if ending == "ended" else _STOP_SECONDS)
+        relay.detach(_WHY[ending], down=ending == "gone")
         if ending == "gone":
             note("the server ended; it is started again when its source changes")
             ending = await _first(changed=sources.changed, ended=ended.wait)
@@ -221,11 +227,11 @@ class _Child:
         """Return when the process has ended."""
         await self._process.wait()
 
-    async def finish(self) -> None:
-        """Close the process's input and read its remaining output."""
+    async def finish(self, seconds: float) -> None:
+        """Close the process's input and read its remaining output, for this number of seconds at most."""
         if self._process.stdin is not None:
             await self._process.stdin.aclose()
-        with anyio.move_on_after(_STOP_SECONDS):
+        with anyio.move_on_after(seconds):
             await self._process.wait()
             await self._all_read.wait()
 
