@@ -302,6 +302,52 @@ def test_nothing_a_server_says_moves_the_cursor(folder: Path) -> None:
     assert "\x1b" not in terminal.text
 
 
+CHANGING = """
+import json, sys, threading, time
+from pathlib import Path
+
+hidden = chr(0x200B)
+tools = [{"name": "plain", "inputSchema": {"type": "object"}}]
+
+def send(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+def change():
+    while not Path("go").exists():
+        time.sleep(0.02)
+    for name in ("first", "second"):
+        tools.append({"name": name, "description": f"a{hidden}b", "inputSchema": {"type": "object"}})
+    send(method="notifications/tools/list_changed")
+
+threading.Thread(target=change, daemon=True).start()
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "initialize":
+        result = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {"listChanged": True}},
+            "serverInfo": {"name": "changing", "version": "1"},
+        }
+        send(id=message["id"], result=result)
+    elif "id" in message:
+        send(id=message["id"], result={"tools": tools})
+"""
+
+
+def test_the_prompt_stands_again_below_warnings_that_come_while_it_waits(folder: Path) -> None:
+    config = write_config(folder, {"odd": {"command": sys.executable, "args": ["-c", CHANGING], "protocol": "legacy"}})
+    with on_terminal(*OFFLINE, "--config", config, cwd=folder, columns=300) as terminal:
+        terminal.wait_for(PROMPT)
+        (folder / "go").touch()
+        shown = terminal.wait_for(r"'second' flagged: [^\n]*\n> $")
+        terminal.type("/servers\n")
+        terminal.wait_for(r"odd +ready +3[\s\S]*\n> $")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+
+    assert re.search(r"\n> \r?\nwarning: [^\n]*'first' flagged: [^\n]*\nwarning: [^\n]*'second' flagged: ", shown)
+
+
 def test_a_message_whose_call_was_refused_or_failed_ends_with_1(folder: Path, config: Path) -> None:
     refused = toolweave(*OFFLINE, "-m", NOTE, cwd=folder)
     failed = toolweave(*OFFLINE, "-m", '/call numbers_divide {"value": 1, "by": 0}', cwd=folder)

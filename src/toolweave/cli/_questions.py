@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, nullcontext
 
 from toolweave.cli._render.text import safe_text
-from toolweave.cli._screen import note
+from toolweave.cli._screen import note, question_shown
 
 _AROUND = 6
 """Lines of a screen that are left for the question and for the output before it."""
@@ -25,17 +25,33 @@ _FEWEST, _MOST = 12, 60
 async def ask_line(question: str, *, hidden: bool = False) -> str | None:
     """Ask a question on standard error and return the typed line, or None at the end of the input.
 
+    The question is shown again below lines that are written before its answer.
+
     Args:
         question: The question, in one line.
         hidden: Whether what is typed is not shown, as it is a secret.
     """
-    import anyio  # --help imports this module
-
     with _without_echo() if hidden else nullcontext():  # before the question: who answers may be quick
-        print(safe_text(question), end="", file=sys.stderr, flush=True)
-        await anyio.wait_readable(sys.stdin.fileno())
+        while not await _answered(question):
+            pass
         data = os.read(sys.stdin.fileno(), 65536)
     return data.decode(errors="replace").rstrip("\r\n") if data else None
+
+
+async def _answered(question: str) -> bool:
+    """Show a question and wait for input; return False if a line was written below the question first."""
+    import asyncio  # --help imports this module
+
+    import anyio
+
+    loop = asyncio.get_running_loop()
+    with anyio.CancelScope() as shown:
+        # Not shown again at once: of ten warnings in a row, which log handlers of any thread write, each would be
+        # followed by the question.
+        with question_shown(question, lambda: loop.call_soon_threadsafe(shown.cancel)):
+            await anyio.wait_readable(sys.stdin.fileno())
+        return True
+    return False
 
 
 @contextmanager

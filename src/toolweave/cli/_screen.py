@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from toolweave.cli._exit_codes import CommandError
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 _PIPED_WIDTH = 300
 """Width of a table that is not written to a terminal."""
+
+_repeat_question: Callable[[], object] | None = None
+"""Shows the question again behind which the cursor stands; None while no question waits."""
 
 
 def answer(text: str) -> None:
@@ -52,7 +57,34 @@ def show(*views: RenderableType) -> None:
 
 def note(text: str) -> None:
     """Write a line for people to standard error, escaped."""
-    write(sys.stderr, safe_text(text, multiline=True) + "\n")
+    _write_below(safe_text(text, multiline=True) + "\n")
+
+
+@contextmanager
+def question_shown(question: str, repeat: Callable[[], object]) -> Generator[None]:
+    """Show a question on standard error and wait for its answer in the block.
+
+    The first line that is written meanwhile, such as a warning, starts below the question and calls `repeat`, from any
+    thread: the question does not stand above that line alone.
+    """
+    global _repeat_question
+    write(sys.stderr, safe_text(question))
+    _repeat_question = repeat if question else None  # without a question the cursor is at the start of a line
+    try:
+        yield
+    finally:
+        _repeat_question = None
+
+
+def _write_below(text: str) -> None:
+    """Write whole lines to standard error, below a question that waits."""
+    global _repeat_question
+    repeat, _repeat_question = _repeat_question, None
+    if repeat is None:
+        write(sys.stderr, text)
+        return
+    write(sys.stderr, "\n" + text)
+    repeat()
 
 
 def announce(name: str, *details: str) -> None:
@@ -62,7 +94,7 @@ def announce(name: str, *details: str) -> None:
     console = _console(sys.stderr)
     with console.capture() as capture:
         console.print(heading(name, *details))
-    write(sys.stderr, capture.get().strip("\n") + "\n")
+    _write_below(capture.get().strip("\n") + "\n")
 
 
 def complain(error: Exception, *, label: str = "error") -> None:

@@ -14,6 +14,7 @@ import anyio
 
 from toolweave.cli._arguments import allowed_types, choices_of, coerce, property_schema
 from toolweave.cli._exit_codes import CommandError, ExitCode
+from toolweave.cli._questions import ask_line
 from toolweave.cli._render.text import clip, safe_text
 from toolweave.cli._screen import complain, note, wide
 
@@ -48,8 +49,10 @@ async def _ask(name: str, parameter: Mapping[str, Any], root: Mapping[str, Any])
     default = f" [{json.dumps(parameter['default'])}]" if "default" in parameter else ""
     prompt = f"{name}{f' ({choices or kinds})' if choices or kinds else ''}{default}: "
     for _ in range(_TRIES):
-        print(safe_text(prompt), end="", file=sys.stderr, flush=True)
-        word = await _read_line()
+        word = await ask_line(prompt)
+        if word is None:
+            text = "the input ended before every required argument was given"
+            raise CommandError(text, code=ExitCode.TOOL_ERROR)
         if not word and default:
             return parameter["default"]
         try:
@@ -57,15 +60,6 @@ async def _ask(name: str, parameter: Mapping[str, Any], root: Mapping[str, Any])
         except CommandError as error:
             complain(error)
     raise CommandError(f"no usable value for argument {name!r} after {_TRIES} tries", code=ExitCode.TOOL_ERROR)
-
-
-async def _read_line() -> str:
-    # waiting on the descriptor instead of in a thread: a thread that reads cannot be interrupted
-    await anyio.wait_readable(sys.stdin.fileno())
-    data = os.read(sys.stdin.fileno(), 65536)
-    if not data:
-        raise CommandError("the input ended before every required argument was given", code=ExitCode.TOOL_ERROR)
-    return data.decode(errors="replace").rstrip("\r\n")
 
 
 def read_all() -> str:
