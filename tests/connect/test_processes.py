@@ -16,10 +16,11 @@ import anyio
 import pytest
 
 from tests.connect.targets import connected, eventually, group_lives, pid_of
+from tests.connect.test_loops import loop_factories
 from tests.servers.fixtures import echo_command, fault_command
 from toolweave import ConnectError, ConnectionLostError, connect_mcp
 from toolweave.connect._stdio import process_tree as descent
-from toolweave.connect._stdio.process import spawn
+from toolweave.connect._stdio.process import ServerProcess, spawn
 from toolweave.connect._stdio.process_tree import escapee_lives, escapees_of, signal_escapees
 from toolweave.connect._stdio.reaper import Reaper
 
@@ -185,14 +186,42 @@ async def test_an_interrupt_while_connecting_leaves_no_process(mode: str) -> Non
     assert not group_lives(group)
 
 
-async def test_a_server_that_writes_faster_than_we_read_is_held_back_and_nothing_is_lost() -> None:
-    program = "import sys\nfor n in range(400): sys.stdout.write('[' + str(n) + ',\"' + 'x' * 100_000 + '\"]\\n')"
-    async with spawn([sys.executable, "-c", program], env={}, cwd=None, stop_seconds=1) as process:
-        await eventually(lambda: process._paused_reading)
-        for number in range(400):
-            assert (await process.receive()).startswith(f"[{number},".encode())
-        with pytest.raises(EOFError, match="closed its standard output"):
-            await process.receive()
+FAST = "import sys\nfor n in range(400): sys.stdout.write('[' + str(n) + ',\"' + 'x' * 100_000 + '\"]\\n')"
+
+
+def is_held_back(process: ServerProcess) -> bool:
+    """Return whether the output of a process is not read at the moment."""
+    assert process._transport is not None
+    pipe = process._transport.get_pipe_transport(1)
+    assert isinstance(pipe, asyncio.ReadTransport)
+    return not pipe.is_reading() and not pipe.is_closing()
+
+
+@pytest.mark.parametrize("taken", ["one by one", "as they come"])
+async def test_a_server_that_writes_faster_than_we_read_is_held_back_and_nothing_is_lost(taken: str) -> None:
+    messages: list[bytes] = []
+    with anyio.fail_after(60):
+        async with spawn([sys.executable, "-c", FAST], env={}, cwd=None, stop_seconds=1) as process:
+            await eventually(lambda: is_held_back(process), seconds=25)
+            if taken == "as they come":
+                process.deliver_to(messages.append)
+            with pytest.raises(EOFError, match="closed its standard output"):
+                while True:
+                    messages.append(await process.receive())
+    assert [int(one[1:].partition(b",")[0]) for one in messages] == list(range(400))
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["asyncio", "uvloop"])
+def test_messages_of_a_server_that_was_held_back_are_there_after_its_end(number: int) -> None:
+    async def live() -> int:
+        async with spawn([sys.executable, "-c", FAST], env={}, cwd=None, stop_seconds=1) as process:
+            await eventually(lambda: is_held_back(process), seconds=25)
+        messages: list[bytes] = []
+        process.deliver_to(messages.append)
+        return len(messages)
+
+    with asyncio.Runner(loop_factory=loop_factories()[number]) as runner:
+        assert 80 <= runner.run(live()) < 400
 
 
 @contextlib.contextmanager

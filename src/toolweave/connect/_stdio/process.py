@@ -201,6 +201,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._sink = sink
         while self._messages:
             sink(self._messages.popleft())
+        self._queued_bytes = 0
+        self._resume_reading()
 
     async def receive(self) -> bytes:
         """Return the next line that is not blank.
@@ -216,9 +218,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         message = self._messages.popleft()
         self._queued_bytes -= len(message)
         # Half the mark, so that reading is not switched for each message at its edge.
-        if self._paused_reading and self._queued_bytes < _HIGH_WATER // 2:
-            self._paused_reading = False
-            self._with_stdout(lambda pipe: pipe.resume_reading())
+        if self._queued_bytes < _HIGH_WATER // 2:
+            self._resume_reading()
         return message
 
     # descriptions of the process
@@ -350,7 +351,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         # Backpressure: a full pipe stops the server. Only on this path, since a sink takes each message at once.
         if self._queued_bytes > _HIGH_WATER and not self._paused_reading:
             self._paused_reading = True
-            self._with_stdout(lambda pipe: pipe.pause_reading())
+            self._stdout().pause_reading()
 
     def _joined(self, line: bytes) -> bytes:
         """Join a message that is printed over several lines; return it with its last line, until then b"".
@@ -389,11 +390,14 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._arrived.set()
         self._writable.set()
 
-    def _with_stdout(self, action: Callable[[asyncio.ReadTransport], None]) -> None:
-        pipe = self._transport.get_pipe_transport(1) if self._transport is not None else None
-        if pipe is not None and not pipe.is_closing():
-            with suppress(RuntimeError):  # already paused or resumed by the event loop's own close
-                action(cast("asyncio.ReadTransport", pipe))
+    def _resume_reading(self) -> None:
+        if self._paused_reading:
+            self._paused_reading = False
+            self._stdout().resume_reading()
+
+    def _stdout(self) -> asyncio.ReadTransport:
+        assert self._transport is not None
+        return cast("asyncio.ReadTransport", self._transport.get_pipe_transport(1))
 
 
 def _last_lines(text: bytes, lines: int) -> str:
