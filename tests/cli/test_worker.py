@@ -450,13 +450,14 @@ def test_an_agent_that_keeps_its_runs_elsewhere_is_told(folder: Path, redis_url:
     assert "backend=Backend.from_environment()" in done.err
 
 
-def test_a_server_without_tasks_has_nothing_to_do_for_a_worker(folder: Path, redis_url: str) -> None:
+def test_a_server_without_tasks_has_nothing_to_do_for_a_worker_and_no_backend_is_opened(folder: Path) -> None:
     program = "from toolweave import create_mcp_server\nserver = create_mcp_server(name='s', version='1')\n"
     (folder / "app.py").write_text(program, "utf-8")
 
-    done = toolweave("worker", "app.py", "--backend", redis_url, cwd=folder)
+    done = toolweave("worker", "app.py", "--backend", NOWHERE, cwd=folder)
 
     assert done.code == 2, done.err
+    assert "warning: server 's' has no work for workers" in done.err
     assert "there is nothing to work on" in done.err
 
 

@@ -34,7 +34,7 @@ class WorkerTargets:
 
     Attributes:
         agents: Agents whose runs are executed, those of other frameworks that were made durable among them.
-        servers: Servers whose tasks are executed.
+        servers: Servers with tasks and a backend, whose tasks are executed.
     """
 
     agents: tuple[WorkedAgent, ...] = ()
@@ -45,7 +45,8 @@ def find_all(targets: Sequence[str]) -> WorkerTargets:
     """Import all targets and return their agents and servers.
 
     Raises:
-        CommandError: A target cannot be imported or is no agent and no server, or two have one name.
+        CommandError: A target cannot be imported or is no agent and no server, two have one name, or none of them has
+            any jobs, which is known before any backend is opened.
     """
     from toolweave.serve import McpServer  # --help imports this module
 
@@ -54,7 +55,13 @@ def find_all(targets: Sequence[str]) -> WorkerTargets:
     agents: tuple[WorkedAgent, ...] = tuple(one for one in found.values() if not isinstance(one, McpServer))
     _check_names("agents", agents)
     _check_names("servers", servers)
-    return WorkerTargets(agents=agents, servers=servers)
+    working = tuple(one for one in servers if one.handlers())
+    for server in servers:
+        if server not in working:
+            note(f"warning: server {server.name!r} has no work for workers: it needs tasks= and backend=")
+    if not agents and not working:
+        raise CommandError("there is nothing to work on", hint="a server needs tasks= and backend= for that")
+    return WorkerTargets(agents=agents, servers=working)
 
 
 def _objects(place: ObjectPath) -> list[Any]:
@@ -88,7 +95,7 @@ async def open_all(found: WorkerTargets, backend: WorkBackend, stack: AsyncExitS
     """Open these agents and servers until the stack is closed; return the handlers of the servers' tasks, by topic.
 
     Raises:
-        CommandError: One of them uses another store, or none of them has any jobs.
+        CommandError: One of them uses another store.
         StoreError: A backend cannot be reached.
     """
     for agent in found.agents:
@@ -101,16 +108,11 @@ async def open_all(found: WorkerTargets, backend: WorkBackend, stack: AsyncExitS
         await stack.enter_async_context(agent)
     handlers: dict[str, Handler] = {}
     for server in found.servers:
-        tasks = server.handlers()
-        if server.backend is None or not tasks:
-            note(f"warning: server {server.name!r} has no work for workers: it needs tasks= and backend=")
-            continue
+        assert server.backend is not None  # see `find_all`
         await stack.enter_async_context(server.backend)
         await _check_place(f"server {server.name!r}", server.backend.store, backend)
         await stack.enter_async_context(server.running())
-        handlers |= tasks
-    if not found.agents and not handlers:
-        raise CommandError("there is nothing to work on", hint="a server needs tasks= and backend= for that")
+        handlers |= server.handlers()
     return handlers
 
 
