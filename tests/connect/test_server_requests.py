@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 
 import anyio
 import pytest
@@ -98,6 +99,53 @@ async def test_more_questions_than_can_wait_are_refused_with_an_error_and_none_i
         replies = replies_of(server)
     assert "q300" not in replies, "what the server took back needs no answer"
     assert "result" in replies["q10255"]
+
+
+DEAF = """
+import json, sys
+
+PINGS = 115_000
+
+def send(**message):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\\n")
+    sys.stdout.flush()
+
+answers, wanted, asked = 0, None, None
+for line in sys.stdin:
+    message = json.loads(line)
+    name = message.get("params", {}).get("name")
+    if "method" not in message:
+        answers += 1
+    elif message["method"] == "initialize":
+        info = {"name": "deaf", "version": "1"}
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+        send(id=message["id"], result=result)
+    elif name == "flood":  # no answer is read meanwhile
+        for number in range(PINGS):
+            sys.stdout.write(f'{{"jsonrpc":"2.0","id":{number},"method":"ping"}}\\n')
+        send(id=message["id"], result={"content": []})
+    elif name == "count":
+        asked, wanted = message["id"], message["params"]["arguments"]["answers"]
+    elif "id" in message:
+        send(id=message["id"], result={"tools": []})
+    if answers == wanted:
+        send(id=asked, result={"content": []})
+        asked = wanted = None
+"""
+
+
+@pytest.mark.slow
+async def test_answers_that_a_server_does_not_read_are_kept_up_to_a_limit_and_more_are_reported() -> None:
+    dropped: list[str] = []
+    target = {"command": sys.executable, "args": ["-c", DEAF], "protocol": "legacy"}
+    async with connected(target, 120, name="deaf") as connection:
+        connection.on("error", lambda error: dropped.append(str(error)))
+        await connection.call_tool("flood", timeout=100)
+        assert 0 < len(dropped) <= 115_000 - 100_000 - 10_000
+        assert set(dropped) == {
+            "server 'deaf': it sends requests and does not read the answers: 100000 wait to be sent"
+        }
+        await connection.call_tool("count", {"answers": 115_000 - len(dropped)}, timeout=100)
 
 
 async def test_a_server_of_the_stateless_revision_gets_no_answer_over_http_and_nobody_is_asked(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,12 +25,13 @@ from tests.gateway.caller_world import (
 )
 from tests.oauth.world import form_of
 from tests.serve.carriers import EACH_ERA
+from tests.serve.exchanges import ENVELOPE, exchange, modern_headers
 from tests.serve.serving import served_http
 from toolweave import ProtocolError, connect_mcp
 from toolweave.config import OAuth
 from toolweave.errors import ConfigError
 from toolweave.gateway import GatewayManager, GatewayOptions, Replicas, create_gateway
-from toolweave.oauth import MachineTokenStore, SharedTokenStore
+from toolweave.oauth import MachineTokenStore, MemoryTokenStore, SharedTokenStore
 from toolweave.serve import ApiKey, ApiKeyAuth, BearerAuth, Identity
 from toolweave.state import MemoryStore
 
@@ -150,14 +152,14 @@ async def exchanged(exchange: Exchange, made: CallerWorld, asked: list[dict[str,
 
 
 @asynccontextmanager
-async def exchange_world() -> AsyncGenerator[tuple[CallerWorld, list[dict[str, str]]]]:
-    """Serve a gateway that exchanges the tokens of its callers."""
+async def exchange_world(server: Any = None) -> AsyncGenerator[tuple[CallerWorld, list[dict[str, str]]]]:
+    """Serve a gateway that exchanges the tokens of its callers, before a server that says who they are by default."""
     made, asked = CallerWorld(), list[dict[str, str]]()
     async with AsyncExitStack() as stack:
         url, _ = await stack.enter_async_context(listening(made.host.handle))
         made.host.url = url.removesuffix("/mcp")
         made.host.answer["/token"] = lambda exchange: exchanged(exchange, made, asked)
-        made.upstream = await stack.enter_async_context(upstream_at(upstream_server(), made))
+        made.upstream = await stack.enter_async_context(upstream_at(server or upstream_server(), made))
         oauth = {
             "type": "oauth",
             "grant": "token_exchange",
@@ -310,6 +312,57 @@ async def test_one_caller_with_many_tokens_takes_the_place_of_no_other() -> None
                     assert (await caller.call_tool("mail_whoami")).text == "ann"
             assert len(asked) == 18
             await eventually(lambda: made.gateways() == 16)
+
+
+async def test_more_tokens_of_one_caller_than_sixteen_are_not_used_at_once_and_others_are_served() -> None:
+    running: list[int] = []
+    all_run, go = anyio.Event(), anyio.Event()
+    server = upstream_server()
+
+    @server.tool
+    async def hold() -> str:
+        """Answer once it may."""
+        running.append(1)
+        if len(running) == 16:
+            all_run.set()
+        await go.wait()
+        return "held"
+
+    async with exchange_world(server) as (made, _):
+
+        async def use(number: int, tool: str) -> str:
+            entry = {"url": made.url, "auth": f"key-of-ann-{number}-0123456789", "restart": "never"}
+            async with connect_mcp(entry) as caller:
+                return (await caller.call_tool(tool)).text
+
+        with anyio.fail_after(BOUND):
+            async with anyio.create_task_group() as tasks:
+                for number in range(16):
+                    tasks.start_soon(use, number, "mail_hold")
+                await all_run.wait()
+                assert "too many callers, or tokens of this one" in await use(16, "mail_whoami")
+                async with connect_mcp(made.caller("bob")) as caller:
+                    assert (await caller.call_tool("mail_whoami")).text == "bob"
+                go.set()
+            assert await use(16, "mail_whoami") == "ann"
+
+
+@pytest.mark.slow
+async def test_a_gateway_keeps_the_servers_of_a_thousand_callers() -> None:
+    def verify(token: str) -> Identity:
+        return Identity(client_id="app", subject=token, issuer="https://idp.example")
+
+    entry = {"url": "http://127.0.0.1:1/mcp", "auth": {"type": "oauth", "identity": "caller"}}
+    gateway = create_gateway({"mail": entry}, auth=BearerAuth(verify), token_store=MemoryTokenStore())
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": ENVELOPE}}).encode()
+
+    with anyio.fail_after(240):
+        async with served_http(gateway) as url:
+            for number in range(1_002):
+                headers = modern_headers("", "tools/list") | {"authorization": f"Bearer caller-{number}"}
+                answer = await exchange(url, headers=headers, body=body)
+                assert answer.status == 200, answer.body
+            await eventually(lambda: len(gateway.callers) == 1_000)
 
 
 def test_replicas_keep_the_tokens_of_callers_in_their_store_where_there_is_a_key(

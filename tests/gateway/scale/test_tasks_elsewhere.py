@@ -14,7 +14,11 @@ from tests.gateway.scale.replicas import KEYS, STORES, Json, store_of
 from tests.gateway.test_tasks import ENDED, Slow, ask, before, ended, request
 from tests.gateway.upstreams import LEGACY, MODERN, caller
 from tests.serve.raw import Raw
+from toolweave.errors import RequestError, StoreError
 from toolweave.gateway import Replicas
+from toolweave.gateway._kept_tasks import NO_LINE, ProcessTasks
+from toolweave.serve._request import Client, Request
+from toolweave.serve._task_spawner import ServingGroups
 from toolweave.state import MemoryStore, Store
 
 pytestmark = pytest.mark.anyio
@@ -212,3 +216,40 @@ async def test_a_call_that_was_over_when_a_task_was_wanted_is_one_at_every_repli
 def hello() -> str:
     """Greet."""
     return "hello"
+
+
+class Away(MemoryStore):
+    """A store that cannot be reached while `away` is set."""
+
+    away = False
+
+    async def get(self, collection: str, key: str) -> Any:
+        """Return what is stored, or raise StoreError."""
+        if self.away:
+            raise StoreError("the store is away")
+        return await super().get(collection, key)
+
+
+@pytest.mark.slow
+async def test_while_the_store_is_away_a_replica_knows_the_last_ten_thousand_tasks_that_began_at_it() -> None:
+    store, groups = Away(), ServingGroups("tasks run")
+
+    async def act(request: Request, name: str) -> Json:
+        raise AssertionError("nobody asks this replica")
+
+    async def end() -> Json:
+        return {"taskId": "any", "status": "completed"}
+
+    kept = ProcessTasks(Replicas(store, KEYS), groups, act)
+    asked = Request("tasks/get", {}, Client(version=MODERN), NO_LINE, 0)
+    with anyio.fail_after(120):
+        async with anyio.create_task_group() as tasks:
+            with groups.within(tasks):
+                for number in range(10_001):
+                    await kept.begun(f"task-{number}", {"taskId": "any", "status": "working"}, end)
+    store.away = True
+
+    assert not kept.follows("task-1")
+    assert await kept.elsewhere(asked, "task-1") is None  # its server, of this replica, is asked
+    with pytest.raises(RequestError, match="cannot be reached"):
+        await kept.elsewhere(asked, "task-0")
