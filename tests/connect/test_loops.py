@@ -205,7 +205,8 @@ def test_a_connection_says_which_loops_there_are_when_its_own_does_not_run() -> 
 
 CLOSED_OVER = """
 import asyncio, sys
-from toolweave import connect_mcp
+from toolweave import McpConnection, connect_mcp
+from toolweave.config import server_config
 from toolweave.errors import WrongLoopError
 from toolweave.testing import MemoryServer
 
@@ -221,13 +222,27 @@ except WrongLoopError as error:
     print("which is closed" in str(error))
 asyncio.run(connection.close())
 print(connection.state.value)
+
+async def used(connection):
+    async with connection:
+        return len(await connection.list_tools()) > 0
+
+async def left(connection):
+    await connection.__aexit__(None, None, None)
+
+again = McpConnection(server_config(MemoryServer()))
+two = asyncio.new_event_loop()
+two.run_until_complete(again.__aenter__())
+two.close()
+asyncio.run(left(again))
+print(asyncio.run(used(again)))
 """
 
 
 @pytest.mark.slow
-def test_a_loop_that_was_closed_over_a_connection_is_named_and_closing_is_no_error() -> None:
+def test_a_loop_that_was_closed_over_a_connection_is_named_and_it_can_be_closed_or_left_and_opened_again() -> None:
     done = subprocess.run([sys.executable, "-c", CLOSED_OVER], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.split() == ["True", "closed"]
+    assert done.stdout.split() == ["True", "closed", "True"]
 
 
 def test_trio_is_told_that_asyncio_is_needed() -> None:
