@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
+import anyio
 import pytest
 
 from tests.connect.scripted import Exchange, HttpScript, listening, modern_answer
 from tests.connect.targets import Json, connected
-from toolweave import ErrorKind, ProtocolError
+from toolweave import ErrorKind, ProtocolError, RequestTimeoutError
 
 pytestmark = pytest.mark.anyio
 
@@ -114,6 +116,110 @@ async def test_headers_that_no_longer_fit_are_made_anew_from_a_fresh_list_once(l
         else:
             assert (await connection.call_tool("t", {"region": "north"})).text == "done"
     assert server.methods().count("tools/call") == 2
+
+
+REGION = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+
+
+class Moving:
+    """A server that refuses the headers of the first call, as those of an older list, and then lists other tools.
+
+    Attributes:
+        headers: The mirrored header of each call.
+        relisting: Set when the list is read again.
+        may_list: Set when that may be answered.
+    """
+
+    def __init__(self, *later: Json) -> None:
+        self.headers: list[str | None] = []
+        self.relisting = anyio.Event()
+        self.may_list = anyio.Event()
+        self.may_list.set()
+        self._later = list(later)
+        self.script = HttpScript(modern_answer, self._special)
+
+    async def _special(self, exchange: Exchange, message: Json) -> bool:
+        if message.get("method") == "tools/list":
+            tools: list[Json] = [{"name": "t", "inputSchema": REGION}]
+            if self.headers:
+                self.relisting.set()
+                await self.may_list.wait()
+                tools = self._later
+            await exchange.respond_json(200, {"jsonrpc": "2.0", "id": message["id"], "result": {"tools": tools}})
+            return True
+        if message.get("method") not in ("tools/call", "resources/read"):
+            return False
+        if message["params"].get("name") == "hang":
+            await exchange.reader.gone.wait()
+            return True
+        self.headers.append(exchange.headers.get("mcp-param-region"))
+        if len(self.headers) > 1:
+            return False
+        error = {"code": -32020, "message": "a header does not fit"}
+        await exchange.respond_json(400, {"jsonrpc": "2.0", "id": message["id"], "error": error})
+        return True
+
+
+async def test_a_tool_that_a_fresh_list_has_no_more_is_called_again_as_it_was_known() -> None:
+    server = Moving()
+    async with listening(server.script.handle) as (url, _), connected(url) as connection:
+        assert (await connection.call_tool("t", {"region": "north"})).text == "done"
+    assert server.headers == ["north", "north"]
+
+
+@pytest.mark.parametrize("use", ["tool", "resource"])
+async def test_headers_of_what_has_no_definition_are_an_error_of_the_server_and_no_list_is_read(use: str) -> None:
+    server = Moving()
+    async with listening(server.script.handle) as (url, _), connected(url) as connection:
+        with pytest.raises(ProtocolError, match="a header does not fit"):
+            await (connection.call_tool("unlisted") if use == "tool" else connection.read_resource("a:b"))
+    assert server.headers == [None]
+    assert not server.relisting.is_set()
+
+
+async def test_the_time_in_which_a_fresh_list_is_read_does_not_count_as_silence_of_the_call() -> None:
+    server = Moving({"name": "t", "inputSchema": REGION})
+    server.may_list = anyio.Event()
+
+    async def wait_as_long() -> None:
+        await server.relisting.wait()
+        with pytest.raises(RequestTimeoutError):  # whose bound is the same, and began later
+            await another.call_tool("hang", timeout=0.5)
+        server.may_list.set()
+
+    async with (
+        listening(server.script.handle) as (url, _),
+        connected(url) as another,
+        connected(url) as connection,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(wait_as_long)
+        assert (await connection.call_tool("t", {"region": "north"}, timeout=0.5)).text == "done"
+
+
+async def test_of_entries_with_a_fault_the_first_one_is_named_and_the_others_are_listed() -> None:
+    async def special(exchange: Exchange, message: Json) -> bool:
+        if message.get("method") != "tools/list":
+            return False
+        header = {"type": "object", "properties": {"x": {"type": "object", "x-mcp-header": "X"}}}
+        plain: Json = {"type": "object"}
+        schemas: list[tuple[str, Any]] = [("t", plain), ("text", "x"), ("header", header), ("t", []), ("t", plain)]
+        tools = [{"name": name, "inputSchema": schema} for name, schema in schemas]
+        await exchange.respond_json(200, {"jsonrpc": "2.0", "id": message["id"], "result": {"tools": tools}})
+        return True
+
+    server = HttpScript(modern_answer, special)
+    async with listening(server.handle) as (url, _), connected(url) as connection:
+        assert (await connection.list_tools()).names == ("t",)
+        problems = connection.problems
+    assert [problem.partition(": ")[0] for problem in problems] == [
+        "tool 'text' left out",
+        "tool 'header' left out",
+        "tool 't' left out",
+        "tool 't' left out",
+    ]
+    reasons = ("is no object but str", "x-mcp-header", "is no object but list", "a second tool of this name")
+    assert all(reason in problem for problem, reason in zip(problems, reasons, strict=True))
 
 
 async def test_a_byte_order_mark_before_the_answer_is_passed_over() -> None:

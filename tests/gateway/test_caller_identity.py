@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -25,14 +24,18 @@ from tests.gateway.caller_world import (
 )
 from tests.oauth.world import form_of
 from tests.serve.carriers import EACH_ERA
-from tests.serve.exchanges import ENVELOPE, exchange, modern_headers
 from tests.serve.serving import served_http
 from toolweave import ProtocolError, connect_mcp
 from toolweave.config import OAuth
-from toolweave.errors import ConfigError
+from toolweave.errors import ConfigError, ToolError
 from toolweave.gateway import GatewayManager, GatewayOptions, Replicas, create_gateway
+from toolweave.gateway._caller_gateways import CallerGateways
+from toolweave.gateway._caller_hubs import CallerHubs, GatewayCaller
+from toolweave.hub import Hub
 from toolweave.oauth import MachineTokenStore, MemoryTokenStore, SharedTokenStore
 from toolweave.serve import ApiKey, ApiKeyAuth, BearerAuth, Identity
+from toolweave.serve._request import Client
+from toolweave.serve._task_spawner import ServingGroups
 from toolweave.state import MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -347,22 +350,38 @@ async def test_more_tokens_of_one_caller_than_sixteen_are_not_used_at_once_and_o
             assert await use(16, "mail_whoami") == "ann"
 
 
-@pytest.mark.slow
-async def test_a_gateway_keeps_the_servers_of_a_thousand_callers() -> None:
-    def verify(token: str) -> Identity:
-        return Identity(client_id="app", subject=token, issuer="https://idp.example")
+class NoServers:
+    """The gateway of a caller that has no servers."""
 
-    entry = {"url": "http://127.0.0.1:1/mcp", "auth": {"type": "oauth", "identity": "caller"}}
-    gateway = create_gateway({"mail": entry}, auth=BearerAuth(verify), token_store=MemoryTokenStore())
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": ENVELOPE}}).encode()
+    tasks_until = 0.0
 
-    with anyio.fail_after(240):
-        async with served_http(gateway) as url:
-            for number in range(1_002):
-                headers = modern_headers("", "tools/list") | {"authorization": f"Bearer caller-{number}"}
-                answer = await exchange(url, headers=headers, body=body)
-                assert answer.status == 200, answer.body
-            await eventually(lambda: len(gateway.callers) == 1_000)
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Be there for the block."""
+        yield
+
+
+async def test_a_thousand_callers_use_servers_of_their_own_at_once_and_the_next_one_is_told_to_come_later() -> None:
+    def make(caller: GatewayCaller, hub: Hub) -> Any:
+        return NoServers()
+
+    def client(number: int) -> Client:
+        return Client(version="2026-07-28", principal=f"caller-{number}")
+
+    groups = ServingGroups("callers are served")
+    callers = CallerGateways(CallerHubs(Hub({}), MemoryTokenStore()), make, groups)
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as tasks:
+            with groups.within(tasks):
+                async with AsyncExitStack() as leases:
+                    for number in range(1_000):
+                        await leases.enter_async_context(callers.lease(client(number)))
+                    with pytest.raises(ToolError, match="too many callers"):
+                        await leases.enter_async_context(callers.lease(client(1_000)))
+                async with callers.lease(client(1_000)) as made:
+                    assert made is not None
+                assert len(callers) == 1_000
+            tasks.cancel_scope.cancel()
 
 
 def test_replicas_keep_the_tokens_of_callers_in_their_store_where_there_is_a_key(

@@ -250,8 +250,8 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
         await super().open()
 
     async def _open(self) -> None:
-        if not self._final:
-            self._supervisor.reset()
+        if not self._final and self._supervisor.reset():
+            self._follower.reset()
         if self._lazy and self.state is not ConnectionState.CLOSED:
             return
         await self._requester.line()

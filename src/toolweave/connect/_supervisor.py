@@ -135,16 +135,16 @@ class Supervisor:
             self.loop = self._home.settle()
             self._task = self.loop.create_task(self._run(), name=f"toolweave {self.config.name}")
 
-    def reset(self) -> None:
-        """Put a connection that was closed back to where it was before its start; does nothing in any other state.
+    def reset(self) -> bool:
+        """Put a connection that was closed back to where it was before its start; return False, in any other state.
 
         Nothing of its previous life decides about the next: not its losses, and not the era that was learned.
         """
         task = self._task
         if self.state is not ConnectionState.CLOSED:
-            return
+            return False
         if task is not None and not task.done() and not task.get_loop().is_closed():
-            return  # it is closed out of a callback, which ends first
+            return False  # it is closed out of a callback, which ends first
         self._task = None
         self._stopping = False
         self._ever_ready = False
@@ -153,6 +153,7 @@ class Supervisor:
         self.doubted = False
         self._home.leave()
         self._set(ConnectionState.IDLE)
+        return True
 
     def run_on_own_loop(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """Return a coroutine that runs `work` on the connection's event loop, whichever loop awaits it.

@@ -321,6 +321,12 @@ class ListRefresher:
         """Call `listener` with the server's notifications of a task; see `TaskListeners.listen`."""
         return self._tasks.listen(task, listener)
 
+    def reset(self) -> None:
+        """Forget the tasks of the connection's previous life, whose event loop may be closed while they wait."""
+        self._admitted = anyio.Event()
+        for one in self._lists:
+            one.wake = anyio.Event()
+
     def begin(self) -> None:
         """Reset the lists for a new session; to be called before the first reading."""
         self._admitted.set()
