@@ -101,6 +101,35 @@ async def test_a_server_that_no_config_names_is_signed_in_to_by_its_url(folder: 
     assert len(made.host.authorizations()) == 1
 
 
+async def test_the_url_of_a_server_is_an_option_as_in_other_commands(folder: Path) -> None:
+    async with hosted(folder) as (made, run):
+        at = ("--url", made.server.url)
+        login = await run("auth", "login", *at)
+        tools = await anyio.to_thread.run_sync(partial(toolweave, "tools", *at, cwd=folder))
+        logout = await run("auth", "logout", *at)
+        left = await kept()
+
+    assert (login.code, tools.code, logout.code) == (0, 0, 0), login.err + tools.err + logout.err
+    assert logout.out.startswith(f"signed out of {made.server.url}")
+    assert not left
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (["login"], "toolweave auth login SERVER, or toolweave auth login --url URL"),
+        (["login", "api", "--url", "https://example.org/mcp"], "SERVER and --url exclude each other"),
+        (["login", "--url", "api"], "the value of --url is not a URL"),
+        (["logout", "--all", "--url", "https://example.org/mcp"], "name one server, or say --all"),
+    ],
+)
+async def test_a_sign_in_is_for_one_server(words: list[str], says: str) -> None:
+    done = await anyio.to_thread.run_sync(partial(toolweave, "auth", *words))
+
+    assert done.code == 2
+    assert says in done.err
+
+
 @pytest.mark.parametrize(
     "settings",
     [{}, {"name": "notes"}, {"auth": {"type": "oauth", "principal": "ann b"}}, {"auth": OAuth(scopes=["a", "b"])}],

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.connect.targets import MODERN, connected, eventually, state_of
+from tests.openapi.mock_api import MockApi, MockResponse, serving
 from tests.servers.fixtures import http_server
 from toolweave import (
     AuthRequiredError,
@@ -252,3 +253,34 @@ async def test_broken_listen_streams_are_opened_again() -> None:
 
             await eventually(listening)
             assert connection.state is ConnectionState.READY
+
+
+ERROR_BODIES: dict[str, tuple[object, str]] = {
+    "an empty object": ({}, "HTTP 401 Unauthorized; set 'auth'"),
+    "an empty list": ([], "HTTP 401 Unauthorized; set 'auth'"),
+    "null": (None, "HTTP 401 Unauthorized; set 'auth'"),
+    "nothing": (b"", "HTTP 401 Unauthorized; set 'auth'"),
+    "an OAuth error": (
+        {"error": "invalid_token", "error_description": "it has expired"},
+        "HTTP 401 Unauthorized: invalid_token: it has expired; set 'auth'",
+    ),
+    "a description alone": ({"error_description": "no token"}, "HTTP 401 Unauthorized: no token; set 'auth'"),
+    "an error object": ({"error": {"code": 3, "message": "no key"}}, "HTTP 401 Unauthorized: no key; set 'auth'"),
+    "a message": ({"message": "no key", "request": "1"}, "HTTP 401 Unauthorized: no key; set 'auth'"),
+    "a detail": ({"detail": "Not authenticated"}, "HTTP 401 Unauthorized: Not authenticated; set 'auth'"),
+    "words of another kind": ({"error": "denied"}, """HTTP 401 Unauthorized: {"error": "denied"}; set 'auth'"""),
+    "words that are no text": ({"detail": [1]}, """HTTP 401 Unauthorized: {"detail": [1]}; set 'auth'"""),
+    "half an object": (b'{"error": ', """HTTP 401 Unauthorized: {"error":; set 'auth'"""),
+    "a secret": ({"message": "hunter2-hunter2 is no key"}, "HTTP 401 Unauthorized: *** is no key; set 'auth'"),
+}
+
+
+@pytest.mark.parametrize("body, text", ERROR_BODIES.values(), ids=list(ERROR_BODIES))
+async def test_an_error_shows_the_words_of_a_body_and_nothing_of_an_empty_one(body: object, text: str) -> None:
+    api = MockApi({})
+    api.answers["/mcp"] = MockResponse(body, 401)
+    with serving(api) as url, pytest.raises(AuthRequiredError) as refused:
+        async with connect_mcp(f"{url}/mcp", name="keyed", auth="hunter2-hunter2"):
+            pass
+
+    assert str(refused.value).startswith(f"server 'keyed': {text}")

@@ -100,6 +100,8 @@ async def test_without_a_token_nothing_is_read_and_no_session_begins() -> None:
 
     assert [one.status for one in answers] == [401] * 4
     assert all(one.headers["www-authenticate"] == "Bearer" for one in answers)  # no error where there is no token
+    needed = {"error_description": "A token is required, in the header 'Authorization: Bearer TOKEN'"}
+    assert [one.json() for one in answers] == [needed] * 4
     assert not any("mcp-session-id" in one.headers for one in answers)
 
 

@@ -165,7 +165,7 @@ def answer_fault(
         in_session: Whether the request belonged to a session.
         through: The way of an answer that a proxy may have given; see `came_through`.
     """
-    said = excerpt(body, settings)
+    said = excerpt(_words_of(body), settings)
     session_gone = in_session and (status == 404 or is_lost_session(status, headers, body))
     return HttpFault(
         status=status,
@@ -272,6 +272,33 @@ def excerpt(body: bytes, settings: HttpSettings) -> str:
     text = body[: _EXCERPT * 4].decode("utf-8", "replace")
     line = visible(" ".join(text.split()), keep="")
     return settings.redact(line)[:_EXCERPT]
+
+
+def _words_of(body: bytes) -> bytes:
+    """Return the words for people in an error's body: those of a JSON object of a known form, nothing of an empty one.
+
+    Known forms are those of OAuth (`error_description`), of problem details (`detail`), and a `message`, also one level
+    down. Any other body is returned as it is.
+    """
+    try:
+        value: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+    if value in ({}, [], "", None):
+        return b""
+    members = as_object(value) or {}
+    inner = as_object(members.get("error")) or {}
+    code = members.get("error")
+    for found in (
+        members.get("error_description"),
+        inner.get("message"),
+        members.get("message"),
+        members.get("detail"),
+    ):
+        if isinstance(found, str) and found.strip():
+            words = f"{code}: {found}" if isinstance(code, str) and code else found
+            return words.encode("utf-8", "replace")
+    return body
 
 
 def is_rpc_error(body: bytes) -> bool:

@@ -18,7 +18,7 @@ _HELP = "Sign in to servers, list the sign-ins, and sign out."
 _EXAMPLES = {
     "login": """
 toolweave auth login github
-toolweave auth login https://example.org/mcp --scope notes:write
+toolweave auth login --url https://example.org/mcp --scope notes:write
 toolweave auth login github --device
 toolweave auth login github --no-browser --principal ann
 """,
@@ -31,10 +31,14 @@ toolweave auth logout github
 toolweave auth logout --all
 """,
 }
-
+_LOGIN_HINT = "toolweave auth login SERVER, or toolweave auth login --url URL"
 
 PrincipalOption = Annotated[
     str | None, Option("--principal", metavar="NAME", help="On behalf of this user; their tokens are kept apart.")
+]
+UrlOption = Annotated[
+    str | None,
+    Option("--url", metavar="URL", help="The URL of one HTTP server instead of SERVER, as in other commands."),
 ]
 TrustOption = Annotated[bool, Option("--trust", help="Use this folder's config files without asking, this once.")]
 
@@ -55,6 +59,7 @@ class SignInOptions:
     device: Annotated[bool, Option("--device", help="Show a code to type on another device.")] = False
     no_browser: Annotated[bool, Option("--no-browser", help="Open no browser: show the address.")] = False
     principal: PrincipalOption = None
+    url: UrlOption = None
     timeout: Annotated[
         float | None, Option("--timeout", metavar="SECONDS", minimum=1, help="How long you have; 300 by default.")
     ] = None
@@ -64,10 +69,10 @@ class SignInOptions:
 
 
 def login(
-    server: Annotated[
-        str, Positional("SERVER", help="A server of the config, or the URL of one.", complete=complete_servers)
-    ],
     options: SignInOptions,
+    server: Annotated[
+        str | None, Positional("SERVER", help="A server of the config, or the URL of one.", complete=complete_servers)
+    ] = None,
     as_json: JsonOption = False,
 ) -> ExitCode:
     """Sign in to a server, in the browser or with a code.
@@ -83,7 +88,10 @@ def login(
         from toolweave.oauth import sign_in  # imports are late: --help imports this module
 
         target = Target(config=options.config, trust=options.trust)
-        config = await server_named(server, target)
+        named = _named(server, options.url)
+        if named is None:
+            raise CommandError("name a server of the config, or give its URL", hint=_LOGIN_HINT)
+        config = await server_named(named, target)
         settings = _settings(config, options)
         record = await sign_in(
             settings,
@@ -104,6 +112,17 @@ def login(
         return ExitCode.OK
 
     return run(body, verbose=options.verbose)
+
+
+def _named(server: str | None, url: str | None) -> str | None:
+    """Return the server that a command is for: a name of the config, or a URL."""
+    if url is None:
+        return server
+    if server is not None:
+        raise CommandError("SERVER and --url exclude each other")
+    if "://" not in url:
+        raise CommandError("the value of --url is not a URL", hint="give it whole, such as https://example.org/mcp")
+    return url
 
 
 def _settings(config: Any, options: SignInOptions) -> OAuth:  # a ServerConfig, imported late
@@ -169,6 +188,7 @@ def logout(
     ] = None,
     everything: Annotated[bool, Option("--all", help="Sign out of every server.")] = False,
     principal: PrincipalOption = None,
+    url: UrlOption = None,
     config: ConfigOption = (),
     trust: TrustOption = False,
     as_json: JsonOption = False,
@@ -176,14 +196,15 @@ def logout(
     """Sign out of a server: revoke its tokens if the issuer supports that, and delete them in any case."""
 
     async def body() -> ExitCode:
-        if (server is None) != everything:
+        named = _named(server, url)
+        if (named is None) != everything:
             raise CommandError("name one server, or say --all")
         done: list[SignedOut] = []
-        for settings, url, name in await _signed_in(server, principal, Target(config=config, trust=trust)):
+        for settings, at, name in await _signed_in(named, principal, Target(config=config, trust=trust)):
             from toolweave.cli._sign_in import store_of  # late, as above
             from toolweave.oauth import sign_out
 
-            done += await sign_out(settings, url, server=name, store=store_of(settings))
+            done += await sign_out(settings, at, server=name, store=store_of(settings))
         if as_json:
             answer_json({"signed_out": [_signed_out_json(one) for one in done]})
         else:

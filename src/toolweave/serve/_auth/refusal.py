@@ -14,6 +14,8 @@ import msgspec
 
 from toolweave.serve._http.asgi import Send
 
+_ANONYMOUS = "A token is required, in the header 'Authorization: Bearer TOKEN'"
+
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """An answer that refuses a request.
@@ -103,8 +105,9 @@ class Challenges(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, metadata_url=f"{parts.scheme}://{parts.netloc}{mount}{parts.path}")
 
     def no_token(self) -> Refusal:
-        """Return the refusal of a request without a token: 401, without an error code."""
-        return Refusal(status=401, headers=self._headers(self._said(scopes=self.scopes)))
+        """Return the refusal of a request without a token: 401, without an error code (RFC 6750, 3.1)."""
+        headers = self._headers(self._said(scopes=self.scopes))
+        return Refusal(status=401, description=_ANONYMOUS, headers=headers)
 
     def invalid_token(self, description: str = "The token is not valid here") -> Refusal:
         """Return the refusal of a token that is invalid, expired or issued for another audience: 401."""
