@@ -15,7 +15,7 @@ import anyio.to_thread
 from tests.gateway.relayed import MODERN, Json
 from toolweave.middleware import Observers, RequestEnd
 
-__all__ = ["META", "SECONDS", "Plain", "Ways", "again", "long_way", "plain", "seen_upstream"]
+__all__ = ["META", "SECONDS", "Plain", "Ways", "again", "long_way", "never_at_once", "plain", "seen_upstream"]
 
 SECONDS = 60.0
 NOTICED = 15.0
@@ -25,6 +25,11 @@ META: Json = {
     "io.modelcontextprotocol/clientCapabilities": {},
     "io.modelcontextprotocol/clientInfo": {"name": "caller", "version": "0"},
 }
+
+
+def never_at_once(config: Json) -> Json:
+    """Return the entry of a server whose calls all take the relay, because they have a total bound."""
+    return {**config, "timeout": {"call_total": 10 * SECONDS}}
 
 
 class Ways(Observers):

@@ -12,12 +12,23 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from tests.gateway.plain_callers import META, NOTICED, SECONDS, Plain, Ways, again, long_way, plain, seen_upstream
+from tests.gateway.plain_callers import (
+    META,
+    NOTICED,
+    SECONDS,
+    Plain,
+    Ways,
+    again,
+    long_way,
+    never_at_once,
+    plain,
+    seen_upstream,
+)
 from tests.gateway.relayed import MODERN, Json, upstream
 from tests.gateway.running import write_gateway_config
 from tests.gateway.upstreams import strange
 from tests.serve.serving import STOPPING, served_app, served_http
-from toolweave import Callbacks, connect_mcp
+from toolweave import Callbacks, ProtocolError, connect_mcp
 from toolweave.gateway import GatewayManager, GatewayOptions, create_gateway
 from toolweave.middleware import Observers, RequestEnd
 from toolweave.serve import BearerAuth, HttpLimits
@@ -107,7 +118,7 @@ def seen_in(end: RequestEnd) -> Json:
     facts: Json = {name: getattr(end, name) for name in ("method", "name", "server", "tool", "outcome", "error")}
     arguments = json.dumps(end.arguments)
     code = getattr(end.exception, "code", None)
-    caller = (end.client.version, end.client.info, end.principal)
+    caller = (end.client.version, end.client.info, end.client.principal)
     return {**facts, "arguments": arguments, "code": code, "caller": caller, "answered": end.result is not None}
 
 
@@ -118,9 +129,15 @@ async def test_the_short_way_answers_as_the_long_one(era: str, version: str) -> 
     events: list[list[Json]] = []
     with anyio.fail_after(SECONDS):
         async with strange(era, "stdio") as config:
-            for middleware, wraps in ([ways], []), ([passing, ways], []), ([passing, ways], [long_way]):
+            relayed = never_at_once(config)
+            for entry, middleware, wraps in (
+                (config, [ways], []),
+                (config, [passing, ways], []),
+                (config, [passing, ways], [long_way]),
+                (relayed, [passing, ways], [long_way]),
+            ):
                 ends: list[RequestEnd] = []
-                gateway = create_gateway({"up": config}, middleware=[Observers(ends.append), *middleware])
+                gateway = create_gateway({"up": entry}, middleware=[Observers(ends.append), *middleware])
                 found: Json = {}
                 async with served_http(gateway, middleware=wraps) as url, plain(url, version) as first:
                     for name, (body, headers, twice) in probes(first).items():
@@ -129,11 +146,11 @@ async def test_the_short_way_answers_as_the_long_one(era: str, version: str) -> 
                 answers.append(found)
                 events.append([seen_in(end) for end in ends])
 
-    short, layered, long = answers
+    short, layered, unusual, long = answers
     assert short == long
     assert layered == long
-    assert events[0] == events[2]
-    assert events[1] == events[2]
+    assert unusual == long
+    assert [one == events[3] for one in events] == [True] * 4
     assert {one["outcome"] for one in events[0]} == {"ok", "tool_error", "error"}
     assert {"echo", "empty", "numbers", "failed", "many"} <= set(ways.fast)
     assert {"headers", "full"}.isdisjoint(ways.fast)
@@ -144,6 +161,33 @@ async def test_the_short_way_answers_as_the_long_one(era: str, version: str) -> 
     assert short["the tool exponent"][2]["result"]["extra"] is None
     assert short["the tool digits"][2]["result"]["structuredContent"] == {"n": None}
     assert short["the tool array_meta"][2]["result"]["content"] == [{"type": "text", "text": "m"}]
+
+
+@pytest.mark.parametrize(("era", "version"), PAIRS)
+async def test_a_call_of_any_transport_is_answered_as_the_relay_answers_it(era: str, version: str) -> None:
+    calls: list[tuple[str, Json]] = [("echo", {"a": [1, 2.5, 2**70, "ü\n"], "b": None}), ("echo", {}), ("none", {})]
+    calls += [(name, {}) for name in ("blocks", "numbers", "failed", "empty", "app", "own", "array_meta", "exponent")]
+    answers: list[list[Json]] = []
+    with anyio.fail_after(SECONDS):
+        async with strange(era, "stdio") as config:
+            for entry in (config, never_at_once(config)):
+                found: list[Json] = []
+                gateway = create_gateway({"up": entry})
+                async with connect_mcp({"server": gateway, "protocol": version, "validate_output": "off"}) as caller:
+                    for name, arguments in calls:
+                        try:
+                            found.append(dict(await caller.request(*asking(name, arguments))))
+                        except ProtocolError as error:
+                            found.append({"code": error.code, "message": error.message, "data": error.data})
+                answers.append(found)
+
+    assert answers[0] == answers[1]
+    assert answers[0][0]["structuredContent"]["arguments"]["a"][2] == 2**70
+
+
+def asking(name: str, arguments: Json) -> tuple[str, Json]:
+    """Return the method and the parameters of a call."""
+    return "tools/call", {"name": name, "arguments": arguments}
 
 
 @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])

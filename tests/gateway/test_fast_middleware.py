@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.gateway.plain_callers import NOTICED, SECONDS, Plain, again, long_way, plain, seen_upstream
+from tests.gateway.plain_callers import NOTICED, SECONDS, Plain, again, long_way, never_at_once, plain, seen_upstream
 from tests.gateway.relayed import MODERN, Json, upstream
 from tests.gateway.upstreams import strange
 from tests.serve.serving import STOPPING, served_app, served_http
@@ -58,7 +58,7 @@ class Unsent:
     async def __call__(self, request: Any, call_next: Any) -> Any:
         """Note a call."""
         if request.method == "tools/call":
-            self.short.append(request.sent is not None)
+            self.short.append(request.takes_texts)
         return await call_next(request)
 
 
@@ -333,10 +333,10 @@ async def test_every_middleware_does_the_same_on_the_short_way(layers: str, vers
     found: list[Any] = []
     with anyio.fail_after(SECONDS):
         async with strange("modern", "stdio") as config:
-            for wraps in ([], [long_way]):
+            for entry, wraps in (config, []), (never_at_once(config), [long_way]):
                 notes: Notes = []
                 unsent, answers = Unsent(), list[Any]()
-                gateway = create_gateway({"up": config}, middleware=[unsent, *LAYERS[layers](notes)])
+                gateway = create_gateway({"up": entry}, middleware=[unsent, *LAYERS[layers](notes)])
                 async with served_http(gateway, middleware=wraps) as url, plain(url, version) as first:
                     for body, headers in (*probes(first), *probes(first)[:1]):
                         async with again(first, url) as client:
@@ -353,14 +353,15 @@ async def test_an_upstream_of_either_era_is_the_same_behind_middleware(legacy: b
     found: list[Any] = []
     with anyio.fail_after(SECONDS):
         async with strange("legacy" if legacy else "modern", "stdio") as config:
-            for wraps in ([], [long_way]):
+            for entry, wraps in (config, []), (config, [long_way]), (never_at_once(config), [long_way]):
                 notes: Notes = []
-                gateway = create_gateway({"up": config}, middleware=everything(notes))
+                gateway = create_gateway({"up": entry}, middleware=everything(notes))
                 async with served_http(gateway, middleware=wraps) as url, plain(url, version) as first:
                     answers = [await first.ask(body, headers) for body, headers in probes(first)]
                 found.append((answers, notes))
 
     assert found[0] == found[1]
+    assert found[2] == found[1]
 
 
 @EACH_ERA

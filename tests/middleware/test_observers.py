@@ -40,7 +40,7 @@ async def test_an_event_reports_who_asked_for_what_and_what_came_of_it() -> None
     assert ["no such thing" in one.error for one in ends] == [False, True, False, False]
     assert isinstance(ends[2].exception, RequestError)
     assert ends[2].error == ends[2].exception.message
-    assert all(one.principal == ada.client.principal and one.seconds > 0 for one in ends)
+    assert all(one.client.principal == ada.client.principal and one.seconds > 0 for one in ends)
 
 
 async def test_a_request_whose_caller_leaves_ends_as_cancelled() -> None:

@@ -6,7 +6,7 @@ version does not know included.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolweave.protocol.resource_uris import with_uris
 from toolweave.protocol.server_features import completion_json, read_reference
+from toolweave.serve._plain_calls import answer_of
 from toolweave.serve._request import Feature, Json, Method, OfferKind, Request
 from toolweave.serve._unknown import not_offered, unknown_reference
 from toolweave.tools import ToolResult, ToolSpec
@@ -50,6 +51,7 @@ class Calls:
         tasks: Knows which calls become tasks of their callers.
         local: Answers calls of tools that no upstream offers.
         unreached: Answers requests for what an upstream may have that could not be reached so far.
+        send: Sends a call at once, if it is a plain one, and returns None for any other.
         slow: Turns calls that take long into tasks; None leaves all as they are.
     """
 
@@ -62,6 +64,7 @@ class Calls:
         *,
         local: Feature,
         unreached: UnreachedUpstreams,
+        send: Callable[[Request], SentToolCall | None],
         slow: SlowCalls | None = None,
     ) -> None:
         self._hub = hub
@@ -71,6 +74,7 @@ class Calls:
         self._tasks = tasks
         self._local = local
         self._unreached = unreached
+        self._send = send
         self._slow = slow
         self._shaped_calls: ShapedCalls | None = None
 
@@ -97,6 +101,18 @@ class Calls:
         name = request.text("name")
         if request.params.get("arguments") is not None:
             request.object("arguments")  # anything else is refused
+        sent = None if request.sent is not None else self._send(request)
+        if sent is None:
+            return await self._relayed(request, name)
+        try:
+            answer = await answer_of(sent)
+            result = None if answer is None else sent.members(answer, texts=request.takes_texts)
+            return await self._relayed(request.replace(sent=sent), name) if result is None else result
+        finally:
+            sent.end()
+
+    async def _relayed(self, request: Request, name: str) -> Json:
+        """Answer a call by the relay, whether it was sent already or not."""
         sent = _sent_for(request)
         route = self._routes(request).tool(name) if sent is None else sent.route
         if route is None and (answer := self._unreached.called(request, name)) is not None:

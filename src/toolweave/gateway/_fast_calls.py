@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -29,11 +29,12 @@ from toolweave.protocol import methods
 from toolweave.protocol.eras import ALL_BLOCKS_SINCE, abilities, legacy_result, modern_result, passed_capabilities
 from toolweave.protocol.headers import mirrored_arguments
 from toolweave.protocol.jsonrpc import RawResult, RequestId, encode_result, encode_value, value_of
+from toolweave.protocol.meta import trace_context_in
 from toolweave.protocol.tasks import declares_tasks, is_task
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.serve._endpoint import Endpoint
-from toolweave.serve._plain_calls import PlainToolCall
-from toolweave.serve._request import Client, Json, Middleware
+from toolweave.serve._plain_calls import ENVELOPE, PlainToolCall
+from toolweave.serve._request import Client, Json, Middleware, Request
 from toolweave.tools import Toolset, ToolSnapshot, ToolSpec
 from toolweave.tools._mcp import wraps_results
 
@@ -68,10 +69,12 @@ class _Target(msgspec.Struct, eq=False):
 
 
 class _Caller(msgspec.Struct, eq=False):
-    """A client, as its calls are sent.
+    """A client, as its calls are sent; the same for each identity, which upstreams do not see.
 
     Attributes:
-        client: The client.
+        version: Its revision.
+        capabilities: Its capabilities as received.
+        client_info: Its `Implementation` object as received, or None.
         modern: Whether it is of the modern era.
         declared: Its capabilities and info, as modern upstreams receive them.
         asked: Whether a legacy upstream could ask it something, on a connection of its own.
@@ -79,11 +82,18 @@ class _Caller(msgspec.Struct, eq=False):
             None for an upstream that could ask it something.
     """
 
-    client: Client
+    version: str
+    capabilities: Mapping[str, Any]
+    client_info: Mapping[str, Any] | None
     modern: bool
     declared: Declared
     asked: bool
     tails: dict[str, tuple[object, bytes | None]]
+
+    def is_of(self, client: Client) -> bool:
+        """Whether upstreams see a client so."""
+        same = client.capabilities is self.capabilities and client.info is self.client_info
+        return same and client.version == self.version
 
 
 class FastCalls:
@@ -134,9 +144,12 @@ class FastCalls:
         """Whether plain calls of that tool can be sent at once while its connection is open."""
         return self._target(name) is not None
 
-    def send(
-        self, call: PlainToolCall, client: Client, principal: str | None, loop: asyncio.AbstractEventLoop
-    ) -> SentToolCall | None:
+    def send_for(self, request: Request) -> SentToolCall | None:
+        """Send the call of a request at once; None, with nothing sent, if it is not plain or takes the full path."""
+        call = _plain_call(request)
+        return None if call is None else self.send(call, request.client, asyncio.get_running_loop())
+
+    def send(self, call: PlainToolCall, client: Client, loop: asyncio.AbstractEventLoop) -> SentToolCall | None:
         """Send a call at once; None, with nothing sent, if it takes the full path."""
         target = self._target(call.name)
         if target is None:
@@ -171,7 +184,7 @@ class FastCalls:
         sent = direct.send(line, route.name, text, loop)
         if sent is None:
             return None
-        return SentToolCall(self, call, client, principal, route, connection, sent)
+        return SentToolCall(self, call, client, route, connection, sent)
 
     def _target(self, name: str) -> _Target | None:
         """Return the target of a name in the current tools; None for one whose calls take the full path."""
@@ -205,7 +218,9 @@ class FastCalls:
         declared = Declared(capabilities=capabilities, info=client.info)
         if len(self._callers) >= _MOST_CLIENTS:
             self._callers.clear()
-        made = self._callers[id(client)] = _Caller(client, modern, declared, bool(abilities(capabilities)), {})
+        asked = bool(abilities(capabilities))
+        made = _Caller(client.version, client.capabilities, client.info, modern, declared, asked, {})
+        self._callers[id(client.capabilities)] = made
         return made
 
     def _end(
@@ -217,9 +232,9 @@ class FastCalls:
         trace: Mapping[str, str] | None = None,
     ) -> bytes | None:
         """Return the end of the text of a client's call; None if it takes the full path."""
-        caller = self._callers.get(id(client))
-        # The id of a client that has gone may be another's now, so the client itself is compared.
-        if caller is None or caller.client is not client:
+        caller = self._callers.get(id(client.capabilities))
+        # The id of capabilities that have gone may be that of others now, so they themselves are compared.
+        if caller is None or not caller.is_of(client):
             caller = self._meet(client)
         if not caller.modern and self._relay.asks_for_logs(client, connection):
             return None
@@ -235,7 +250,7 @@ class FastCalls:
         None where the client cannot be served so: this path lacks its era, a legacy upstream might ask it, or its call
         may become a task.
         """
-        if self._slow and caller.modern and declares_tasks(caller.client.capabilities):
+        if self._slow and caller.modern and declares_tasks(caller.capabilities):
             return None
         if not self._endpoint.serves(_CALL, modern=caller.modern) or (caller.asked and not session.agreement.modern):
             return None
@@ -304,8 +319,7 @@ class SentToolCall(msgspec.Struct, eq=False):
     Attributes:
         calls: Sent it.
         call: The call.
-        client: The client that called.
-        principal: The authorized principal, or None.
+        client: The client that called, with its identity.
         route: The upstream, and its name of the tool.
         connection: The connection to it.
         direct: The call as the connection knows it.
@@ -314,7 +328,6 @@ class SentToolCall(msgspec.Struct, eq=False):
     calls: FastCalls
     call: PlainToolCall
     client: Client
-    principal: str | None
     route: Route
     connection: McpConnection
     direct: DirectCall
@@ -404,7 +417,6 @@ class SentToolCall(msgspec.Struct, eq=False):
             tool=self.route.name,
             arguments=self.call.arguments,
             client=self.client,
-            principal=self.principal,
             seconds=self.direct.answer.get_loop().time() - self.direct.since,
             outcome="tool_error" if is_failed(made) else "ok",
             result=made,
@@ -413,6 +425,25 @@ class SentToolCall(msgspec.Struct, eq=False):
 
 
 _decode_object = JsonDecoder(dict[str, Any])
+
+
+def _plain_call(request: Request) -> PlainToolCall | None:
+    """Return the call of a request, which middleware may have changed; None if it is not a plain one."""
+    params: Mapping[str, Any] = request.params
+    name = params.get("name")
+    given, has_meta = "arguments" in params, "_meta" in params
+    if request.method != _CALL or type(name) is not str or len(params) != 1 + given + has_meta:
+        return None
+    arguments: Any = params["arguments"] if given else None
+    if given and type(arguments) is not dict:
+        return None
+    trace: Mapping[str, str] | None = None
+    if has_meta and (meta := params["_meta"]) is not None and not ENVELOPE.issuperset(meta):
+        own = {key: value for key, value in cast("Json", meta).items() if key not in ENVELOPE}
+        trace = trace_context_in(own)
+        if len(trace) != len(own):
+            return None
+    return PlainToolCall(request.id, name, cast("Json | None", arguments), trace=trace)
 
 
 def _is_plain(spec: ToolSpec) -> bool:

@@ -25,7 +25,7 @@ from toolweave.gateway._capabilities import UpstreamCapabilities
 from toolweave.gateway._config import check_section_applied
 from toolweave.gateway._connections import AskingConnections
 from toolweave.gateway._disclosure import Disclosure, DisclosureMode
-from toolweave.gateway._fast_calls import FastCalls
+from toolweave.gateway._fast_calls import FastCalls, SentToolCall
 from toolweave.gateway._lists import Lists
 from toolweave.gateway._logs import UpstreamLogs
 from toolweave.gateway._parts import CallerView, GatewayParts, GatewaySecrets
@@ -245,8 +245,8 @@ class Gateway(ServerRunners):
             features=features,
             before_handshake=self._before_handshake,
         )
-        calls = FastCalls(self.tools, self.routes, self.relay, self.endpoint, slow=parts.slow is not None)
-        self._plain_calls = PlainCalls(takes=calls.takes, sender=calls)
+        self._fast = FastCalls(self.tools, self.routes, self.relay, self.endpoint, slow=parts.slow is not None)
+        self._plain_calls = PlainCalls(takes=self._fast.takes, sender=self._fast)
         caller_servers(hub).on_change.append(self.changes.tools_changed)
         hub.on("notification", lambda one, notification: parts.visits.note_notification(one.name, notification))
         self.changes.on_client_notification = self._note_from_client
@@ -296,7 +296,16 @@ class Gateway(ServerRunners):
             own=self._topics,
         )
         return [
-            Calls(hub, self.perspectives, self.relay, tasks, local=local, unreached=down, slow=self._slow_calls(tasks)),
+            Calls(
+                hub,
+                self.perspectives,
+                self.relay,
+                tasks,
+                local=local,
+                unreached=down,
+                send=self._send_plain,
+                slow=self._slow_calls(tasks),
+            ),
             self._lists,
             UpstreamSkills(hub, self.perspectives, self.relay, page_size=self._page_size),
             self._about,
@@ -304,6 +313,10 @@ class Gateway(ServerRunners):
             tasks,
             listen,
         ]
+
+    def _send_plain(self, request: Request) -> SentToolCall | None:
+        """Send a plain call at once; those to the servers of one caller are completed by the gateway of all."""
+        return self._fast.send_for(request) if self.of_caller is None else None
 
     def _slow_calls(self, upstream: UpstreamTasks) -> SlowCalls | None:
         slow, groups = self._parts.slow, self._parts.groups

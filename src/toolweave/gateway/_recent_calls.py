@@ -20,7 +20,6 @@ from toolweave.hub._hub import caller_servers
 from toolweave.middleware._observers import Observer, RequestEnd
 from toolweave.middleware._outcome import shape_of, word_of
 from toolweave.protocol import methods
-from toolweave.protocol.json_types import as_object
 from toolweave.serve._request import principal_name
 
 _MOST = 500
@@ -127,10 +126,9 @@ class RecentCalls:
 
     def request_ended(self, end: RequestEnd) -> None:
         """Keep a call, or another request that failed."""
-        is_failure = end.exception is not None and end.outcome != "cancelled"  # a stream that is left is no failure
-        if end.method not in _CALLS and not is_failure:
-            return
-        info, exception = end.client.info, end.exception
+        info, principal, exception = end.client.info, end.client.principal, end.exception
+        if end.method not in _CALLS and (exception is None or end.outcome == "cancelled"):
+            return  # a stream that is left is no failure
         known = self._software.get(id(info))
         if known is None or known[0] is not info:
             known = self._meet(info)
@@ -141,12 +139,12 @@ class RecentCalls:
                 end.method[:_LONGEST],
                 "" if end.name is None else end.name[:_LONGEST],
                 end.server,
-                "" if end.principal is None else principal_name(end.principal)[:_LONGEST],
+                "" if principal is None else principal_name(principal)[:_LONGEST],
                 known[1],
                 end.client.version,
                 end.outcome,
                 exception.code if isinstance(exception, RequestError) else None,
-                self._masked(end.server, end.error),
+                "" if end.outcome == "ok" else self._masked(end.server, end.error),
                 "" if end.arguments is None else _shape_of(end.arguments),
             )
         )
@@ -172,13 +170,13 @@ class RecentCalls:
         return known
 
 
-def _shape_of(arguments: object) -> _Shape:
+def _shape_of(arguments: Any) -> _Shape:
     """Return the names and kinds of flat arguments, or the text of the shape of others."""
-    given = as_object(arguments)
-    if given is not None:
-        kinds: list[object] = [len(one) if type(one) is str else type(one) for one in given.values()]
-        if _NESTED.isdisjoint(kinds) and len(kinds) <= _MOST_FLAT and sum(map(len, given)) <= _LONGEST:
-            return tuple(given), kinds
+    kind: object = type(arguments)
+    if kind is dict:
+        kinds: list[object] = [len(one) if type(one) is str else type(one) for one in arguments.values()]
+        if _NESTED.isdisjoint(kinds) and len(kinds) <= _MOST_FLAT and sum(map(len, arguments)) <= _LONGEST:
+            return tuple(arguments), kinds
     return _text_of(shape_of(arguments, _DEEPEST))
 
 

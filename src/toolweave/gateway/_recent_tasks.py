@@ -20,7 +20,7 @@ from toolweave.middleware._outcome import first_text
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.json_types import as_object, as_text
-from toolweave.protocol.tasks import ENDED, TASK_ID, TaskDocument, is_task, read_task
+from toolweave.protocol.tasks import ENDED, TASK_ID, TaskDocument, read_task
 from toolweave.serve._request import Client, Json, Request, principal_name
 
 _MOST = 500
@@ -158,7 +158,7 @@ class RecentTasks:
             end: The end of a request.
         """
         result = end.result
-        if end.method != methods.TOOLS_CALL or result is None or not is_task(result):
+        if end.outcome != "task" or end.method != methods.TOOLS_CALL or result is None:
             return
         try:
             task = read_task(as_object(result.get("task")) or result, modern=end.client.modern)

@@ -30,8 +30,7 @@ class RequestEnd(msgspec.Struct, frozen=True, kw_only=True):
         server: The upstream; "" for a request that the server answers itself, and where it is not known.
         tool: The upstream's own name of the tool, or None.
         arguments: The arguments as they were sent; None where there are none.
-        client: The client, as it declared itself.
-        principal: The authorized principal, or None.
+        client: The client, with its authorized principal.
         seconds: The time until the answer was there.
         outcome: `ok`, `tool_error`, `input_required`, `task`, `error` or `cancelled`.
         result: The result, whose members may be left as JSON texts (`msgspec.Raw`); None where there is none.
@@ -44,7 +43,6 @@ class RequestEnd(msgspec.Struct, frozen=True, kw_only=True):
     tool: str | None
     arguments: object
     client: Client
-    principal: str | None
     seconds: float
     outcome: str
     result: Mapping[str, Any] | None = None
@@ -136,7 +134,6 @@ def _end(request: Request, subject: RequestSubject, began: float, outcome: str, 
         tool=subject.tool,
         arguments=cast("object", request.params.get("arguments")),
         client=request.client,
-        principal=request.client.principal,
         seconds=time.perf_counter() - began,
         outcome=outcome,
         **answer,

@@ -25,7 +25,6 @@ from toolweave.protocol.versions import (
     versions_of,
 )
 from toolweave.serve._middleware import chained, checked
-from toolweave.serve._plain_requests import PlainRequest
 from toolweave.serve._request import Feature, Json, MayUse, Method, Middleware, OfferLookup, Request
 
 _log = logging.getLogger("toolweave.serve")
@@ -168,17 +167,8 @@ class Endpoint:
 
     async def _innermost(self, request: Request) -> Json:
         """Answer a request behind the middleware, which finds plain values where lists are kept as JSON texts."""
-        if type(request.sent) is PlainRequest:
-            answer, sent = await request.sent.answer(request, texts=not self._reads)
-            if answer is not None:
-                return answer
-            try:
-                result = await self.dispatch(request.replace(sent=sent))
-            finally:
-                if sent is not None:
-                    sent.end()
-        else:
-            result = await self.dispatch(request)
+        request.takes_texts = request.takes_texts and not self._reads
+        result = await self.dispatch(request)
         if not self._reads:
             return result
         for name, value in result.items():

@@ -72,6 +72,20 @@ class SentCall(Protocol):
         ...
 
 
+async def answer_of(sent: SentCall) -> Any:
+    """Wait for the answer of a call that was sent; None where the full path has to make it.
+
+    A call whose wait is cancelled is cancelled where it was sent, too.
+    """
+    try:
+        return await sent.answer
+    except asyncio.CancelledError:
+        await sent.give_up()
+        raise
+    except Exception:  # boundary: the full path meets it again, and handles it
+        return None
+
+
 class SendsCalls(Protocol):
     """Sends plain calls of tools."""
 
@@ -80,10 +94,8 @@ class SendsCalls(Protocol):
         """Whether there is middleware that a call has to go through before it is sent."""
         ...
 
-    def send(
-        self, call: PlainToolCall, client: Client, principal: str | None, loop: asyncio.AbstractEventLoop
-    ) -> SentCall | None:
-        """Send a call at once, for an authorized principal; None, with nothing sent, if it takes the full path."""
+    def send(self, call: PlainToolCall, client: Client, loop: asyncio.AbstractEventLoop) -> SentCall | None:
+        """Send a call at once; None, with nothing sent, if it takes the full path."""
         ...
 
 

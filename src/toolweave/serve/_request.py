@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 import msgspec
 
@@ -19,6 +19,9 @@ from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.json_types import Json
 from toolweave.protocol.versions import MODERN_VERSION
 from toolweave.tools._spec import ToolSpec
+
+if TYPE_CHECKING:
+    from toolweave.serve._plain_calls import SentCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +211,8 @@ class Request:
         id: The JSON-RPC id.
         headers: The HTTP headers, names in lower case; empty on other transports.
         server: The current offers, for middleware; None where there is no middleware.
-        sent: The call that was sent for it already, on a fast path, or that may be; None for all other requests.
+        sent: The call that was sent for it already, on a fast path; None for all other requests.
+        takes_texts: Whether members of the result may be left as JSON texts, but for those that say what it is.
     """
 
     method: str
@@ -218,7 +222,8 @@ class Request:
     id: int | str
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     server: OfferLookup | None = None
-    sent: Any = None
+    sent: SentCall | None = None
+    takes_texts: bool = False
 
     def replace(self, **changes: Any) -> Request:
         """Return a copy in which these attributes are changed.
@@ -235,6 +240,7 @@ class Request:
             "headers": self.headers,
             "server": self.server,
             "sent": self.sent,
+            "takes_texts": self.takes_texts,
         }
         return Request(**(same | changes))  # `dataclasses.replace` takes four times as long
 

@@ -41,8 +41,7 @@ from toolweave.serve._http.quick_parse import client_of, plain_call, plain_call_
 from toolweave.serve._http.response import PostResponse, respond_cancelled, respond_json, respond_late_body
 from toolweave.serve._http.sessions import HttpSession, HttpSessions, InFlight
 from toolweave.serve._http.shares import EndpointRequests
-from toolweave.serve._plain_calls import PlainCalls, PlainToolCall, SendsCalls, SentCall
-from toolweave.serve._plain_requests import PlainRequest, answer_of
+from toolweave.serve._plain_calls import PlainCalls, PlainToolCall, SendsCalls, SentCall, answer_of
 from toolweave.serve._request import Client, Json, Request
 
 _MOMENT_SECONDS = 0.25
@@ -319,13 +318,11 @@ class FastPath:
 
     def _send(self, calls: SendsCalls, exchange: _FastExchange, plain: _Plain, scope: Scope) -> SentCall | None:
         """Send a call, if that can be done at once."""
-        authorizes, loop = self._gate.authorizes, self._loop or asyncio.get_running_loop()
-        sent = exchange.sent = calls.send(plain.call, plain.client, principal(scope) if authorizes else None, loop)
+        client = self._client(plain, scope) if self._gate.authorizes else plain.client
+        sent = exchange.sent = calls.send(plain.call, client, self._loop or asyncio.get_running_loop())
         exchange.key = plain.call.id
         if sent is not None and plain.session is not None:
             exchange.join(plain.session)
-            if authorizes:
-                client_in(plain.session, scope)
         return sent
 
     def _refuses(self, scope: Scope, call: PlainToolCall) -> bool:
@@ -372,12 +369,8 @@ class FastPath:
             params["_meta"] = call.meta
         if call.arguments is not None:
             params["arguments"] = call.arguments
-        sent: PlainRequest | None = None
-        if self._calls is not None:
-            loop = self._loop or asyncio.get_running_loop()
-            sent = PlainRequest(self._calls, call, plain.client, client, loop)
         headers = VisibleHeaders(scope["headers"])
-        return Request(methods.TOOLS_CALL, params, client, reply, call.id, headers, sent=sent)
+        return Request(methods.TOOLS_CALL, params, client, reply, call.id, headers, takes_texts=True)
 
     async def _broken_off(self, exchange: _FastExchange, response: PostResponse) -> None:
         """Answer for a call that was cancelled."""
