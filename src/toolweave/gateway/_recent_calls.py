@@ -172,8 +172,7 @@ class RecentCalls:
 
 def _shape_of(arguments: Any) -> _Shape:
     """Return the names and kinds of flat arguments, or the text of the shape of others."""
-    kind: object = type(arguments)
-    if kind is dict:
+    if arguments.__class__ is dict:
         kinds: list[object] = [len(one) if type(one) is str else type(one) for one in arguments.values()]
         if _NESTED.isdisjoint(kinds) and len(kinds) <= _MOST_FLAT and sum(map(len, arguments)) <= _LONGEST:
             return tuple(arguments), kinds
