@@ -36,12 +36,26 @@ def test_the_demo_shows_tools_calls_errors_and_what_to_type_next(folder: Path) -
     assert (done.code, done.err) == (0, "")
     for server, version in (("notes", "2025-11-25"), ("numbers", "2026-07-28"), ("words", "2026-07-28")):
         assert any(line.split()[:3] == [server, "ready", version] for line in done.out.splitlines())
-    assert "'toolweave-demo-no-such-program' was not found" in done.out
+    assert "'toolweave-demo-no-such-program'" in done.out
+    assert max(map(len, done.out.splitlines())) <= 100
     assert '{"count": 669, "largest": 4999}' in done.out
     assert "T-O-O-L-W-E-A-V-E" in done.out
     assert "division by zero" in done.out
     assert "invalid_input" in done.out
     assert "toolweave demo --config > mcp.json" in done.out
+
+
+@pytest.mark.slow
+def test_the_demo_breaks_no_word_in_60_columns(folder: Path) -> None:
+    done = toolweave("demo", cwd=folder, env={"COLUMNS": "60"})
+
+    lines = done.out.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert "\n  toolweave call notes_search_notes query=plants\n" in done.out
+    text = " ".join(done.out.split())
+    assert "message: server 'missing': its command 'toolweave-demo-no-such-program' was not found; install it" in text
+    place = lines.index("  message: server 'missing': its command")
+    assert lines[place + 1].startswith("  'toolweave-demo-no-such-program'")
 
 
 @pytest.mark.slow

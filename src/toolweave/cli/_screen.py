@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 _PIPED_WIDTH = 300
-"""Width of a table that is not written to a terminal."""
+"""Width of a view that is not written to a terminal."""
 
 _repeat_question: Callable[[], object] | None = None
 """Shows the question again behind which the cursor stands; None while no question waits."""
@@ -46,9 +46,13 @@ def answer_bytes(data: bytes) -> None:
     quietly(sys.stdout, lambda: (sys.stdout.buffer.write(data), sys.stdout.buffer.flush()))
 
 
-def show(*views: RenderableType) -> None:
-    """Write views for people to standard output; their texts were escaped when they were built."""
-    console = _console(sys.stdout)
+def show(*views: RenderableType, piped_width: int = _PIPED_WIDTH) -> None:
+    """Write views for people to standard output; their texts were escaped when they were built.
+
+    Without a terminal and without `COLUMNS` they are `piped_width` columns wide: by default so wide that each row of a
+    table is one line, for programs that search lines.
+    """
+    console = _console(sys.stdout, piped_width)
     with console.capture() as capture:
         for view in views:
             console.print(view)
@@ -148,12 +152,12 @@ def wide(stream: TextIO | None = None) -> bool:
     return is_terminal(stream or sys.stdout)
 
 
-def _console(stream: TextIO) -> Console:
+def _console(stream: TextIO, piped_width: int = _PIPED_WIDTH) -> Console:
     import shutil
 
     from rich.console import Console  # as slow to import as the rest of the command: only for views
 
-    width = None if is_terminal(stream) else shutil.get_terminal_size((_PIPED_WIDTH, 24)).columns
+    width = None if is_terminal(stream) else shutil.get_terminal_size((piped_width, 24)).columns
     return Console(file=stream, highlight=False, markup=False, emoji=False, width=width, soft_wrap=False)
 
 

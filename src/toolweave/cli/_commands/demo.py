@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from toolweave.cli._command import Command, Option
 from toolweave.cli._exit_codes import ExitCode
 from toolweave.cli._runner import run
-from toolweave.cli._screen import answer, answer_json, show
+from toolweave.cli._screen import answer, answer_json, show, wrapped
 
 if TYPE_CHECKING:
     from toolweave.cli._servers import OpenServers
@@ -38,6 +38,8 @@ _WRONG: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("numbers_primes", {"limit": "many"}, "checked here, the server was not asked"),
     ("notes_forget", {}, "no such tool"),
 )
+_PIPED_WIDTH = 100
+"""Width of the views without a terminal: they are read, not searched."""
 _NEXT = """
 What to type next:
   toolweave demo --config > mcp.json       two of these servers as a config to play with
@@ -88,7 +90,7 @@ async def _demo() -> ExitCode:
     from toolweave.cli.demo.words import words_server
     from toolweave.config import LoadedConfig, server_config
 
-    answer("Four servers: over stdio, over HTTP, in this process, and one that cannot start.")
+    answer(wrapped("Four servers: over stdio, over HTTP, in this process, and one that cannot start.", indent=0))
     started = time.monotonic()
     with serving_http(numbers_server()) as url:
         entries = {
@@ -105,11 +107,11 @@ async def _demo() -> ExitCode:
             failed = [name for name in fleet.errors if name != _MISSING]
             if failed:
                 fleet.show_failures()
-    answer(f"\nEverything closed after {time.monotonic() - started:.1f} s; nothing is left running.")
+    answer(wrapped(f"\nEverything closed after {time.monotonic() - started:.1f} s; nothing is left running.", indent=0))
     if failed:
-        answer(f"\nThis is not what you should see: {', '.join(failed)} did not answer.")
+        answer(wrapped(f"\nThis is not what you should see: {', '.join(failed)} did not answer.", indent=0))
         return ExitCode.UNREACHABLE
-    answer(_NEXT)
+    answer(wrapped(_NEXT, indent=6))
     return ExitCode.OK
 
 
@@ -124,7 +126,7 @@ def _show_servers(fleet: OpenServers) -> None:
         rows.append(
             (name, server["state"], server["protocol_version"] or "", tools or first_line(server["error"] or ""))
         )
-    show(table(["server", "state", "protocol", "tools"], rows))
+    show(table(["server", "state", "protocol", "tools"], rows), piped_width=_PIPED_WIDTH)
 
 
 async def _call_several(fleet: OpenServers) -> None:
@@ -134,7 +136,7 @@ async def _call_several(fleet: OpenServers) -> None:
     from toolweave.cli._render.views import table
     from toolweave.tools import CallContext, ProgressCallback
 
-    answer("\nSix calls at once, three of them slow:")
+    answer(wrapped("\nSix calls at once, three of them slow:", indent=0))
     rows: dict[str, tuple[str, str, str]] = {}
 
     async def one(name: str, arguments: dict[str, Any], on_progress: ProgressCallback | None) -> None:
@@ -148,20 +150,23 @@ async def _call_several(fleet: OpenServers) -> None:
                 tasks.start_soon(one, name, arguments, listener)
             for name, arguments in _QUICK:
                 tasks.start_soon(one, name, arguments, None)
-    show(table(["call", "answer", "took"], [rows[name] for name, _ in (*_SLOW, *_QUICK)], right=("took",)))
+    show(
+        table(["call", "answer", "took"], [rows[name] for name, _ in (*_SLOW, *_QUICK)], right=("took",)),
+        piped_width=_PIPED_WIDTH,
+    )
 
 
 async def _show_errors(fleet: OpenServers) -> None:
     from toolweave.cli._render.views import first_line, table  # late, as above
 
-    answer("\nErrors are answers too; the other servers never notice:")
+    answer(wrapped("\nErrors are answers too; the other servers never notice:", indent=0))
     rows: list[tuple[str, str, str, str]] = []
     for name, arguments, why in _WRONG:
         error = (await fleet.hub.execute(name, arguments)).require_error()
         rows.append((name, error.kind.value, first_line(error.message), why))
     missing = fleet.errors[_MISSING]
     rows.append((_MISSING, "not_sent", str(missing), "the server could not be started"))
-    show(table(["call", "kind", "message", "meaning"], rows))
+    show(table(["call", "kind", "message", "meaning"], rows), piped_width=_PIPED_WIDTH)
 
 
 def _brief(result: ToolResult) -> str:

@@ -48,13 +48,14 @@ class FittingTable:
         return sum(widest) + 2 * (len(widest) - 1)
 
     def _listed(self) -> RenderResult:
-        from rich.text import Text  # as above
+        from rich.padding import Padding  # as above
+        from rich.text import Text
 
         for first, *rest in self._rows:
             yield Text(first, style="bold")
             for name, cell in zip(self._names[1:], rest, strict=True):
                 if cell:
-                    yield Text(f"  {name}: {cell}")
+                    yield Padding(Text(f"{name}: {cell}"), (0, 0, 0, 2))  # also lines that continue a cell
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> FittingTable:
