@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import itertools
 import json
@@ -60,6 +61,22 @@ LONG = {"real": 3600, "reference": 900, "conformance": 1800}
 
 MEASURED = {"cli", "console", "gateway", "serve"}
 """Folders with slow tests that run what no quick one does, and with processes that do what no test does itself."""
+MEASURES_PROCESSES = pytest.StashKey[bool]()
+"""Whether the processes that a test starts are measured; absent if they are not."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without looking for cycles, and exclude the tests from every later search for them.
+
+    All modules and tests stay until the end: each search would visit millions of objects that cannot be freed.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the markers
@@ -67,13 +84,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give tests that install or drive foreign programs a longer bound, and say whose coverage need not be measured.
 
     Measuring adds a tenth of a second to the start of a process, and slow tests start processes. Of most folders they
-    repeat, with kills, faults and many cases, what quick tests have run.
+    repeat, with kills, faults and many cases, what quick tests have run. The cases of one test run the same code in
+    the processes that they start, so only those of the first are measured.
     """
+    started = set[str]()
     for item in items:
-        if item.get_closest_marker("slow") and folder_of(item.path) not in MEASURED:
+        markers = {marker.name for marker in item.iter_markers()}
+        measured = folder_of(item.path) in MEASURED
+        if "slow" in markers and not measured:
             item.add_marker(pytest.mark.unmeasured)
-        seconds = max((LONG.get(marker.name, 0) for marker in item.iter_markers()), default=0)
-        if seconds and item.get_closest_marker("timeout") is None:
+        function = item.nodeid.partition("[")[0]
+        if measured and "unmeasured" not in markers and function not in started:
+            started.add(function)
+            item.stash[MEASURES_PROCESSES] = True
+        seconds = max((LONG.get(name, 0) for name in markers), default=0)
+        if seconds and "timeout" not in markers:
             item.add_marker(pytest.mark.timeout(seconds))
 
 
@@ -164,8 +189,8 @@ def home(_session_home: None, homes: Path, request: pytest.FixtureRequest) -> It
     folder = homes / str(next(_numbers))
     with pytest.MonkeyPatch.context() as patch:
         _move_home(patch, folder)
-        if folder_of(request.path) not in MEASURED:
-            patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)  # the processes of this test are not measured
+        if MEASURES_PROCESSES not in request.node.stash:
+            patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
         if {"real", "reference"} & {marker.name for marker in request.node.iter_markers()}:
             _link_caches(folder)
         yield folder

@@ -29,7 +29,7 @@ from tests.serve.raw import ENVELOPE, LEGACY, MODERN, Json
 from tests.serve.serving import served_http
 from toolweave.protocol.meta import LOG_LEVEL, PROTOCOL_VERSION
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.unmeasured]  # quick tests run the same code, one message at a time
 
 ROUND = 10
 """Messages between two valid calls."""
