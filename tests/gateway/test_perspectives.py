@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.gateway.plain_callers import META, plain
 from tests.gateway.relayed import MODERN, Json, calling, gateway_to
 from tests.serve.serving import served_http
 from tests.serve.talking import Talk, talking
@@ -315,3 +317,24 @@ async def test_requests_of_a_modern_caller_who_can_be_asked_see_the_process_of_t
                 await added.wait()
                 assert (await ann.call_tool("more")).text == f"more {where}"
                 assert "more" not in (await bob.list_tools()).names
+
+
+async def test_a_plain_call_of_a_modern_principal_reaches_its_own_process() -> None:
+    gateway = gateway_to(growing("modern"))
+    key = "a-key-of-ann-that-is-long-enough"
+    leveled = {**META, "io.modelcontextprotocol/logLevel": "info"}
+    with anyio.fail_after(60):
+        async with (
+            gateway.running(),
+            served_http(gateway, auth=ApiKeyAuth([ApiKey(name="ann", key=key)])) as url,
+            plain(url, MODERN, token=key) as ann,
+        ):
+            texts: list[str] = []
+            for meta in (leveled, META):
+                _, kind, said = await ann.ask(*ann.call("pid", {}, _meta=meta))
+                if kind is not None and kind.startswith("text/event-stream"):
+                    said = json.loads([line for line in said.splitlines() if line.startswith(b"data: {")][-1][6:])
+                texts.append(said["result"]["content"][0]["text"])
+
+    own, then = texts
+    assert then == own
