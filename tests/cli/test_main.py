@@ -280,7 +280,9 @@ def test_completion_is_installed_once(home: Path, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"a": 5, "b": ["x y", "; rm -rf", 5]}', "\udcff"])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"a": 5, "b": ["x y", "; rm -rf", 5]}', '{"a": {"x y": ["b"]}, "b": 5}', "\udcff"]
+)
 def test_a_broken_cache_or_config_completes_nothing_and_says_nothing(folder: Path, home: Path, content: str) -> None:
     cache = home / ".cache" / "toolweave" / "completion.json"
     cache.parent.mkdir(parents=True)
@@ -292,6 +294,49 @@ def test_a_broken_cache_or_config_completes_nothing_and_says_nothing(folder: Pat
     assert done.out.split() == []
     assert done.err == ""
     assert complete("toolweave tools --server x", folder) == []
+
+
+@pytest.mark.slow
+def test_a_shell_completes_the_arguments_of_a_tool_that_was_seen(cli: Cli, folder: Path) -> None:
+    write_config(folder, {"numbers": [sys.executable, "-m", "toolweave.cli.demo.numbers"]})
+    assert complete("toolweave call numbers_divide ", folder) == []
+
+    assert cli("tools").code == 0
+    for name in ("numbers_divide", "numbers:divide", "numbers/divide", "divide"):
+        assert complete(f"toolweave call {name} ", folder) == ["value=", "by="], name
+    assert complete("toolweave call numbers_divide va", folder) == ["value="]
+    assert complete("toolweave call numbers_divide value=1 ", folder) == ["by="]
+    assert complete("toolweave call numbers_divide value:=1 ", folder) == ["by="]
+    assert complete("toolweave call --json numbers_divide value = 1 b", folder) == ["by="]
+    assert complete("toolweave call numbers_divide value = ", folder) == []  # as bash takes it apart
+    assert complete("toolweave call numbers_divide value=", folder) == []
+    assert complete("toolweave call no_such_tool ", folder) == []
+
+
+@pytest.mark.slow
+def test_bash_puts_no_space_behind_the_name_of_an_argument(cli: Cli, folder: Path) -> None:
+    write_config(folder, {"numbers": [sys.executable, "-m", "toolweave.cli.demo.numbers"]})
+    assert cli("tools").code == 0
+    program = (
+        'eval "$(toolweave --show-completion)"\n'
+        "compopt() { echo compopt $@; }\n"
+        "COMP_WORDS=(toolweave call numbers_add va)\n"
+        "COMP_CWORD=3\n"
+        "_toolweave_completion toolweave\n"
+        'echo "${COMPREPLY[@]}"\n'
+    )
+
+    assert in_bash(program) == "compopt -o nospace\nvalues=\n"
+
+
+@pytest.mark.slow
+def test_a_cache_of_an_earlier_version_completes_tools(folder: Path, home: Path) -> None:
+    cache = home / ".cache" / "toolweave" / "completion.json"
+    cache.parent.mkdir(parents=True)
+    cache.write_text('{"notes": ["notes_add"]}')
+
+    assert complete("toolweave call no", folder) == ["notes_add"]
+    assert complete("toolweave call notes_add ", folder) == []
 
 
 def test_only_plain_names_are_remembered_for_a_shell(cli: Cli, folder: Path, home: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from toolweave.cli._exit_codes import ExitCode
 
 Complete = Callable[[str], Sequence[str]]
+CompleteAfter = Callable[[Sequence[str], str], Sequence[str]]
 """Function that returns the values that start with the incomplete word, for shell completion."""
 
 
@@ -66,6 +67,7 @@ class Positional:
         metavar: Its name in the help.
         help: One sentence.
         complete: The values that a shell offers.
+        complete_after: The same, for values that depend on the positional words before them.
     """
 
     def __init__(
@@ -74,10 +76,12 @@ class Positional:
         *,
         help: str,  # noqa: A002 - as above
         complete: Complete | None = None,
+        complete_after: CompleteAfter | None = None,
     ) -> None:
         self.metavar = metavar
         self.help = help
         self.complete = complete
+        self.complete_after = complete_after
 
 
 class Remainder:

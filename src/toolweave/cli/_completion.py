@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from toolweave.cli._command import Command, CommandGroup, CommandParameter, Option, Positional
 from toolweave.cli._commands import COMMANDS, OPTIONS, load_command
@@ -18,11 +18,15 @@ from toolweave.cli._help import HELP_NAMES
 from toolweave.cli._parse import tokens
 from toolweave.cli._streams import write
 
+if TYPE_CHECKING:
+    from toolweave.tools import ToolSpec
+
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 """Names that are completed: a shell inserts them into a command line, so they must be plain words."""
 _PUBLISHED = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,127}/[A-Za-z0-9._-]{1,128}")
 """Names of a registry: as plain."""
 _MOST = 5_000
+_MOST_ARGUMENTS = 100
 _LINES: Mapping[str, Callable[[str, str], str]] = {
     "bash": lambda word, _: word,
     "zsh": lambda word, said: word.replace(":", "\\:") + ":" + (said or word),
@@ -112,12 +116,11 @@ def _offers_of(command: Command, words: list[str], incomplete: str) -> Iterator[
     if last is not None and not last.is_flag:
         yield from _values(last, incomplete)
         return
-    free = sum(1 for name, _ in tokens(words, named) if not name)
-    for one, _ in command.positionals:
-        if one.many or not free:
-            yield from _values(one, incomplete)
+    before = [word for name, word in tokens(words, named) if not name]
+    for place, (one, _) in enumerate(command.positionals):
+        if one.many or place == len(before):
+            yield from _values(one, incomplete, before)
             return
-        free -= 1
 
 
 def _typed_options(command: Command, words: Iterable[str]) -> set[str]:
@@ -130,8 +133,10 @@ def _shown(command: Command) -> Iterator[Option]:
     return (option for _, option in command.options if not option.hidden)
 
 
-def _values(one: CommandParameter, incomplete: str) -> Iterator[Offer]:
+def _values(one: CommandParameter, incomplete: str, before: Sequence[str] = ()) -> Iterator[Offer]:
     offered = one.choices
+    if isinstance(one.declared, Positional) and one.declared.complete_after is not None:
+        offered = one.declared.complete_after(before, incomplete)
     if isinstance(one.declared, Option | Positional) and one.declared.complete is not None:
         offered = one.declared.complete(incomplete)
     yield from _beginning(((value, "") for value in offered), incomplete)
@@ -162,12 +167,40 @@ def tool_names(incomplete: str) -> list[str]:
     return [name for names in _remembered().values() for name in names if name.startswith(incomplete)]
 
 
-def remember_tools(tools: Mapping[str, Sequence[str]]) -> None:
-    """Keep the tool names of these servers for completion, in the user's cache folder."""
+def argument_names(before: Sequence[str], incomplete: str) -> list[str]:
+    """Return the remembered arguments of a tool that start with `incomplete` and are not given yet, each with `=`.
+
+    Args:
+        before: The words before: the tool, by any of its names, and the arguments that are given.
+        incomplete: The beginning of the name.
+    """
+    if not before:
+        return []
+    tool, *given = before
+    known: Sequence[str] = ()
+    for server, tools in _remembered().items():
+        for name, arguments in tools.items():
+            if tool in (name, *_other_names(server, name)):
+                known = known or arguments
+    if given and given[-1] in known:  # bash takes `name=value` apart: this is a value
+        return []
+    named = {re.split(r"[=:]", word, maxsplit=1)[0] for word in given}
+    return [f"{name}=" for name in known if name.startswith(incomplete) and name not in named]
+
+
+def _other_names(server: str, name: str) -> tuple[str, ...]:
+    """Return the names of a tool beside the one that it is listed by: its own, `server:tool` and `server/tool`."""
+    own = name.removeprefix(f"{server}_")
+    return own, f"{server}:{own}", f"{server}/{own}"
+
+
+def remember_tools(tools: Mapping[str, Sequence[ToolSpec]]) -> None:
+    """Keep the names of these servers' tools and arguments for completion, in the user's cache folder."""
     import json  # as late as the cache is written
     import tempfile
 
-    kept = {server: [name for name in names if _PLAIN.fullmatch(name)][:_MOST] for server, names in tools.items()}
+    kept = {server: {spec.name: _arguments_of(spec) for spec in specs[:_MOST]} for server, specs in tools.items()}
+    kept = {server: _plain(names) for server, names in kept.items()}
     path = _path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -206,19 +239,39 @@ def published_names(incomplete: str) -> list[str]:
     return [one for one in names if isinstance(one, str) and one.startswith(incomplete) and _PUBLISHED.fullmatch(one)]
 
 
-def _remembered() -> dict[str, list[str]]:
+def _remembered() -> dict[str, dict[str, list[str]]]:
+    """Return the arguments of the remembered tools, by server and tool."""
     import json  # as late as the cache is read
 
     try:
         value: Any = json.loads(_path().read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    entries: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
-    return {
-        server: [name for name in cast("list[Any]", names) if isinstance(name, str) and _PLAIN.fullmatch(name)]
-        for server, names in entries.items()
-        if isinstance(names, list)
-    }
+    servers: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+    return {server: _plain(tools) for server, tools in servers.items()}
+
+
+def _plain(tools: Any) -> dict[str, list[str]]:
+    """Return the tools and arguments with names that a shell takes as they are.
+
+    A file of an earlier version holds a list of tools, without arguments.
+    """
+    entries: dict[Any, Any] = {}
+    if isinstance(tools, dict):
+        entries = cast("dict[Any, Any]", tools)
+    elif isinstance(tools, list):
+        entries = {one: [] for one in cast("list[Any]", tools) if isinstance(one, str)}
+    return {name: _plain_names(arguments) for name, arguments in entries.items() if _PLAIN.fullmatch(name)}
+
+
+def _plain_names(names: Any) -> list[str]:
+    found = cast("list[Any]", names) if isinstance(names, list) else []
+    return [name for name in found if isinstance(name, str) and _PLAIN.fullmatch(name)]
+
+
+def _arguments_of(spec: ToolSpec) -> list[str]:
+    properties = spec.input_schema.get("properties")
+    return list(cast("Mapping[str, Any]", properties))[:_MOST_ARGUMENTS] if isinstance(properties, Mapping) else []
 
 
 def _path(name: str = "completion.json") -> Path:

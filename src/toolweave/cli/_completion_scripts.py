@@ -16,6 +16,9 @@ _BASH = r"""
 _toolweave_completion() {
     local IFS=$'\n'
     COMPREPLY=( $( env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD _TOOLWEAVE_COMPLETE=complete_bash $1 ) )
+    if [[ "${COMPREPLY[0]}" == *= ]]; then
+        compopt -o nospace 2>/dev/null
+    fi
     return 0
 }
 
@@ -25,11 +28,12 @@ _ZSH = r"""
 #compdef toolweave
 
 _toolweave_completion() {
-    local -a found
+    local -a found suffix
     found=("${(@f)$(env COMP_WORDS="${words[*]}" COMP_CWORD=$((CURRENT-1)) \
         _TOOLWEAVE_COMPLETE=complete_zsh toolweave)}")
     if [[ -n "${found[1]}" ]]; then
-        _describe -V toolweave found
+        [[ "${found[1]%%:*}" == *= ]] && suffix=(-S '')
+        _describe -V toolweave found $suffix
     else
         _files
     fi

@@ -5,6 +5,7 @@ Only declares them; `targets.py` turns them into server entries.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +25,13 @@ def complete_tools(incomplete: str) -> list[str]:
     from toolweave.cli._completion import tool_names  # only when a shell asks
 
     return tool_names(incomplete)
+
+
+def complete_arguments(before: Sequence[str], incomplete: str) -> list[str]:
+    """Return the argument names of the tool that is the first word before, each with `=`, for shell completion."""
+    from toolweave.cli._completion import argument_names  # only when a shell asks
+
+    return argument_names(before, incomplete)
 
 
 BaseUrlOption = Annotated[

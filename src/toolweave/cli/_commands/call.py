@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from toolweave.cli._command import Command, Option, Positional
 from toolweave.cli._exit_codes import CommandError, ExitCode, exit_code_of, is_expected
-from toolweave.cli._options import JsonOption, Target, complete_tools
+from toolweave.cli._options import JsonOption, Target, complete_arguments, complete_tools
 from toolweave.cli._runner import run
 from toolweave.cli._screen import answer, answer_json, complain, note
 from toolweave.errors import ConfigError, ErrorKind, ToolError, as_tool_error
@@ -38,7 +38,11 @@ def call(
     ],
     arguments: Annotated[
         tuple[str, ...],
-        Positional("ARGUMENTS", help="key=value, key:=JSON, key=@FILE, @FILE, or - for standard input."),
+        Positional(
+            "ARGUMENTS",
+            help="key=value, key:=JSON, key=@FILE, @FILE, or - for standard input.",
+            complete_after=complete_arguments,
+        ),
     ] = (),
     json_args: Annotated[
         str | None, Option("--json-args", metavar="JSON", help="All arguments as one JSON object.")

@@ -50,7 +50,7 @@ def tools(
                 _note_left_out(fleet)
                 fleet.show_failures()
             if not target.ad_hoc:
-                remember_tools({name: [spec.name for spec in fleet.specs_of(name)] for name in fleet.answered})
+                remember_tools({name: fleet.specs_of(name) for name in fleet.answered})
             return fleet.exit_code(strict=strict)
 
     return run(body, verbose=target.verbose)
