@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.gateway.relayed import upstream
 from tests.gateway.upstreams import LEGACY, MODERN, Json, caller
 from tests.serve.raw import Raw
 from tests.serve.serving import served_http
@@ -121,3 +122,23 @@ async def test_an_upstream_that_refuses_its_level_costs_the_caller_nothing() -> 
         answer = await raw.ask(raw.request("logging/setLevel", {"level": "info"}))
 
     assert answer["result"] == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("version", "kind"), [(MODERN, "stdio-modern"), (LEGACY, "stdio-legacy")])
+async def test_messages_of_a_server_in_a_process_reach_the_caller_of_the_call_alone(version: str, kind: str) -> None:
+    meta: Json = {"io.modelcontextprotocol/logLevel": "info"} if version == MODERN else {}
+    call: Json = {"name": "log", "arguments": {"message": "m", "level": "info"}}
+    with anyio.fail_after(60), upstream(kind) as config:
+        gateway = create_gateway({"up": config})
+        async with gateway.running(), caller(gateway, version) as raw, caller(gateway, version) as other:
+            if version == LEGACY:
+                await raw.ask(raw.request("logging/setLevel", {"level": "info"}))
+                await other.ask(other.request("logging/setLevel", {"level": "error"}))
+            await other.ask(other.request("tools/call", call))
+            await raw.ask(raw.request("tools/call", {**call, "_meta": meta}))
+            found = [one["params"]["level"] for one in raw.take_early() if one.get("method") == LOGGED]
+            unwanted = [one for one in other.take_early() if one.get("method") == LOGGED]
+
+    assert found == ["info"]
+    assert unwanted == []

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.gateway.relayed import upstream
 from tests.gateway.upstreams import MODERN, Json, caller
 from tests.serve.raw import Raw
 from toolweave import CallContext, McpServer, ToolError, create_mcp_server
@@ -259,3 +260,13 @@ def test_seconds_that_are_none_are_refused() -> None:
         before(Held(), seconds=0)
     with pytest.raises(ConfigError, match=r"'gateway\.slow_call_seconds' must be a number of seconds, not a string"):
         load_gateway_config({"mcpServers": {}, "gateway": {"slow_call_seconds": "5"}})
+
+
+@pytest.mark.slow
+async def test_a_slow_call_of_a_server_in_a_process_becomes_a_task() -> None:
+    with anyio.fail_after(60), upstream("stdio-modern") as config:
+        gateway = create_gateway({"up": config}, slow_call_seconds=0.05)
+        async with caller(gateway, MODERN) as raw:
+            created = await result(raw, "tools/call", name="hang", arguments={})
+
+    assert created["resultType"] == "task"
