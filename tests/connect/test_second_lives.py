@@ -7,9 +7,9 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.connect.scripted import listening, modern_answer
-from tests.connect.targets import MODERN, ChannelServer, Json, initialized
-from tests.connect.test_supervision import POLICY, Fickle, Gate
+from tests.connect.scripted import Exchange, HttpScript, listening, modern_answer
+from tests.connect.targets import MODERN, ChannelServer, Json, eventually, initialized
+from tests.connect.test_supervision import POLICY, Fickle
 from toolweave import AuthRequiredError, McpConnection
 from toolweave.config import server_config
 from toolweave.connect import ConnectionState, StateChanged
@@ -79,16 +79,35 @@ async def test_the_era_of_a_server_is_found_out_again() -> None:
 
 
 async def test_one_refused_request_of_the_previous_life_and_one_of_the_next_are_not_two_in_a_row() -> None:
-    gate = Gate()
-    gate.forbidden.clear()
-    async with listening(gate.script.handle) as (url, _):
-        connection = reopened(gate.config(url))
+    refusing: list[bool] = []
+
+    async def special(exchange: Exchange, message: Json) -> bool:
+        if message.get("method") == "tools/list":
+            error = {"code": -32000, "message": "no list today"}  # a list would be a request that succeeds
+            await exchange.respond_json(200, {"jsonrpc": "2.0", "id": message["id"], "error": error})
+            return True
+        if refusing:
+            await exchange.respond(401, www_authenticate='Bearer realm="gate"')
+        return bool(refusing)
+
+    async with listening(HttpScript(modern_answer, special).handle) as (url, _):
+        connection = reopened({"url": url, "protocol": MODERN})
         with anyio.fail_after(20):
             for _ in range(2):
                 async with connection:
-                    assert (await connection.call_tool("quick")).text == "quick"
-                    gate.sent = "stale"
+                    refusing.append(True)
                     with pytest.raises(AuthRequiredError):
                         await connection.call_tool("quick")
-                    assert connection.state is ConnectionState.READY
-                    gate.sent = gate.token
+                    assert connection.state is ConnectionState.DEGRADED
+                    refusing.clear()
+
+
+async def test_a_connection_that_failed_before_its_first_user_came_fails_for_that_one_too() -> None:
+    server = Fickle()
+    server.refuses = True
+    connection = reopened(server)
+    with anyio.fail_after(20):
+        connection.start()
+        await eventually(lambda: connection.state is ConnectionState.FAILED)
+        with pytest.raises(ServerError, match="not today"):
+            await connection.open()

@@ -196,3 +196,29 @@ async def test_the_error_of_a_command_that_is_not_found_shows_no_secret_of_it(co
 
     assert "Secret" not in f"{caught.value} {caught.value!r} {caught.value.message}"
     assert "nosuch-program" in str(caught.value)
+
+
+REPEATING = """
+import json, os, sys
+
+for line in sys.stdin:
+    message = json.loads(line)
+    answer = {"result": {"tools": []}}
+    if message["method"] == "initialize":
+        info = {"name": "repeating", "version": "1"}
+        answer["result"] = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+    elif message["method"] == "tools/call":
+        text = os.environ["API_KEY"] + " is not enough"
+        answer = {"error": {"code": -32000, "message": text, "data": {"key": text}}}
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+
+
+async def test_an_error_of_a_process_that_repeats_a_secret_of_the_config_shows_it_to_nobody() -> None:
+    secret = "a-long-secret-value"
+    target = {"command": sys.executable, "args": ["-c", REPEATING], "env": {"API_KEY": secret}, "protocol": "legacy"}
+    async with connected(target) as connection:
+        with pytest.raises(ServerError, match="is not enough") as refused:
+            await connection.call_tool("t")
+    assert secret not in f"{refused.value} {getattr(refused.value, 'data', None)}"
