@@ -98,6 +98,7 @@ async def test_one_refused_request_of_the_previous_life_and_one_of_the_next_are_
                     refusing.append(True)
                     with pytest.raises(AuthRequiredError):
                         await connection.call_tool("quick")
+                    await anyio.wait_all_tasks_blocked()
                     assert connection.state is ConnectionState.DEGRADED
                     refusing.clear()
 
