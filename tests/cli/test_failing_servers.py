@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -227,6 +229,44 @@ def test_a_call_to_a_server_that_does_not_start_says_the_same(folder: Path, web:
     assert "it needs the variable API_TOKEN: set it in `env`" in " ".join(done.err.split())
 
 
+@pytest.mark.parametrize("command", [("serve",), ("gateway",), ("gateway", "--http", "127.0.0.1:0")], ids=" ".join)
+def test_the_log_of_a_served_config_has_the_next_step_for_each_server_that_fails(
+    folder: Path, web: str, command: tuple[str, ...]
+) -> None:
+    ways = [way for way in WAYS.values() if way.words[0] in ("--", "--url")]
+    entries: dict[str, Mapping[str, object]] = {}
+    missing: set[str] = set()
+    for number, way in enumerate(ways):
+        place = folder / str(number)
+        place.mkdir()
+        for name, text in way.files.items():
+            (place / name).write_text(text)
+            (place / name).chmod(0o755)
+        names = {"folder": str(place), "url": web, "port": web.rpartition(":")[2]}
+        kind, first, *rest = (word.format(**names) for word in way.words)
+        entries[f"s{number}"] = {"url": first} if kind == "--url" else {"command": first, "args": rest}
+        missing.add(way.next.format(**names))
+    config = folder / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": entries}))
+
+    program = [sys.executable, "-m", "toolweave", *command, "--config", str(config)]
+    with subprocess.Popen(
+        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder
+    ) as process:
+        assert process.stderr is not None
+        lines: list[str] = []
+        for line in process.stderr:
+            lines.append(line)
+            text = " ".join("".join(lines).split())
+            missing = {one for one in missing if one not in text}
+            if not missing:
+                break
+        process.terminate()
+        process.communicate(timeout=60)
+
+    assert not missing
+
+
 TYPED: dict[str, tuple[list[str], str, str]] = {
     "a command without the dashes before it": (
         ["tools", PY, "-m", "server"],
@@ -306,8 +346,6 @@ def test_a_failed_server_has_no_time_in_which_it_started() -> None:
 
 
 def test_a_server_run_by_a_program_writes_where_it_runs(folder: Path) -> None:
-    import subprocess
-
     program = "from toolweave import create_mcp_server\ncreate_mcp_server('geo').run('http', port=0, path='/tools')\n"
     with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

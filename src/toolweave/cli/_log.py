@@ -6,9 +6,13 @@ import logging
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from toolweave.cli._render.text import safe_text
 from toolweave.cli._screen import note, wrapped
+
+if TYPE_CHECKING:
+    from toolweave.config import ServerConfig
 
 
 @contextmanager
@@ -42,3 +46,17 @@ class _ScreenHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text = safe_text(f"{record.levelname.lower()}: {record.getMessage()}", multiline=True)
         note(wrapped(text, stream=sys.stderr))
+        upstream = getattr(record, "upstream", None)
+        if upstream is not None:
+            _note_next_step(upstream, record)
+
+
+def _note_next_step(upstream: ServerConfig, record: logging.LogRecord) -> None:
+    """Write what to do about a server that failed, if its error does not say it."""
+    from toolweave.cli._servers import hint_of  # late: few logs are of a failure
+
+    arguments = record.args if isinstance(record.args, tuple) else ()
+    error = next((value for value in arguments if isinstance(value, Exception)), None)
+    hint = None if error is None else hint_of(upstream, error)
+    if hint:
+        note(wrapped(safe_text(f"hint: {hint}"), stream=sys.stderr))

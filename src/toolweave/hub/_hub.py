@@ -495,14 +495,15 @@ class Hub(Openable, HubFeatures):
             self._fail(client.name, change.error)
         elif change.error is not None and (change.state in (ConnectionState.DEGRADED, *FAILED) or client.away):
             if client.away and str(self._errors.get(client.name)) != str(change.error):
-                _log.warning("%s; it is tried again until it can be reached", change.error)
+                text = "%s; it is tried again until it can be reached"
+                _log.warning(text, change.error, extra={"upstream": client.config})
             self._note(client.name, change.error)
 
     def _fail(self, name: str, error: Exception) -> None:
         """Remove a server that never became ready from the hub; its error stays."""
         self._errors[name] = error
-        self._clients.pop(name, None)
-        _log.warning("%s", error)
+        client = self._clients.pop(name, None)
+        _log.warning("%s", error, extra={"upstream": None if client is None else client.config})
         self._rename(name)
 
     def _note(self, name: str, error: Exception | None) -> None:
