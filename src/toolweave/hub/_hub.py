@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
@@ -33,15 +32,13 @@ from toolweave.hub._offers import HubOffers, OfferNames
 from toolweave.hub._server_features import HubFeatures
 from toolweave.hub._starting import FAILED, OVER, STARTING, ServerStarts, Wait, check_wait
 from toolweave.hub._tools import HubTools, missing_tool
-from toolweave.hub._warnings import HubWarnings
+from toolweave.hub._warnings import HubWarnings, log_failure
 from toolweave.tools._call import CallContext, ToolCall
 from toolweave.tools._names import aliases, expose
 from toolweave.tools._owner_loop import OwnerLoop
 from toolweave.tools._result import ToolResult
 from toolweave.tools._toolset import Listeners, ToolsChanged, ToolSnapshot, Unsubscribe
 from toolweave.trust._scan import Finding
-
-_log = logging.getLogger("toolweave.hub")
 
 
 class Hub(Openable, HubFeatures):
@@ -495,15 +492,14 @@ class Hub(Openable, HubFeatures):
             self._fail(client.name, change.error)
         elif change.error is not None and (change.state in (ConnectionState.DEGRADED, *FAILED) or client.away):
             if client.away and str(self._errors.get(client.name)) != str(change.error):
-                text = "%s; it is tried again until it can be reached"
-                _log.warning(text, change.error, extra={"upstream": client.config})
+                log_failure(change.error, client.config, is_retried=True)
             self._note(client.name, change.error)
 
     def _fail(self, name: str, error: Exception) -> None:
         """Remove a server that never became ready from the hub; its error stays."""
         self._errors[name] = error
         client = self._clients.pop(name, None)
-        _log.warning("%s", error, extra={"upstream": None if client is None else client.config})
+        log_failure(error, None if client is None else client.config)
         self._rename(name)
 
     def _note(self, name: str, error: Exception | None) -> None:

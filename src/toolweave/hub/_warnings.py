@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from toolweave.config import ServerConfig
 from toolweave.errors import printable
 from toolweave.hub._naming import NameConflict
 from toolweave.tools._spec import ToolSpec
@@ -22,6 +23,12 @@ _log = logging.getLogger("toolweave.hub")
 _OVER = object()
 _SERVERS_PER_STEP = 20
 """Servers whose last definitions are compared in one step; most servers have fewer than one step holds."""
+
+
+def log_failure(error: Exception, config: ServerConfig | None, *, is_retried: bool = False) -> None:
+    """Log the failure of a server; the record has its config as `upstream`, for handlers that know a next step."""
+    text = "%s; it is tried again until it can be reached" if is_retried else "%s"
+    _log.warning(text, error, extra={"upstream": config})
 
 
 class HubWarnings:
