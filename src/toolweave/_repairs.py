@@ -1,4 +1,4 @@
-"""The rows of what is read though it is only nearly right; docs/forgiveness.md is made of them.
+"""The repairs of nearly valid input, as rows of the tables in docs/forgiveness.md.
 
 Each row is next to the code that does the repair, and holds the words that the repair is reported with.
 """

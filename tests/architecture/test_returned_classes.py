@@ -23,6 +23,7 @@ ClassName = tuple[str, str]
 INTERNAL = {
     "Changes": "McpServer.changes",  # who hears of changes, for carriers
     "GatewaySide": "McpConnection.gateway_side",  # the handshake, the lists and direct calls, for hub and gateway
+    "SentCall": "Request.sent",  # what a fast path sent already, for the gateway
     "ServedEndpoint": "McpServer.http_endpoint",  # what carriers of HTTP serve
 }
 """Classes without a public name, each with the method that returns it to other rooms. None may be added."""

@@ -29,13 +29,11 @@ from toolweave import ProtocolError, connect_mcp
 from toolweave.config import OAuth
 from toolweave.errors import ConfigError, ToolError
 from toolweave.gateway import GatewayManager, GatewayOptions, Replicas, create_gateway
-from toolweave.gateway._caller_gateways import CallerGateways
+from toolweave.gateway._caller_gateways import CallerGateways, ServingGroups
 from toolweave.gateway._caller_hubs import CallerHubs, GatewayCaller
 from toolweave.hub import Hub
 from toolweave.oauth import MachineTokenStore, MemoryTokenStore, SharedTokenStore
-from toolweave.serve import ApiKey, ApiKeyAuth, BearerAuth, Identity
-from toolweave.serve._request import Client
-from toolweave.serve._task_spawner import ServingGroups
+from toolweave.serve import ApiKey, ApiKeyAuth, BearerAuth, Client, Identity
 from toolweave.state import MemoryStore
 
 pytestmark = pytest.mark.anyio

@@ -58,7 +58,7 @@ _HOSTS: dict[str, str] = {"fastmcp": "run", "mcp": "run", "toolweave": "serve"}
 """Programs that serve a file that is named behind a subcommand."""
 
 _MODULES_OF_A_PACKAGE = frozenset({"__main__", "app", "cli", "main", "mcp", "mcp_server", "run", "server", "stdio"})
-"""Names of modules that many packages have, so that the package tells servers apart."""
+"""Names of modules that many packages have, so that the name of the package distinguishes servers."""
 
 _FILES_OF_A_FOLDER = frozenset({"__main__", "index"})
 _FOLDERS_OF_BUILDS = frozenset({"", ".", "..", "/", "bin", "build", "dist", "lib", "out", "src"})
@@ -190,7 +190,7 @@ def name_from_command(command: str, args: Sequence[str]) -> str:
 
 
 def _module_name(module: str) -> str:
-    """Return the part of a module's name that tells servers apart: `numbers` of `demo.numbers`, `a` of `a.server`."""
+    """Return the part of a module's name that distinguishes servers: `numbers` of `demo.numbers`, `a` of `a.server`."""
     parts = [part for part in module.split(".") if part]
     return next(
         (part for part in reversed(parts) if part not in _MODULES_OF_A_PACKAGE), parts[0] if parts else "server"

@@ -1,4 +1,4 @@
-"""The end of a request as one event, for metrics, recent calls and whatever else only watches.
+"""The end of a request as one event, for metrics, recent calls and other observers.
 
 Observers neither change a request nor wait, so whatever answers a request can report its end to them. A call that is
 sent at once passes no middleware, and ends with the same event.

@@ -11,6 +11,7 @@ import msgspec
 from toolweave.protocol.jsonrpc import RequestId
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from toolweave.serve._request import Client, Json
+from toolweave.serve._sent_call import SentCall
 
 ENVELOPE = frozenset({PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES})
 """The members of a `_meta` that every request of the modern era has."""
@@ -36,40 +37,6 @@ class PlainToolCall(msgspec.Struct, frozen=True):
     meta: Json | None = None
     trace: Mapping[str, str] | None = None
     has_more: bool = False
-
-
-class SentCall(Protocol):
-    """A call that was sent, and whose answer is waited for."""
-
-    @property
-    def answer(self) -> asyncio.Future[Any]:
-        """The answer to come, which may be an error; its result is None when `renew` was called meanwhile."""
-        ...
-
-    def text(self, request_id: RequestId, answer: Any) -> bytes | None:
-        """Return the whole JSON-RPC answer for the client, or None where the full path has to make it."""
-        ...
-
-    def members(self, answer: Any, *, texts: bool) -> Json | None:
-        """Return the members of the result for the client, or None where the full path has to make them.
-
-        Args:
-            answer: The result of the future `answer`.
-            texts: Whether members may be left as JSON texts, but for those that differ from hop to hop.
-        """
-        ...
-
-    def renew(self) -> None:
-        """End the wait for `answer`, which another one replaces."""
-        ...
-
-    def end(self) -> None:
-        """Forget the call: it was answered, or its answer is no longer awaited."""
-        ...
-
-    async def give_up(self) -> None:
-        """Cancel the call where it was sent; bounded."""
-        ...
 
 
 async def answer_of(sent: SentCall) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 import msgspec
 
@@ -18,10 +18,8 @@ from toolweave.errors import RequestError
 from toolweave.protocol.codes import INVALID_PARAMS
 from toolweave.protocol.json_types import Json
 from toolweave.protocol.versions import MODERN_VERSION
+from toolweave.serve._sent_call import SentCall
 from toolweave.tools._spec import ToolSpec
-
-if TYPE_CHECKING:
-    from toolweave.serve._plain_calls import SentCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

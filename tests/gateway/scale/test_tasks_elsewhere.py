@@ -16,9 +16,9 @@ from tests.gateway.upstreams import LEGACY, MODERN, caller
 from tests.serve.raw import Raw
 from toolweave.errors import RequestError, StoreError
 from toolweave.gateway import Replicas
+from toolweave.gateway._caller_gateways import ServingGroups
 from toolweave.gateway._kept_tasks import NO_LINE, ProcessTasks
-from toolweave.serve._request import Client, Request
-from toolweave.serve._task_spawner import ServingGroups
+from toolweave.serve import Client, Request
 from toolweave.state import MemoryStore, Store
 
 pytestmark = pytest.mark.anyio

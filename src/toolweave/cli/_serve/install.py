@@ -92,7 +92,7 @@ def _write(
     force: bool,
     as_json: bool,
 ) -> ExitCode:
-    """Write the entry into the client's file, and print what was done."""
+    """Write the entry into the client's file, and print the changes."""
     from toolweave.cli._install.config_file import edited, open_config  # late, as above
     from toolweave.cli._screen import answer_json, note
 

@@ -41,7 +41,7 @@ from toolweave.serve._http.quick_parse import client_of, plain_call, plain_call_
 from toolweave.serve._http.response import PostResponse, respond_cancelled, respond_json, respond_late_body
 from toolweave.serve._http.sessions import HttpSession, HttpSessions, InFlight
 from toolweave.serve._http.shares import EndpointRequests
-from toolweave.serve._plain_calls import PlainCalls, PlainToolCall, SendsCalls, SentCall, answer_of
+from toolweave.serve._plain_calls import PlainCalls, PlainToolCall, SendsCalls, answer_of
 from toolweave.serve._request import Client, Json, Request
 
 _MOMENT_SECONDS = 0.25
