@@ -133,7 +133,10 @@ def _mask_encoded(text: str, value: str) -> str:
         # character is masked.
         encoded = base64.b64encode(b"\0" * offset + data).decode().rstrip("=")
         first = 0 if offset == 0 else offset + 1
-        last = len(encoded) if (offset + len(data)) % 3 == 0 else len(encoded) - 1
+        if (offset + len(data)) % 3 == 0:
+            last = len(encoded)
+        else:
+            last = len(encoded) - 1
         edge = "" if offset == 0 else f"{_BASE64_CHARACTER}?"
         text = _without_core(text, encoded[first:last], f"{edge}{{}}{_BASE64_CHARACTER}?={{{{0,2}}}}")
     digits = data.hex()

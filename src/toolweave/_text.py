@@ -42,7 +42,9 @@ def printable(text: str) -> str:
     Every line after the first is indented, so that a server's text cannot pass for a log record of its own.
     """
     text = visible(shortened(text, _MAX_PRINTED))
-    return text if "\n" not in text else "\n".join(_indented(text.split("\n")))
+    if "\n" not in text:
+        return text
+    return "\n".join(_indented(text.split("\n")))
 
 
 def one_line(text: str, limit: int) -> str:
@@ -60,7 +62,9 @@ def visible(text: str, *, keep: str = "\t\n") -> str:
         text: Any text.
         keep: The characters among tab, line feed and carriage return that stay.
     """
-    return text if is_plain(text, keep=keep) else replace_hidden(text, _written_out, keep=keep)
+    if is_plain(text, keep=keep):
+        return text
+    return replace_hidden(text, _written_out, keep=keep)
 
 
 def is_plain(text: str, *, keep: str = "\t\n\r") -> bool:
@@ -108,7 +112,8 @@ def _joined() -> re.Pattern[str]:
 
 def _is_spelling(found: re.Match[str]) -> bool:
     """Whether a joiner is between two characters that it joins."""
-    text, place = found.string, found.start()
+    text = found.string
+    place = found.start()
     if text[place] not in JOINERS or not 0 < place < len(text) - 1:
         return False
     return takes_joiner(text[place - 1]) and takes_joiner(text[place + 1])
@@ -117,7 +122,9 @@ def _is_spelling(found: re.Match[str]) -> bool:
 def _written_out(char: str) -> str:
     code = ord(char)
     if code > 0xFF:
-        return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+        if code <= 0xFFFF:
+            return f"\\u{code:04x}"
+        return f"\\U{code:08x}"
     return _NAMED.get(char) or f"\\x{code:02x}"
 
 

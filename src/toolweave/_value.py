@@ -27,12 +27,14 @@ class DeferredTypes(msgspec.StructMeta):
     def _as_written(self) -> inspect.Signature:
         import inspect  # only `help()` and the like come here
 
-        names, defaults = self.__struct_fields__, self.__struct_defaults__
+        names = self.__struct_fields__
+        defaults = self.__struct_defaults__
         kinds: dict[str, Any] = {}
         for one in reversed(self.__mro__):
             kinds |= inspect.get_annotations(one)
         given = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
-        keyword, required = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        required = inspect.Parameter.empty
         return inspect.Signature(
             [inspect.Parameter(one, keyword, default=given.get(one, required), annotation=kinds[one]) for one in names]
         )
@@ -54,11 +56,13 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
 
     def without_defaults(self) -> dict[str, Any]:
         """Return the members that differ from their defaults, by name."""
-        names, defaults = self.__struct_fields__, self.__struct_defaults__
+        names = self.__struct_fields__
+        defaults = self.__struct_defaults__
         required = len(names) - len(defaults)  # the members without a default come first
         changed = {name: getattr(self, name) for name in names[:required]}
         for name, default in zip(names[required:], defaults, strict=True):
-            value, make = getattr(self, name), getattr(default, "factory", None)
+            value = getattr(self, name)
+            make = getattr(default, "factory", None)
             if value != (default if make is None else make()):
                 changed[name] = value
         return changed

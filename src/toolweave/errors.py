@@ -198,7 +198,9 @@ class RequestError(ToolweaveError):
         """The seconds after which the same request may succeed, from `data.retryAfterMs`, or None."""
         data: Any = self.data
         said: Any = cast("dict[str, Any]", data).get("retryAfterMs") if isinstance(data, dict) else None
-        return said / 1000 if isinstance(said, int | float) and not isinstance(said, bool) else None
+        if isinstance(said, int | float) and not isinstance(said, bool):
+            return said / 1000
+        return None
 
 
 class StoreError(ToolweaveError):
@@ -252,7 +254,10 @@ class ToolError(ToolweaveError):
         unexpected: bool = False,
     ) -> None:
         super().__init__(message)
-        self.kind = _KIND_OF_CODE.get(code, ErrorKind.EXECUTION_FAILED) if kind is None else ErrorKind(kind)
+        if kind is None:
+            self.kind = _KIND_OF_CODE.get(code, ErrorKind.EXECUTION_FAILED)
+        else:
+            self.kind = ErrorKind(kind)
         self.code = code
         self.message = message
         self.retryable = retryable
@@ -448,7 +453,10 @@ class ConnectionLostError(ServerError):
     ) -> None:
         super().__init__(_with_process(message, exit_code, stderr), server=server)
         self.sent = sent
-        self.kind = ErrorKind.OUTCOME_UNKNOWN if sent else ErrorKind.NOT_SENT
+        if sent:
+            self.kind = ErrorKind.OUTCOME_UNKNOWN
+        else:
+            self.kind = ErrorKind.NOT_SENT
         self.retryable = not sent
         self.exit_code = exit_code
         self.stderr = stderr
@@ -513,7 +521,10 @@ def as_tool_error(exc: BaseException) -> ToolError:
         return exc
     if isinstance(exc, ServerError):
         code = exc.code if isinstance(exc, ProtocolError) else None
-        data = exc.data if isinstance(exc, ProtocolError) else _process_data(exc)
+        if isinstance(exc, ProtocolError):
+            data = exc.data
+        else:
+            data = _process_data(exc)
         return ToolError(f"MCP error: {exc}", kind=exc.kind, code=code, retryable=exc.retryable, data=data)
     if isinstance(exc, RequestError):
         return ToolError(exc.message, kind=ErrorKind.PROTOCOL, code=exc.code, data=exc.data)
@@ -547,14 +558,22 @@ def _with_process(message: str, exit_code: int | None, stderr: str, hint: str = 
     The full output is in the error's `stderr`; models read the message, so it stays short.
     """
     if exit_code is not None:
-        how = f"exit code {exit_code}" if exit_code >= 0 else f"killed by signal {-exit_code}"
+        if exit_code >= 0:
+            how = f"exit code {exit_code}"
+        else:
+            how = f"killed by signal {-exit_code}"
         message = f"{message} ({how})"
     said = [line[:_SAID_CHARACTERS] for line in stderr.splitlines() if line.strip()]
     if not said:
-        return f"{message}; {hint}" if hint else message
+        if hint:
+            return f"{message}; {hint}"
+        return message
     last = said[-_SAID_LINES:]
     cause = next((line for line in reversed(said) if _is_cause(line)), last[-1])
-    rest = [line for line in last if line is not cause] if any(line is cause for line in last) else []
+    if any(line is cause for line in last):
+        rest = [line for line in last if line is not cause]
+    else:
+        rest = []
     return "\n".join((f"{message}{LAST_WORDS} {cause.strip()}", *rest, *((hint,) if hint else ())))
 
 

@@ -16,8 +16,18 @@ COMPLEXITY = 10
 PARAMETERS = 8
 LINES = 600
 
-LONG_MODULES: dict[str, int] = {}
-"""Modules over LINES with their exact length, each with the reason beside it."""
+LONG_MODULES: dict[str, int] = {  # by decision 146: statements that do one thing take more lines
+    "toolweave.config._entries": 617,
+    "toolweave.config._model": 640,
+    "toolweave.connect._requester": 631,
+    "toolweave.gateway._manager": 637,
+    "toolweave.gateway._relay": 623,
+    "toolweave.hub._hub": 603,
+    "toolweave.serve._http.legacy": 606,
+    "toolweave.serve._http.uvicorn_server": 612,
+    "toolweave.tools._wrappers": 619,
+}
+"""Modules over LINES with their exact length; none may grow, and the reason for others stands beside them."""
 
 MANY_PARAMETERS: dict[str, int] = {
     "toolweave.compose._agent.__init__": 20,  # keyword-only: what an agent is, in one call

@@ -140,7 +140,9 @@ class AgentTools(RoutingToolset):
     def get(self, name: str) -> Tool | None:
         """Return the tool of this name or alias, or None."""
         spec = self.snapshot().find(name)
-        return None if spec is None else Tool(spec, self)
+        if spec is None:
+            return None
+        return Tool(spec, self)
 
     def list(self) -> ToolList:
         """Return `tools`."""
@@ -182,7 +184,9 @@ class AgentTools(RoutingToolset):
     def route(self, name: str) -> tuple[Toolset, str] | None:
         """Return where a call by this name ends; see `RoutingToolset.route`. A tool for its page alone is none."""
         view = self.snapshot()
-        return None if self._hides and view.find(name) is None else route_of(self._whole, name)
+        if self._hides and view.find(name) is None:
+            return None
+        return route_of(self._whole, name)
 
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
         """Call `listener` after every change."""
@@ -218,14 +222,18 @@ class AgentTools(RoutingToolset):
             live = item if isinstance(item, Toolset) else source.live
             if live is not None:
                 parts[source] = prefixed(live, prefix) if prefix else live
-        self._whole = joined(parts, self._given) if self._sources else self._registry
+        if self._sources:
+            self._whole = joined(parts, self._given)
+        else:
+            self._whole = self._registry
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = self._whole.subscribe(self._tell)
             self._tell()
 
     def _tell(self, change: ToolsChanged | None = None) -> None:
-        before, self._told = self._told, self.snapshot()
+        before = self._told
+        self._told = self.snapshot()
         self._listeners.emit(ToolsChanged.between(before, self._told))
 
 
@@ -261,7 +269,9 @@ class CombinedToolset(RoutingToolset):
 
 def _unwrapped(item: object) -> object:
     wrapped = getattr(item, "wrapped", None)
-    return wrapped if isinstance(wrapped, (Toolset, Tool)) else item
+    if isinstance(wrapped, (Toolset, Tool)):
+        return wrapped
+    return item
 
 
 def _listed(items: ToolLike | Iterable[ToolLike]) -> Iterable[ToolLike]:

@@ -141,7 +141,9 @@ class WaitingCall:
     @property
     def of_call(self) -> str:
         """The id of the tool call."""
-        return self.call_id if self.question is None else self.call_id.rpartition(":")[0]
+        if self.question is None:
+            return self.call_id
+        return self.call_id.rpartition(":")[0]
 
     @classmethod
     def of(cls, call: ToolCallPart, tool: ToolSpec, *, run_id: str, repeats: bool) -> WaitingCall:
@@ -230,7 +232,10 @@ class Approvals:
         There is no decision yet where the run waits for it. With `force` a person is asked under any policy. A tool
         whose config wants approvals is asked about under any policy that is not a function.
         """
-        above = True if self._above is None else await self._above.ruling(call, tool)
+        if self._above is None:
+            above = True
+        else:
+            above = await self._above.ruling(call, tool)
         if _denies(above):
             return _approval(above), False
         granted = tool in self._for_run or tool in self._for_agent
@@ -253,7 +258,10 @@ class Approvals:
 
     async def ruling(self, call: ToolCallPart, tool: ToolSpec) -> Answer:
         """Return the answer of this policy, and of those above it, to a call of a run below; None asks a person."""
-        above = True if self._above is None else await self._above.ruling(call, tool)
+        if self._above is None:
+            above = True
+        else:
+            above = await self._above.ruling(call, tool)
         if _denies(above):
             return above
         if self._confirm == "never" or tool in self._for_run or tool in self._for_agent:
@@ -297,10 +305,14 @@ class Approvals:
         if not isinstance(confirm, str):
             # The policy reads the arguments as they are sent, so that no text passes for the value that it holds.
             answer = confirm(replace(call, arguments=as_fitted(tool.input_schema, call.arguments)), tool)
-            return await answer if inspect.isawaitable(answer) else answer
+            if inspect.isawaitable(answer):
+                return await answer
+            return answer
         if confirm == "always" or tool.needs_approval:
             return None
-        return None if is_destructive(tool) else True
+        if is_destructive(tool):
+            return None
+        return True
 
     def _remember(self, tool: ToolSpec, approval: Approval) -> None:
         if approval.approved and approval.remember is not None:
@@ -319,7 +331,9 @@ def _approval(answer: Answer) -> Approval:
     """
     if not isinstance(answer, (bool, Approval)):  # "no" would be true
         raise TypeError(f"confirm= answers with True, False, None or an Approval, not {answer!r}")
-    return answer if isinstance(answer, Approval) else Approval(approved=answer)
+    if isinstance(answer, Approval):
+        return answer
+    return Approval(approved=answer)
 
 
 def _denies(answer: Answer) -> bool:
@@ -334,7 +348,9 @@ def checked_confirm(confirm: Confirm | None) -> Confirm:
     """
     if isinstance(confirm, str) and confirm not in ("always", "never", "destructive"):
         raise ValueError(f'confirm= is "always", "never", "destructive" or a function, not {confirm!r}')
-    return "never" if confirm is None else confirm
+    if confirm is None:
+        return "never"
+    return confirm
 
 
 def definition_digest(tool: ToolSpec) -> str:

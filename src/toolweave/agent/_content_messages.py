@@ -59,7 +59,8 @@ def read_content(members: Mapping[str, Any]) -> ReadMessages | None:
     Raises:
         UnknownForm: A part is of no known form.
     """
-    role, content = members.get("role"), members.get("content")
+    role = members.get("role")
+    content = members.get("content")
     if role not in _ROLES or not isinstance(content, (list, tuple)) or not content:
         return None
     parts = [part_members(part) or {} for part in cast("Sequence[Any]", content)]
@@ -162,13 +163,15 @@ def _add_model_part(turn: PartedTurn, part: Mapping[str, Any], where: str) -> No
 
 def _add_model_result(turn: PartedTurn, part: Mapping[str, Any], where: str) -> None:
     """Add a result; before version 5 of the AI SDK, its value is `result`, and `isError` marks an error."""
-    key, name = text_of(part, "toolCallId", where), text_of(part, "toolName", where)
+    key = text_of(part, "toolCallId", where)
+    name = text_of(part, "toolName", where)
     output = as_object(part.get("output"))
     if output is None:
         blocks: tuple[ContentBlock, ...] = (_value(part.get("result")),)
         turn.add_outcome(outcome_of(key, name, blocks, is_error=part.get("isError") is True))
         return
-    kind, value = as_text(output.get("type")) or "", output.get("value")
+    kind = as_text(output.get("type")) or ""
+    value = output.get("value")
     match kind:
         case "text" | "json" | "error-text" | "error-json":
             blocks = (_value(value),)
@@ -182,7 +185,9 @@ def _add_model_result(turn: PartedTurn, part: Mapping[str, Any], where: str) -> 
 
 
 def _output_block(part: Mapping[str, Any], where: str) -> ContentBlock:
-    return _model_file(part, where) if "data" in part else block_of(part, "output")
+    if "data" in part:
+        return _model_file(part, where)
+    return block_of(part, "output")
 
 
 def _value(value: object) -> ContentBlock:

@@ -82,7 +82,8 @@ WORKER_LEASE_SECONDS = 5.0
 """Time to live of the lease of a run that workers execute; a worker that does not renew it in time loses the run."""
 _CANCELLED_SECONDS = 5.0
 """Seconds in which a result is still written when its run is cancelled meanwhile."""
-_FIRST_PAUSE, _LAST_PAUSE = 0.05, 1.0
+_FIRST_PAUSE = 0.05
+_LAST_PAUSE = 1.0
 """Seconds until an entry that the store refused is written again; the wait doubles."""
 KEEP_SECONDS = 30 * 86_400.0
 """Seconds that a run is kept after its last write; conversations are kept forever."""
@@ -121,7 +122,10 @@ class Durable:
     ) -> None:
         self.store = store
         self.queue = queue
-        self.jobs = None if queue is None else run_topic(agent, store, queue, clock=clock, keep_seconds=keep_seconds)
+        if queue is None:
+            self.jobs = None
+        else:
+            self.jobs = run_topic(agent, store, queue, clock=clock, keep_seconds=keep_seconds)
         self.agent = agent
         self.on_unknown: OnUnknown = on_unknown
         self.clock = clock
@@ -168,7 +172,9 @@ def make_durable(
         ValueError: There are both.
     """
     if backend is None:
-        return None if store is None else Durable(store, agent=name, on_unknown=on_unknown)
+        if store is None:
+            return None
+        return Durable(store, agent=name, on_unknown=on_unknown)
     if store is not None:
         raise ValueError(f"agent {name!r}: a backend has a store; give it to that: Backend(url, store=...)")
     return Durable(
@@ -234,7 +240,8 @@ class StoreJournal(Journal):
             RunError: Another process started it at the same time, it is not complete in the store any more, or its
                 recorded request differs from this one.
         """
-        record, ttl = self._begun, self._durable.keep_seconds
+        record = self._begun
+        ttl = self._durable.keep_seconds
         if record is None and not self._is_new:
             record = await read_record(self._store, self._run_id)
         now = self._durable.clock()
@@ -242,11 +249,10 @@ class StoreJournal(Journal):
             self._record = self._unless_taken(await create(self._store, start, status="running", now=now, ttl=ttl))
             return start
         self._session = record.session
-        began = (
-            await start_from_document(self._store, record, self._start)
-            if self._start
-            else await read_start(self._store, record)
-        )
+        if self._start:
+            began = await start_from_document(self._store, record, self._start)
+        else:
+            began = await read_start(self._store, record)
         if not same_request(start, began):
             raise RunError(
                 "began with something else; its id, or its key, is taken", run_id=self._run_id, reason="error"
@@ -273,7 +279,8 @@ class StoreJournal(Journal):
 
     async def turn_finished(self, step: int, turn: Finished) -> None:
         """Record a turn."""
-        key, value = self._turn_key(step), turn_to_json(turn)
+        key = self._turn_key(step)
+        value = turn_to_json(turn)
         if turn.message.tool_calls or self._session is not None or key in self._entries:
             await self._write(key, value)
         else:  # nothing comes of it but the end of the run: they are written together
@@ -320,7 +327,9 @@ class StoreJournal(Journal):
     async def answer(self, call: ToolCallPart, tool: ToolSpec) -> Approval | None:
         """Return a person's answer to a call that waited for it, given for the present definition of the tool."""
         found = self._entries.get(answer_key(self._run_id, call.id))
-        return None if found is None else answer_of(found.value, tool)
+        if found is None:
+            return None
+        return answer_of(found.value, tool)
 
     async def asked(self, step: int, call: ToolCallPart, tool: ToolSpec) -> Asked:
         """Return the questions of the tool's server in a call so far, in all processes."""
@@ -370,7 +379,9 @@ class StoreJournal(Journal):
         """Record that the run waits for answers to these calls, and give back its lease."""
         if self._record is None:
             return
-        now, ttl, jobs = self._durable.clock(), self._durable.keep_seconds, self._durable.jobs
+        now = self._durable.clock()
+        ttl = self._durable.keep_seconds
+        jobs = self._durable.jobs
         record = replace(
             self._record,
             status="waiting",
@@ -392,7 +403,8 @@ class StoreJournal(Journal):
         """Record the end of the run."""
         if self._record is None:
             return
-        record, ttl = self._record.ended(result, self._durable.clock()), self._durable.keep_seconds
+        record = self._record.ended(result, self._durable.clock())
+        ttl = self._durable.keep_seconds
         turn = [] if self._unwritten is None else [self._unwritten]
         jobs = self._durable.jobs
         notes: Sequence[Change] = () if jobs is None else jobs.forgotten(self._run_id)
@@ -425,17 +437,20 @@ class StoreJournal(Journal):
 
     async def _start_with_lease(self) -> bool:
         """Take the lease of a run that waits for its first worker and record that it is running, atomically."""
-        known, self._known = self._known, None
+        known = self._known
+        self._known = None
         found, start = known or await self._store.read([(RUNS, self._run_id), (STARTS, self._run_id)])
         record = None if found is None else record_of(found)
         self._is_new = record is None
         if record is None or start is None or record.status != "pending" or record.attempts:
             return False
-        now, ttl = self._durable.clock(), self._durable.keep_seconds
+        now = self._durable.clock()
+        ttl = self._durable.keep_seconds
         begun = replace(record, status="running", changed_at=now, attempts=1)
         revisions = await self._lease.take_with([record_change(begun, ttl=ttl)])
         if revisions is not None:
-            self._begun, self._start = replace(begun, revision=revisions[0]), start
+            self._begun = replace(begun, revision=revisions[0])
+            self._start = start
         return revisions is not None
 
     def _mark(self, step: int, call: WaitingCall) -> tuple[str, Put]:
@@ -452,7 +467,8 @@ class StoreJournal(Journal):
         return tuple(question_keys(self._run_id, call_id) for call_id in ids)
 
     async def _write_rest(self) -> None:
-        rest, self._unwritten = self._unwritten, None
+        rest = self._unwritten
+        self._unwritten = None
         if rest is not None:
             await self._write(rest.key, rest.value)
 
@@ -488,8 +504,12 @@ class StoreJournal(Journal):
             StoreError: The value is not JSON, or the store has refused it for too long.
         """
         text = to_json(JOURNAL, entry.key, entry.value)  # raises if the value is to blame, not the store
-        waits = self._durable.lease_seconds if _RESULT in entry.value else 0.0
-        pause, deadline = _FIRST_PAUSE, anyio.current_time() + waits
+        if _RESULT in entry.value:
+            waits = self._durable.lease_seconds
+        else:
+            waits = 0.0
+        pause = _FIRST_PAUSE
+        deadline = anyio.current_time() + waits
         while True:
             try:
                 if again:
@@ -534,7 +554,8 @@ class StoreJournal(Journal):
         return RunError("was taken over by another process; follow it there", run_id=self._run_id, reason="error")
 
     def _held_by(self, holder: Mapping[str, Any]) -> RunError:
-        where, seconds = holder["machine"].split(" ")[0], self._durable.lease_seconds
+        where = holder["machine"].split(" ")[0]
+        seconds = self._durable.lease_seconds
         message = f"is running elsewhere in process {holder['process']} on {where}; a process that died holds it for"
         return RunError(f"{message} {seconds:g} s at most", run_id=self._run_id, reason="error")
 
@@ -565,4 +586,6 @@ def _merged(kept: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> list[di
     completes = (
         len(rest) == 1 and shared < len(wanted) and rest[0]["role"] == "tool" and wanted[shared]["role"] == "tool"
     )
-    return wanted if not rest or completes else [*kept, *wanted[shared:]]
+    if not rest or completes:
+        return wanted
+    return [*kept, *wanted[shared:]]

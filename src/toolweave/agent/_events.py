@@ -84,7 +84,9 @@ class RunResult:
     @property
     def why(self) -> str:
         """The reason for its end, in words for people."""
-        return self.stop_reason if self.stop_detail is None else f"{self.stop_reason} ({self.stop_detail})"
+        if self.stop_detail is None:
+            return self.stop_reason
+        return f"{self.stop_reason} ({self.stop_detail})"
 
     def check(self) -> Self:
         """Return the result if the run completed.
@@ -102,7 +104,10 @@ class RunResult:
     def _repr_html_(self) -> str:
         from toolweave.tools._notebook import run_html  # for notebooks alone
 
-        ended = self.status if self.stop_reason == "end" else f"{self.status}: {self.why}"
+        if self.stop_reason == "end":
+            ended = self.status
+        else:
+            ended = f"{self.status}: {self.why}"
         tokens = self.usage.input_tokens + self.usage.output_tokens
         facts = [ended, f"{self.steps} steps", f"{tokens:,} tokens", *(f"waits: {one.name}" for one in self.pending)]
         return run_html(self.text, facts, self.error)

@@ -33,12 +33,16 @@ def trim_history(messages: Sequence[Message], *, keep: float = 0.5) -> Sequence[
     if not 0 < keep < 1:
         raise ValueError(f"keep is a share between 0 and 1, not {keep!r}")
     sizes = [_size(message) for message in messages]
-    most, left = sum(sizes) * keep, sum(sizes)
+    most = sum(sizes) * keep
+    left = sum(sizes)
     shortest: Sequence[Message] = messages
     asked: int | None = None
     for at, message in enumerate(messages):
         if at and not isinstance(message, ToolMessage):  # such a cut separates no result from its call
-            head = messages[asked : asked + 1] if isinstance(message, AssistantMessage) and asked is not None else ()
+            if isinstance(message, AssistantMessage) and asked is not None:
+                head = messages[asked : asked + 1]
+            else:
+                head = ()
             kept = left + sum(map(_size, head))
             if at > len(head) and (head or isinstance(message, UserMessage)):
                 shortest = [*head, *messages[at:]]

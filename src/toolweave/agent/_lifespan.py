@@ -109,7 +109,10 @@ class AgentLifespan:
                     "asyncio.run_coroutine_threadsafe(...)"
                 )
             if period is None or period.ending.is_set() or period.loop is not loop:
-                after = period if period is not None and period.loop is loop else None
+                if period is not None and period.loop is loop:
+                    after = period
+                else:
+                    after = None
                 period = self.period = LifespanPeriod(self._name, loop, after, self._finish)
                 period.endless = self._endless
             period.users += 1
@@ -305,7 +308,8 @@ class LifespanPeriod:
                 await self._after.ended()
                 self._after = None
             async with anyio.create_task_group() as self._group:
-                waiting, self._waiting = self._waiting, []
+                waiting = self._waiting
+                self._waiting = []
                 for context, work in waiting:
                     context.run(self._group.start_soon, work)
                 await self.ending.wait()

@@ -114,7 +114,9 @@ def _media(kind: str, members: Mapping[str, Any]) -> ContentBlock | None:
         case "document" if source.get("type") == "text":
             text = as_text(source.get("data"))
             title = as_text(members.get("title")) or ""
-            return None if text is None else EmbeddedResource(uri=title, text=text, mime_type="text/plain")
+            if text is None:
+                return None
+            return EmbeddedResource(uri=title, text=text, mime_type="text/plain")
         case "image" | "document" if source:
             return _from_data(source.get("data"), source.get("media_type"), as_text(members.get("title")))
         case "image" | "audio" | "binary":
@@ -135,7 +137,9 @@ def _plain_media(members: Mapping[str, Any]) -> ContentBlock | None:
 
 def _from_url(url: object, name: str | None = None) -> ContentBlock | None:
     match = _DATA_URL.match(url) if isinstance(url, str) else None
-    return None if match is None else _from_data(match.string[match.end() :], match.group(1), name)
+    if match is None:
+        return None
+    return _from_data(match.string[match.end() :], match.group(1), name)
 
 
 def _from_data(data: object, mime_type: object, name: str | None = None) -> ContentBlock | None:
@@ -153,4 +157,6 @@ def _mcp_block(kind: str, members: Mapping[str, Any]) -> ContentBlock | None:
     if kind not in ("resource", "resource_link"):
         return None
     block = content_block(dict(members))
-    return None if isinstance(block, UnknownContent) else block
+    if isinstance(block, UnknownContent):
+        return None
+    return block

@@ -108,7 +108,8 @@ def read_message(members: Mapping[str, Any]) -> ReadMessages:
     parts = members.get("parts")
     if members.get("kind") in ("request", "response") and isinstance(parts, (list, tuple)):
         return ReadMessages(messages=_pydantic_ai_messages(cast("Sequence[Any]", parts)))
-    role, kind = members.get("role"), members.get("type")
+    role = members.get("role")
+    kind = members.get("type")
     if role is None and isinstance(kind, str):
         if kind in _LANGCHAIN_ROLES:
             return by_role("type", _LANGCHAIN_ROLES[kind], as_object(members.get("data")) or members)
@@ -239,7 +240,8 @@ def _listed_call(call: object) -> ToolCallPart:
 def call_of(members: Mapping[str, Any], key: str, arguments: str, within: str | None = None) -> ToolCallPart:
     """Return a call; arguments that are not a JSON object are kept as the text that they are."""
     where = within or f"a part of type {part_type(members)!r}"
-    call_id, name = text_of(members, key, where), text_of(members, "name", where)
+    call_id = text_of(members, key, where)
+    name = text_of(members, "name", where)
     given = members.get(arguments)
     if isinstance(given, Mapping):
         return ToolCallPart(id=call_id, name=name, arguments=dict(cast("Mapping[str, Any]", given)))
@@ -310,7 +312,8 @@ def _pydantic_ai_outcome(
     members: Mapping[str, Any], blocks: tuple[ContentBlock, ...], *, is_error: bool
 ) -> ToolMessage:
     where = f"a part of kind {members.get('part_kind')!r}"
-    key, name = text_of(members, "tool_call_id", where), text_of(members, "tool_name", where)
+    key = text_of(members, "tool_call_id", where)
+    name = text_of(members, "tool_name", where)
     return ToolMessage(outcomes=(outcome_of(key, name, blocks, is_error=is_error),))
 
 
@@ -340,7 +343,9 @@ def _returned(content: object) -> tuple[ContentBlock, ...]:
 
 
 def _as_text(content: object) -> str:
-    return content if isinstance(content, str) else json_text(content)
+    if isinstance(content, str):
+        return content
+    return json_text(content)
 
 
 def outcome_of(key: str, name: str, blocks: tuple[ContentBlock, ...], *, is_error: bool) -> ToolOutcome:

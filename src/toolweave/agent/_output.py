@@ -100,11 +100,15 @@ class Output:
     def _fitting(self, found: Any) -> tuple[Any, Sequence[Problem]]:
         problems = self._validator.problems(found)
         if problems and self._wraps and not self._validator.problems({_WRAPPED: found}):
-            found, problems = {_WRAPPED: found}, ()  # some models leave out the object around it
+            # some models leave out the object around it
+            found = {_WRAPPED: found}
+            problems = ()
         if problems:
             return None, problems
         value = found[_WRAPPED] if self._wraps else found
-        return (value, ()) if self._adapter is None else self._made(value)
+        if self._adapter is None:
+            return (value, ())
+        return self._made(value)
 
     def _made(self, value: Any) -> tuple[Any, Sequence[Problem]]:
         from pydantic import ValidationError  # only agents with an output_type need it
@@ -143,7 +147,9 @@ def _candidates(text: str) -> Sequence[Any]:
 
 def _next_bracket(text: str, start: int) -> int:
     match = _BRACKET.search(text, start)
-    return -1 if match is None else match.start()
+    if match is None:
+        return -1
+    return match.start()
 
 
 def _fenced(text: str) -> Iterator[tuple[int, Any]]:

@@ -92,7 +92,10 @@ class PartedTurn:
         """Return the messages."""
         self._end()
         if self._blocks or not self._messages:
-            made = UserMessage(content=tuple(self._blocks)) if self._is_user else AssistantMessage(parts=())
+            if self._is_user:
+                made = UserMessage(content=tuple(self._blocks))
+            else:
+                made = AssistantMessage(parts=())
             self._messages.append(made)
         return self._messages
 
@@ -101,7 +104,8 @@ class PartedTurn:
             self._messages.append(AssistantMessage(parts=tuple(self._parts)))
         if self._outcomes:
             self._messages.append(ToolMessage(outcomes=tuple(self._outcomes)))
-        self._parts, self._outcomes = [], []
+        self._parts = []
+        self._outcomes = []
 
 
 # Gemini

@@ -107,7 +107,8 @@ class Prompt:
             return self
         single = cast("str | Path | bytes | File | ContentBlock", content)
         if isinstance(single, Path):
-            name, single = name or single.name, File(single)
+            name = name or single.name
+            single = File(single)
         for block in ToolResult.of(single).content:
             self._files += _labelled("file", name or getattr(block, "uri", None), block)
         return self
@@ -126,7 +127,10 @@ class Prompt:
         blocks = [*self._context, *self._files]
         if self.text:
             blocks.append(TextContent(text=self._filled()))
-        messages = [*self._messages, UserMessage(content=tuple(blocks))] if blocks else list(self._messages)
+        if blocks:
+            messages = [*self._messages, UserMessage(content=tuple(blocks))]
+        else:
+            messages = list(self._messages)
         if not messages or isinstance(messages[-1], AssistantMessage):
             raise ValueError("the prompt ends with nothing to answer; give it a text")
         return tuple(messages)
@@ -144,8 +148,14 @@ class Prompt:
 
 def _labelled(kind: str, name: str | None, block: ContentBlock) -> list[ContentBlock]:
     """Return a block with its name: text between tags, anything else after a line that names it."""
-    attribute = "" if name is None else f' name="{name.replace(chr(34), chr(39))}"'
-    text = block.text if isinstance(block, (TextContent, EmbeddedResource)) else None
+    if name is None:
+        attribute = ""
+    else:
+        attribute = f' name="{name.replace(chr(34), chr(39))}"'
+    if isinstance(block, (TextContent, EmbeddedResource)):
+        text = block.text
+    else:
+        text = None
     if text is not None:
         return [TextContent(text=f"<{kind}{attribute}>\n{text}\n</{kind}>")]
     return [TextContent(text=f"<{kind}{attribute}/>"), block]

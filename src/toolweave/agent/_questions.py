@@ -191,7 +191,10 @@ def checked_answer(run_id: str, question_id: str, question: WaitingQuestion, giv
     Raises:
         RunError: The values do not fit the form, or there are values and no form.
     """
-    answer = given if isinstance(given, ElicitationResult) else ElicitationResult.accept(given)
+    if isinstance(given, ElicitationResult):
+        answer = given
+    else:
+        answer = ElicitationResult.accept(given)
     if not answer.accepted:
         return ElicitationResult(action=answer.action)
     if question.mode == "url":

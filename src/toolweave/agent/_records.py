@@ -121,9 +121,13 @@ def _as_json(output: Any) -> Any:
 
     def dump(value: Any) -> Any:
         model_dump = getattr(value, "model_dump", None)
-        return model_dump(mode="json") if callable(model_dump) else str(value)
+        if callable(model_dump):
+            return model_dump(mode="json")
+        return str(value)
 
-    return None if output is None else plain(msgspec.to_builtins(output, enc_hook=dump, str_keys=True))
+    if output is None:
+        return None
+    return plain(msgspec.to_builtins(output, enc_hook=dump, str_keys=True))
 
 
 async def create(
@@ -164,7 +168,9 @@ async def create(
             *also,
         ]
     )
-    return None if revisions is None else replace(record, revision=revisions[0])
+    if revisions is None:
+        return None
+    return replace(record, revision=revisions[0])
 
 
 async def write_start(store: Store, start: RunStart, *, ttl: float) -> None:
@@ -175,7 +181,10 @@ async def write_start(store: Store, start: RunStart, *, ttl: float) -> None:
 async def _start_form(store: Store, start: RunStart) -> dict[str, Any]:
     # messages of the session's conversation are not written again for each of its runs
     messages = messages_to_json(start.messages)
-    spoken = [] if start.session is None else await conversation(store, start.agent, start.session)
+    if start.session is None:
+        spoken = []
+    else:
+        spoken = await conversation(store, start.agent, start.session)
     shared = common(spoken, messages)
     began: dict[str, Any] = {"form": _FORM, "shared": shared, "messages": messages[shared:], "sent": start.sent}
     # members that came later: left out as by default, and read as such where an older version left them out
@@ -199,7 +208,10 @@ async def start_from_document(store: Store, record: RunRecord, found: Document |
         raise RunError("cannot go on: how it began is no longer in the store", run_id=record.run_id, reason="error")
     began = found.value
     check_form(began, f"the beginning of run {record.run_id!r}")
-    spoken = [] if record.session is None else await conversation(store, record.agent, record.session)
+    if record.session is None:
+        spoken = []
+    else:
+        spoken = await conversation(store, record.agent, record.session)
     if len(spoken) < began["shared"]:
         raise RunError(
             f"cannot go on: the conversation {record.session!r} is no longer in the store",
@@ -228,7 +240,9 @@ async def read_record(store: Store, run_id: str) -> RunRecord | None:
         StoreError: This version cannot read it.
     """
     found = await store.get(RUNS, run_id)
-    return None if found is None else record_of(found)
+    if found is None:
+        return None
+    return record_of(found)
 
 
 async def write_record(store: Store, record: RunRecord, *, ttl: float) -> RunRecord | None:
@@ -237,7 +251,9 @@ async def write_record(store: Store, record: RunRecord, *, ttl: float) -> RunRec
     revision = await store.put(RUNS, record.run_id, change.value, ttl=ttl, expect=record.revision)
     if revision is not None and record.done:
         await signal(store, ended_signal(record.run_id))
-    return None if revision is None else replace(record, revision=revision)
+    if revision is None:
+        return None
+    return replace(record, revision=revision)
 
 
 def record_change(record: RunRecord, *, ttl: float) -> Put:
@@ -288,7 +304,9 @@ def unreadable(found: Document, problem: StoreError) -> RunRecord:
     """Return a placeholder for a record that this version cannot read; its error says why."""
     whole: Any = found.value
     value: dict[str, Any] = cast("dict[str, Any]", whole) if isinstance(whole, dict) else {}
-    agent, prompt, at = value.get("agent"), value.get("prompt"), value.get("created_at")
+    agent = value.get("agent")
+    prompt = value.get("prompt")
+    at = value.get("created_at")
     begun = float(at) if isinstance(at, int | float) else 0.0
     return RunRecord(
         run_id=found.key,
@@ -324,7 +342,9 @@ def conversation_key(agent: str, session: str) -> str:
 async def conversation(store: Store, agent: str, session: str) -> list[dict[str, Any]]:
     """Return the messages of a session, as JSON."""
     found = await store.get(CONVERSATIONS, conversation_key(agent, session))
-    return [] if found is None else messages_in_document(found)
+    if found is None:
+        return []
+    return messages_in_document(found)
 
 
 def messages_in_document(found: Document) -> list[dict[str, Any]]:
@@ -371,4 +391,6 @@ def common(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> int:
 def first_text(messages: tuple[Message, ...], most: int = 300) -> str:
     """Return the beginning of the user's text, for lists of runs."""
     text = next((one.text for one in messages if isinstance(one, UserMessage)), "")
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    if len(text) <= most:
+        return text
+    return f"{text[: most - 1]}…"

@@ -77,7 +77,10 @@ async def resume(
     kept = durable or agent.durable
     if kept is None:
         raise ValueError(f"agent {agent.name!r} keeps nothing; give it a store: Agent(..., store=SqliteStore())")
-    record = record_of(kept.known[0]) if kept.known else await read_record(kept.store, run_id)
+    if kept.known:
+        record = record_of(kept.known[0])
+    else:
+        record = await read_record(kept.store, run_id)
     if record is None:
         raise RunError("is not in the store", run_id=run_id, reason="error")
     if record.agent != agent.name:

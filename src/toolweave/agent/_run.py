@@ -35,7 +35,9 @@ _current: ContextVar[Run | None] = ContextVar("toolweave-run", default=None)
 def current_run() -> Run | None:
     """Return the run whose tool is executing in this context, or None."""
     run = _current.get()
-    return None if run is None or run.done else run
+    if run is None or run.done:
+        return None
+    return run
 
 
 class Run:
@@ -113,7 +115,9 @@ class Run:
     @property
     def parent_id(self) -> str | None:
         """The id of the run whose tool started this one, in whichever process."""
-        return self._job.parent_id if self.parent is None else self.parent.id
+        if self.parent is None:
+            return self._job.parent_id
+        return self.parent.id
 
     @property
     def tools(self) -> AgentTools | None:
@@ -209,8 +213,14 @@ class Run:
             RunError: The values do not fit the form; the question still waits.
             ValueError: Questions of several runs have this id.
         """
-        run_id = question.run_id if isinstance(question, events.InputRequested) else None
-        question_id = question.question_id if isinstance(question, events.InputRequested) else question
+        if isinstance(question, events.InputRequested):
+            run_id = question.run_id
+        else:
+            run_id = None
+        if isinstance(question, events.InputRequested):
+            question_id = question.question_id
+        else:
+            question_id = question
         found = [run for run in self._with_question(question_id) if run_id in (None, run.id)]
         if len(found) > 1:
             raise ValueError(f"{len(found)} runs wait for answers to {question_id!r}; give the event that asked")
@@ -233,7 +243,8 @@ class Run:
                 "or by a tool of a run whose session it goes on with"
             )
         self.start()
-        ended, period = self._ended, self._period
+        ended = self._ended
+        period = self._period
         if not self.done and ended is not None and period is not None:
             if not _is_running_here(period.loop):
                 raise RuntimeError(f"run {self.id!r} runs in another event loop; await it there")
@@ -308,15 +319,24 @@ class Run:
         self._cancel(_SHUT_DOWN)
 
     def _decide(self, call: str | events.ApprovalRequested, approval: Approval) -> bool:
-        run_id = call.run_id if isinstance(call, events.ApprovalRequested) else None
-        call_id = call.call.id if isinstance(call, events.ApprovalRequested) else call
+        if isinstance(call, events.ApprovalRequested):
+            run_id = call.run_id
+        else:
+            run_id = None
+        if isinstance(call, events.ApprovalRequested):
+            call_id = call.call.id
+        else:
+            call_id = call
         found = [run for run in self._asking(call_id) if run_id in (None, run.id)]
         if len(found) > 1:  # the ids of providers are not unique over runs
             raise ValueError(f"{len(found)} runs wait for a call with the id {call_id!r}; give the event that asked")
         return bool(found) and found[0].approvals.answer(call_id, approval)
 
     def _asking(self, call_id: str) -> list[Run]:
-        own = [self] if any(call.id == call_id for call in self._approvals.waiting) else []
+        if any(call.id == call_id for call in self._approvals.waiting):
+            own = [self]
+        else:
+            own = []
         return own + [run for child in self.children.values() for run in child._asking(call_id)]  # noqa: SLF001 - its own kind
 
     def _with_question(self, question_id: str) -> list[Run]:
@@ -358,7 +378,8 @@ class Run:
 
     async def _drive(self) -> None:
         _current.set(self)
-        host, period = self._host, cast("LifespanPeriod", self._period)
+        host = self._host
+        period = cast("LifespanPeriod", self._period)
         result: RunResult | None = None
         room = host.rooms.enter(self.session)
         try:

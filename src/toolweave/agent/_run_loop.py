@@ -239,8 +239,12 @@ class RunLoop:
         )
 
     async def _work(self, room: SessionState, period: LifespanPeriod, journal: Journal) -> RunResult:
-        extra = () if self._job.tools is None else self._job.tools.sources
-        finish, error = Finish(reason="cancelled"), None
+        if self._job.tools is None:
+            extra = ()
+        else:
+            extra = self._job.tools.sources
+        finish = Finish(reason="cancelled")
+        error = None
         try:
             await self._open(period, extra)
             state = await self._begin(journal)
@@ -251,11 +255,14 @@ class RunLoop:
                 finish = Finish(reason="time_limit")
         except ModelError as exc:
             self._emit(events.ModelFailed(run_id=self._run.id, step=self.step, error=exc))
-            finish, error = Finish(reason="model_error"), exc
+            finish = Finish(reason="model_error")
+            error = exc
         except ToolExecutionError as exc:
-            finish, error = Finish(reason="transport_error"), exc
+            finish = Finish(reason="transport_error")
+            error = exc
         except Exception as exc:  # boundary: any error that ends a run is raised to its awaiters
-            finish, error = Finish(reason="error"), exc
+            finish = Finish(reason="error")
+            error = exc
         finally:
             result = self._closed(finish, error)
             try:
@@ -272,10 +279,19 @@ class RunLoop:
             raise ExceptionGroup(f"agent {name!r}: not all of its tools could be opened", list(failed.values()))
 
     async def _begin(self, journal: Journal) -> RunState:
-        host, job, run, session = self._host, self._job, self._run, self._job.session
-        history = () if session is None else await host.conversations.load(session)
+        host = self._host
+        job = self._job
+        run = self._run
+        session = self._job.session
+        if session is None:
+            history = ()
+        else:
+            history = await host.conversations.load(session)
         messages = continue_conversation(history, job.sent)
-        given = None if job.rules.output is host.rules.output else job.rules.output
+        if job.rules.output is host.rules.output:
+            given = None
+        else:
+            given = job.rules.output
         start = await journal.started(
             RunStart(
                 run_id=run.id,
@@ -305,7 +321,8 @@ class RunLoop:
 
     def _restore(self, start: RunStart) -> None:
         """Apply the recorded start of the run where the request leaves it open."""
-        job, own = self._job, self._host.rules.output
+        job = self._job
+        own = self._host.rules.output
         if start.output is not None and job.rules.output is own:
             same = own is not None and own.form == start.output  # else its type is not at hand
             self._rules = replace(job.rules, output=own if same else Output.from_form(start.output))
@@ -317,8 +334,12 @@ class RunLoop:
         self._ctx = CallContext(meta=meta, state=job.ctx.state, caller=job.ctx.caller)
 
     def _turn(self, room: SessionState, journal: Journal, state: RunState) -> TurnRunner:
-        host, job = self._host, self._job
-        others = (room.kept,) if job.tools is None else (job.tools, room.kept)
+        host = self._host
+        job = self._job
+        if job.tools is None:
+            others = (room.kept,)
+        else:
+            others = (job.tools, room.kept)
         tools = CombinedToolset(host.tools, *others)
         if host.defer_tokens is not None:
             also: Iterable[str] = () if job.tools is None else job.tools.client
@@ -371,7 +392,10 @@ class RunLoop:
                 known = self._host.tools.sources
                 await self._open(period)
             offer = self._offer(turn)
-            rules = self._rules if state.steps >= self._recorded else self._rules.unbounded
+            if state.steps >= self._recorded:
+                rules = self._rules
+            else:
+                rules = self._rules.unbounded
             match next_step(state, rules, offer):
                 case AskModel() as ask:
                     await self._ask(state, turn, ask)
@@ -396,15 +420,18 @@ class RunLoop:
         return Finish(reason="waiting", pending=tuple(call for call in calls if call.id in ids))
 
     def _offer(self, turn: TurnRunner) -> AvailableTools:
-        client, provider = self._host.tools.client, self._host.tools.provider
+        client = self._host.tools.client
+        provider = self._host.tools.provider
         extra = self._job.tools
         if extra is not None:
-            client, provider = {**client, **extra.client}, (*provider, *extra.provider)
+            client = {**client, **extra.client}
+            provider = (*provider, *extra.provider)
         if isinstance(turn.tools, ToolSearchToolset):
             shown = turn.tools.offered(native=getattr(turn.model, "native_tool_search", False) is True)
             tools, deferred, find = shown.tools, shown.deferred, turn.tools.find
         else:
-            tools, deferred = turn.tools.snapshot(), ()
+            tools = turn.tools.snapshot()
+            deferred = ()
             find = tools.find
         return AvailableTools(tools=tools, find=find, deferred=deferred, client=client, provider=provider)
 
@@ -418,8 +445,12 @@ class RunLoop:
         await self._hooks.turn_starting(self.step)
         finished = await turn.ask(self.step, ask.request)
         state.steps = self.step
-        state.stop, state.detail = finished.stop_reason, finished.stop_detail
-        state.wasted = state.wasted + 1 if is_wasted(finished.message, finished.stop_reason) else 0
+        state.stop = finished.stop_reason
+        state.detail = finished.stop_detail
+        if is_wasted(finished.message, finished.stop_reason):
+            state.wasted = state.wasted + 1
+        else:
+            state.wasted = 0
         state.usage = state.usage + finished.usage
         state.messages.append(finished.message)
         state.results = {}
@@ -434,7 +465,8 @@ class RunLoop:
         Raises:
             ConfigError: The cost of the usage is not known.
         """
-        most, total = self._rules.limits.cost, state.total
+        most = self._rules.limits.cost
+        total = state.total
         told = turn is None or turn.cost is not None  # a turn without token counts may still have had a cost
         if most is None or (told and (total.cost is not None or not total.tokens)):
             return
@@ -446,7 +478,11 @@ class RunLoop:
         )
 
     def _closed(self, finish: Finish, error: Exception | None) -> RunResult:
-        state, text = self._state, "".join(self._asking.partial) if self._asking is not None else ""
+        state = self._state
+        if self._asking is not None:
+            text = "".join(self._asking.partial)
+        else:
+            text = ""
         if state is not None:
             closed(state, _UNDONE, finish.pending)
             if text and error is None:  # the text before a user, or the clock, ended it

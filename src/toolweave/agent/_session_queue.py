@@ -42,7 +42,10 @@ class SessionQueue:
         self._durable = durable
         self._store = durable.store
         self._record = record
-        self._session = "" if record.session is None else _session(record.agent, record.session)
+        if record.session is None:
+            self._session = ""
+        else:
+            self._session = _session(record.agent, record.session)
         self._key = _position(self._session, record.run_id, record.created_at)
 
     async def join(self) -> None:
@@ -113,14 +116,19 @@ async def hold_session(durable: Durable | None, session: str | None, run_id: str
         RunError: Another process took the session, because this one was silent for too long.
         StoreError: The store cannot be reached.
     """
-    key = "" if durable is None or session is None else _session(durable.agent, session)
+    if durable is None or session is None:
+        key = ""
+    else:
+        key = _session(durable.agent, session)
     if durable is None or not key or key in _held.get():
         yield
         return
     lease = _lease(durable, key)
 
     async def take() -> bool | None:
-        return True if await lease.take() is None else None
+        if await lease.take() is None:
+            return True
+        return None
 
     if not await take():
         await until(durable.store, _freed_signal(key), take, sleep=durable.sleep, last=_LOOK_SECONDS)
@@ -156,7 +164,8 @@ async def _wake_next(durable: Durable, session: str) -> None:
 
 def _lease(durable: Durable, key: str) -> Lease:
     """Return the lease of a session, not yet taken."""
-    seconds, sleep = durable.lease_seconds, durable.sleep
+    seconds = durable.lease_seconds
+    sleep = durable.sleep
     return Lease(durable.store, LEASES, f"session:{key}", seconds=seconds, sleep=sleep)
 
 

@@ -92,7 +92,8 @@ def continue_conversation(history: Sequence[Message], sent: Sequence[Message]) -
 
     A `ToolMessage` that comes first answers the calls of client tools that the last run left pending.
     """
-    messages, rest = list(history), list(sent)
+    messages = list(history)
+    rest = list(sent)
     done = messages[-1] if messages else None
     known: dict[str, ToolOutcome] = {}
     if isinstance(done, ToolMessage):

@@ -77,7 +77,9 @@ def spawn_tools(
 def tools_of_task(agent: Spawning, durable: Durable, record: RunRecord, about: Mapping[str, Any]) -> ToolLike | None:
     """Return these tools for a task that a worker executes, if it was spawned with them and may spawn too."""
     settings: Mapping[str, Any] | None = about.get("spawn")
-    return None if settings is None else SpawnTools(agent, durable, **settings).for_task(record)
+    if settings is None:
+        return None
+    return SpawnTools(agent, durable, **settings).for_task(record)
 
 
 class SpawnTools(BaseToolset):
@@ -99,7 +101,9 @@ class SpawnTools(BaseToolset):
     def snapshot(self) -> ToolSnapshot:
         """Return the tools, or none in a run that is too deep to spawn."""
         run = current_run()
-        return self._nothing if run is not None and run.depth >= self._depth else self._offered
+        if run is not None and run.depth >= self._depth:
+            return self._nothing
+        return self._offered
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         """Run one of the tools."""
@@ -134,7 +138,8 @@ class SpawnTools(BaseToolset):
         Args:
             prompt: What is to be done, with all that has to be known for it.
         """
-        above, call_id = current_run(), _call_id.get()
+        above = current_run()
+        call_id = _call_id.get()
         if above is not None and above.depth >= self._depth:
             raise ToolError(f"tasks may be nested {self._depth} deep; do this one yourself")
         if above is None or call_id is None:
@@ -154,7 +159,10 @@ class SpawnTools(BaseToolset):
         Args:
             id: The task; all of yours by default.
         """
-        records = [await self._mine(id)] if id is not None else await self._all()
+        if id is not None:
+            records = [await self._mine(id)]
+        else:
+            records = await self._all()
         return {"tasks": [await self._told(record) for record in records]}
 
     async def _output(self, id: str) -> dict[str, Any]:  # noqa: A002 - the parameter's name for a model
@@ -190,7 +198,10 @@ class SpawnTools(BaseToolset):
             ids: The tasks; all of yours by default.
             seconds: How long to wait at most; tasks that have not ended by then continue, and you can wait again.
         """
-        records = await self._all() if ids is None else [await self._mine(one) for one in ids]
+        if ids is None:
+            records = await self._all()
+        else:
+            records = [await self._mine(one) for one in ids]
         with anyio.move_on_after(seconds):
             helping = anyio.Lock()
             async with anyio.create_task_group() as tasks:
@@ -202,7 +213,8 @@ class SpawnTools(BaseToolset):
         return {"tasks": [_outcome(one) if one.done else await self._told(one) for one in now]}
 
     def _made(self) -> Sequence[Tool]:
-        reading, ending = {"readOnlyHint": True}, {"idempotentHint": True, "destructiveHint": False}
+        reading = {"readOnlyHint": True}
+        ending = {"idempotentHint": True, "destructiveHint": False}
         return (
             tool(self._spawn, name=self._name, annotations=ending),
             tool(self._status, name=f"{self._name}_status", annotations=reading),
@@ -223,7 +235,8 @@ class SpawnTools(BaseToolset):
             depth=0 if above is None else above.depth + 1,
             attended=above is not None and above.attended is True and self._durable.queue is None,
         )
-        now, ttl = self._durable.clock(), self._durable.keep_seconds
+        now = self._durable.clock()
+        ttl = self._durable.keep_seconds
         record = await create(self._store, start, status="pending", now=now, ttl=ttl, group=_group(above, self._agent))
         if record is None:
             raise ToolError(f"there is a run {run_id!r} already")
@@ -283,15 +296,20 @@ class SpawnTools(BaseToolset):
 
     def _here(self, record: RunRecord) -> Run | None:
         run = self._runs.get(record.run_id)
-        return None if run is None or run.done else run
+        if run is None or run.done:
+            return None
+        return run
 
     def for_task(self, record: RunRecord) -> ToolLike | None:
         """Return these tools for a task's own run, if it may spawn and does not have them already."""
         deep = record.depth >= self._depth
-        return None if deep or self._agent.tools.snapshot().find(self._name) is not None else self
+        if deep or self._agent.tools.snapshot().find(self._name) is not None:
+            return None
+        return self
 
     async def _wait(self, record: RunRecord | None, helping: anyio.Lock) -> None:
-        waited, pause = 0.0, Backoff(self._durable.sleep)
+        waited = 0.0
+        pause = Backoff(self._durable.sleep)
         while record is not None and not record.done:
             if self._durable.queue is None or (waited >= _WORKER_WAIT_SECONDS and not helping.locked()):
                 run = await self._help(record, helping)
@@ -311,7 +329,10 @@ class SpawnTools(BaseToolset):
     async def _told(self, record: RunRecord) -> dict[str, Any]:
         info = await self._statuses.info(record)
         run = self._runs.get(record.run_id)
-        status = "running" if run is not None and not run.done and not record.done else info.status
+        if run is not None and not run.done and not record.done:
+            status = "running"
+        else:
+            status = info.status
         return {"id": record.run_id, "status": status, "prompt": record.prompt}
 
 
@@ -332,7 +353,9 @@ def _group(run: Run | None, agent: Spawning) -> str:
     """Return the group of tasks that belong together: those of a session, a run, or an agent."""
     if run is None:
         return f"agent:{agent.name}"
-    return run.id if run.session is None else f"session:{run.agent}/{run.session}"
+    if run.session is None:
+        return run.id
+    return f"session:{run.agent}/{run.session}"
 
 
 def _outcome(record: RunRecord) -> dict[str, Any]:

@@ -95,7 +95,9 @@ class RunStatuses:
     async def get(self, run_id: str) -> RunInfo | None:
         """Return a run, or None when the store has none of this id."""
         found = await self._store.get(RUNS, run_id)
-        return None if found is None else await self._told(found)
+        if found is None:
+            return None
+        return await self._told(found)
 
     async def active(self) -> Sequence[RunInfo]:
         """Return the runs that are active now, the oldest first."""
@@ -148,7 +150,8 @@ class RunStatuses:
         """
         record = await read_record(self._store, run_id)
         cancelled = await self._cancel(record)
-        seen, left = {run_id}, await children_of(self._store, run_id)
+        seen = {run_id}
+        left = await children_of(self._store, run_id)
         while left:
             child = left.pop()
             if child.run_id not in seen:

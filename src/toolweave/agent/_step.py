@@ -176,7 +176,9 @@ def count_failures(state: RunState, calls: Sequence[ToolCallPart]) -> None:
 def _failing(state: RunState, limits: Limits) -> str | None:
     """Return the tool that has failed too often in a row, or None."""
     most = limits.tool_failures
-    return None if most is None else next((name for name, times in state.failing.items() if times >= most), None)
+    if most is None:
+        return None
+    return next((name for name, times in state.failing.items() if times >= most), None)
 
 
 def _is_empty(message: AssistantMessage) -> bool:
@@ -212,15 +214,23 @@ def _after_calls(state: RunState, rules: RunRules, offer: AvailableTools, calls:
     if limits.tool_calls is not None and state.tool_calls + len(missing) > limits.tool_calls:
         return Finish(reason="tool_call_limit")
     # a result that no turn may read is not worth its side effects
-    reason = None if theirs else passed(limits, state.total, state.steps, rules.max_steps)
-    return RunTools(groups=_grouped(missing, offer)) if reason is None else Finish(reason=reason)
+    if theirs:
+        reason = None
+    else:
+        reason = passed(limits, state.total, state.steps, rules.max_steps)
+    if reason is None:
+        return RunTools(groups=_grouped(missing, offer))
+    return Finish(reason=reason)
 
 
 def _after_answer(state: RunState, rules: RunRules, offer: AvailableTools, answer: AssistantMessage) -> Step:
     if state.stop in ("max_tokens", "refusal", "other"):
         return Finish(reason=state.stop, detail=state.detail)
     if state.stop == "malformed_call":
-        complaint = f"{_UNREADABLE}\nThe provider's words: {state.detail}" if state.detail else _UNREADABLE
+        if state.detail:
+            complaint = f"{_UNREADABLE}\nThe provider's words: {state.detail}"
+        else:
+            complaint = _UNREADABLE
         return _again(state, rules, offer, Finish(reason="malformed_call", detail=state.detail), complaint)
     if rules.output is None and _is_empty(answer):
         return _again(state, rules, offer, Finish(reason="empty_answer"), _EMPTY)
@@ -239,7 +249,9 @@ def _again(state: RunState, rules: RunRules, offer: AvailableTools, end: Finish,
     if state.wasted > rules.limits.turn_retries:
         return end
     step = _ask(state, rules, offer, UserMessage.of(complaint))
-    return end if isinstance(step, Finish) else step
+    if isinstance(step, Finish):
+        return end
+    return step
 
 
 def _grouped(calls: Sequence[ToolCallPart], offer: AvailableTools) -> tuple[tuple[ToolCallPart, ...], ...]:

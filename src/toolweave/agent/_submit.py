@@ -95,7 +95,9 @@ class SubmittedRun:
 
     async def _ended(self) -> RunRecord | None:
         record = await self._record()
-        return record if record.done else None
+        if record.done:
+            return record
+        return None
 
     async def _record(self) -> RunRecord:
         record = await read_record(self._durable.store, self.id)
@@ -166,7 +168,8 @@ def _trace_context() -> dict[str, str]:
 
 async def _made(durable: Durable, jobs: JobTopic, start: RunStart) -> RunRecord | None:
     """Record a run with its position in the session's queue and its job; None when there is one already."""
-    now, ttl = durable.clock(), durable.keep_seconds
+    now = durable.clock()
+    ttl = durable.keep_seconds
     also = [jobs.note(start.run_id), *queued(start.agent, start.session, start.run_id, now, ttl=ttl)]
     return await create(durable.store, start, status="pending", now=now, ttl=ttl, also=also)
 

@@ -170,8 +170,14 @@ class RunTelemetry:
         """
         present = trace.get_current_span().get_span_context()
         carried = trace_context_in(meta)
-        parent = propagate.extract(carried) if carried and (recorded or not present.is_valid) else None
-        links = [Link(present)] if parent is not None and present.is_valid else None
+        if carried and (recorded or not present.is_valid):
+            parent = propagate.extract(carried)
+        else:
+            parent = None
+        if parent is not None and present.is_valid:
+            links = [Link(present)]
+        else:
+            links = None
         attributes = {"gen_ai.operation.name": "invoke_agent", **self._run, **self._model}
         began = perf_counter()
         span = None
@@ -316,7 +322,9 @@ def _provider_and_model(name: str) -> tuple[str, str]:
     if "://" in name:
         return "_OTHER", name.rpartition("#")[2]
     provider, colon, model = name.partition(":")
-    return (provider, model) if colon else ("_OTHER", name)
+    if colon:
+        return (provider, model)
+    return ("_OTHER", name)
 
 
 def _settings_of(request: ModelRequest) -> dict[str, Any]:
@@ -378,4 +386,6 @@ def _json(value: Any) -> str:
 
 
 def _error_of(span: ActiveSpan | None) -> dict[str, str]:
-    return {} if span is None or span.error is None else {"error.type": span.error}
+    if span is None or span.error is None:
+        return {}
+    return {"error.type": span.error}

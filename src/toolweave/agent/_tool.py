@@ -74,7 +74,8 @@ def agent_tool(
         above = current_run()
         _guard(agent, above)
         attended = above is not None and above.attended is True
-        session, key = _session(agent, keep_conversation, above, ctx), None if agent.durable is None else _key(ctx)
+        session = _session(agent, keep_conversation, above, ctx)
+        key = None if agent.durable is None else _key(ctx)
         run = agent.send(message, session=session, ctx=ctx, attended=attended, key=key)
         if agent.durable is not None and key is not None:
             await _free(agent.durable, run.id)
@@ -106,18 +107,22 @@ def agent_tool(
 
 
 def _guard(agent: Sender, above: Run | None) -> None:
-    depth, run = 0, above
+    depth = 0
+    run = above
     while run is not None:
         if agent.runs(run):
             raise ToolError(f"agent {agent.name!r} is already at work further up and cannot be asked by itself")
-        depth, run = depth + 1, run.parent
+        depth = depth + 1
+        run = run.parent
     if above is not None and above.depth + 1 > agent.max_depth:
         raise ToolError(f"agents may call agents {agent.max_depth} deep; do this without agent {agent.name!r}")
 
 
 def _key(ctx: CallContext) -> str | None:
     key = ctx.meta.get(IDEMPOTENCY_KEY)
-    return key if isinstance(key, str) else None
+    if isinstance(key, str):
+        return key
+    return None
 
 
 async def _free(durable: Durable, run_id: str) -> None:
@@ -135,7 +140,9 @@ def _session(agent: Sender, keep: KeepConversation, above: Run | None, ctx: Call
         root = above
         while root.parent is not None:
             root = root.parent
-        return f"session:{root.session}" if root.session is not None else f"run:{root.id}"
+        if root.session is not None:
+            return f"session:{root.session}"
+        return f"run:{root.id}"
     if ctx.caller is None:
         return None
     client = ctx.caller.client_key
@@ -179,7 +186,10 @@ async def _reported(run: Run, ctx: CallContext) -> None:
     async for event in run:
         if isinstance(event, (events.ToolStarted, events.StepStarted)):
             done += 1
-            message = f"calls {event.tool.name}" if isinstance(event, events.ToolStarted) else f"turn {event.step}"
+            if isinstance(event, events.ToolStarted):
+                message = f"calls {event.tool.name}"
+            else:
+                message = f"turn {event.step}"
             await ctx.progress(done, message=message)
 
 
@@ -219,10 +229,15 @@ def parallelize(tool: Tool, *, name: str | None = None, limit: int = 8, most: in
     async def run_all(arguments: Mapping[str, Any], ctx: CallContext) -> ToolResult:
         calls: list[Mapping[str, Any]] = arguments["calls"]
         results: list[ToolResult | None] = [None] * len(calls)
-        slots, above, key = anyio.Semaphore(at_once), current_run(), _key(ctx)
+        slots = anyio.Semaphore(at_once)
+        above = current_run()
+        key = _key(ctx)
 
         async def run(number: int) -> None:
-            own = ctx if key is None else ctx.replace(meta={**ctx.meta, IDEMPOTENCY_KEY: part_key(key, number)})
+            if key is None:
+                own = ctx
+            else:
+                own = ctx.replace(meta={**ctx.meta, IDEMPOTENCY_KEY: part_key(key, number)})
             async with slots, nullcontext() if above is None else runtime_of(above).slots.of(tool.spec):
                 results[number] = await tool.execute(calls[number], own)
 

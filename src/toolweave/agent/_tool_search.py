@@ -97,7 +97,10 @@ class ToolSearchToolset(WrapperToolset, RoutingToolset):
         """Return the tools that a model sees now."""
         inner = self._inner.snapshot()
         if inner is not self._seen:
-            self._search = _search_tool(inner) if exceeds_budget(inner, self._budget) else None
+            if exceeds_budget(inner, self._budget):
+                self._search = _search_tool(inner)
+            else:
+                self._search = None
             self._seen = inner
             self._show()
         return self._view
@@ -172,7 +175,10 @@ class ToolSearchToolset(WrapperToolset, RoutingToolset):
         version = inner.version + self._loads
         if self._search is None:
             # the same object if it can be: models cache their form of it
-            self._view = ToolSnapshot(inner, version=version) if self._deferred else inner
+            if self._deferred:
+                self._view = ToolSnapshot(inner, version=version)
+            else:
+                self._view = inner
             return
         self._deferred = True
         names = dict.fromkeys([*self._always, *reversed(self._loaded)])
@@ -185,7 +191,9 @@ class ToolSearchToolset(WrapperToolset, RoutingToolset):
 
     def _named(self, name: str) -> str:
         spec = self._inner.snapshot().find(name)
-        return name if spec is None else spec.name
+        if spec is None:
+            return name
+        return spec.name
 
     def _searched(self, arguments: Mapping[str, Any]) -> ToolResult:
         problems = search_problems(arguments)

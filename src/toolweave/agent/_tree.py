@@ -38,7 +38,9 @@ async def run_tree(store: Store, run_id: str, *, levels: int = 20) -> RunTree | 
     """
     statuses = RunStatuses(store)
     top = await statuses.get(run_id)
-    return None if top is None else await _below(store, statuses, top, levels, frozenset({run_id}))
+    if top is None:
+        return None
+    return await _below(store, statuses, top, levels, frozenset({run_id}))
 
 
 async def root_of(store: Store, run_id: str) -> str:

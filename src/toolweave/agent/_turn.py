@@ -65,21 +65,28 @@ class CallIds:
     def current(self, given: str) -> str:
         """Return the unique id of the last call that began with this provider id."""
         begun = self._begun.get(given)
-        return begun[-1] if begun else given
+        if begun:
+            return begun[-1]
+        return given
 
     def settle(self, message: AssistantMessage) -> AssistantMessage:
         """Return the finished turn with its call ids made unique."""
         parts = tuple(self._settled(part) if isinstance(part, ToolCallPart) else part for part in message.parts)
         unchanged = all(new is old for new, old in zip(parts, message.parts, strict=True))
-        return message if unchanged else replace(message, parts=parts)
+        if unchanged:
+            return message
+        return replace(message, parts=parts)
 
     def _settled(self, call: ToolCallPart) -> ToolCallPart:
         begun = self._begun.get(call.id)
         found = begun.popleft() if begun else self._free(call.id)
-        return call if found == call.id else replace(call, id=found)
+        if found == call.id:
+            return call
+        return replace(call, id=found)
 
     def _free(self, given: str) -> str:
-        found, number = given, 1
+        found = given
+        number = 1
         while not found or found in self._used or found in self._taken:
             number += 1
             found = f"{given or 'call'}_{number}"
@@ -174,19 +181,25 @@ class TurnRunner:
 
     async def _asked(self, step: int, request: ModelRequest) -> Finished:
         finished = await self._fitting(step, request)
-        return listed(priced(finished, self.model)) if self.priced else finished
+        if self.priced:
+            return listed(priced(finished, self.model))
+        return finished
 
     async def _fitting(self, step: int, request: ModelRequest) -> Finished:
         """Return the turn; if the conversation is too long for the model, send ever less of its newest part.
 
         The share that was accepted is kept for the run's next turns, so that not each of them is refused first.
         """
-        whole, taken = request.messages, self._taken_ids(request.messages)
+        whole = request.messages
+        taken = self._taken_ids(request.messages)
         if self.history is not None:
             found = self.history(whole)
             whole = await found if isawaitable(found) else found
         for _ in range(_MOST_TRIMS):
-            sent = whole if self.share == 1.0 else trim_history(whole, keep=self.share)
+            if self.share == 1.0:
+                sent = whole
+            else:
+                sent = trim_history(whole, keep=self.share)
             try:
                 return await self._streamed(step, replace(request, messages=tuple(sent)), taken)
             except ModelError as exc:
@@ -205,7 +218,8 @@ class TurnRunner:
         return self._taken
 
     async def _streamed(self, step: int, request: ModelRequest, taken: AbstractSet[str]) -> Finished:
-        run_id, ids = self.run_id, CallIds(taken)
+        run_id = self.run_id
+        ids = CallIds(taken)
         self.partial = []
         async with aclosing(self.model.stream(request)) as stream:
             async for event in stream:
@@ -219,10 +233,12 @@ class TurnRunner:
                         call = ToolCallPart(id=ids.begin(event.id), name=event.name)
                         self.emit(events.ToolCallStarted(run_id=run_id, step=step, call=call))
                     case base.ToolCallDelta():
-                        known, piece = ids.current(event.id), event.arguments
+                        known = ids.current(event.id)
+                        piece = event.arguments
                         self.emit(events.ToolArguments(run_id=run_id, step=step, call_id=known, delta=piece))
                     case base.StreamRestarted():
-                        ids, self.partial = CallIds(taken), []
+                        ids = CallIds(taken)
+                        self.partial = []
                         self.emit(events.TurnRestarted(run_id=run_id, step=step, error=event.error))
                     case base.Finished():
                         self.partial = []
@@ -313,7 +329,10 @@ class TurnRunner:
         asked = await self.journal.asked(step, call, tool)
         while True:
             allowed = asked.allowed is not None and asked.allowed == definition_digest(tool)
-            result = None if allowed else await self._refusal(step, call, tool, again=again)
+            if allowed:
+                result = None
+            else:
+                result = await self._refusal(step, call, tool, again=again)
             if result is ASK:
                 self.waiting.append(WaitingCall.of(call, tool, run_id=self.run_id, repeats=again))
                 return None
@@ -337,9 +356,14 @@ class TurnRunner:
     def _now(self, tool: ToolSpec) -> ToolSpec:
         """Return the tool that a call would reach now: the same, unless its definition has changed."""
         tools = self.tools
-        found = tools.find(tool.name) if isinstance(tools, ToolSearchToolset) else tools.snapshot().find(tool.name)
+        if isinstance(tools, ToolSearchToolset):
+            found = tools.find(tool.name)
+        else:
+            found = tools.snapshot().find(tool.name)
         same = found is None or found is tool or definition_digest(found) == definition_digest(tool)
-        return tool if same or found is None else found
+        if same or found is None:
+            return tool
+        return found
 
     async def _refusal(self, step: int, call: ToolCallPart, tool: ToolSpec, *, again: bool) -> ToolResult | Ask | None:
         """Return the result of a call that may not be made, None if it may, or `ASK` if a person decides later."""
@@ -349,7 +373,8 @@ class TurnRunner:
         def ask() -> None:
             self.emit(events.ApprovalRequested(run_id=self.run_id, step=step, call=call, tool=tool))
 
-        approval, asked = await self.journal.answer(call, tool), True
+        approval = await self.journal.answer(call, tool)
+        asked = True
         if approval is None:
             approval, asked = await self.approvals.decide(call, tool, ask, force=again)
         else:
@@ -362,7 +387,9 @@ class TurnRunner:
             )
             self.emit(given)
         if not approval.approved:
-            return outcome_unknown(tool.name) if again else denied(tool.name, approval)
+            if again:
+                return outcome_unknown(tool.name)
+            return denied(tool.name, approval)
         if approval.remember is not None:
             await self.journal.allow(tool, persistent=approval.remember == "agent")
         return None
@@ -373,7 +400,9 @@ class TurnRunner:
 
     async def _executed(self, step: int, call: ToolCallPart, tool: ToolSpec, asked: Asked) -> ToolResult | None:
         """Return the result of a call, or None if it waits for the answer to a question of its server."""
-        run_id, emit, updates = self.run_id, self.emit, count(1)
+        run_id = self.run_id
+        emit = self.emit
+        updates = count(1)
 
         def progress(update: Progress) -> None:
             if not _is_kept(next(updates)):
@@ -383,7 +412,10 @@ class TurnRunner:
         await self.journal.call_started(step, call, tool)
         emit(events.ToolStarted(run_id=run_id, step=step, call=call, tool=tool))
         about = self.ctx
-        meta = {**about.meta, IDEMPOTENCY_KEY: call_key(run_id, step, call.id)} if self.keyed else about.meta
+        if self.keyed:
+            meta = {**about.meta, IDEMPOTENCY_KEY: call_key(run_id, step, call.id)}
+        else:
+            meta = about.meta
         answers = self._answers(step, call, tool, asked)
         ctx = CallContext(
             timeout=self.limits.call_seconds,

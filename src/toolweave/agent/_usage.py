@@ -25,7 +25,8 @@ class ChildUsage:
 
     def unrecorded(self) -> Mapping[str, Usage]:
         """Return the usage added since the last call of this method, to be recorded."""
-        new, self._unrecorded = self._unrecorded, {}
+        new = self._unrecorded
+        self._unrecorded = {}
         return new
 
     @property

@@ -96,12 +96,15 @@ def waiting_changes(
 async def waiting_calls(store: Store, run_id: str) -> Sequence[WaitingCall]:
     """Return the calls of a run that wait and have no answer yet, the oldest first."""
     record = await read_record(store, run_id)
-    return [] if record is None or record.status != "waiting" else await _unanswered(store, run_id)
+    if record is None or record.status != "waiting":
+        return []
+    return await _unanswered(store, run_id)
 
 
 async def known_calls(store: Store, run_id: str) -> frozenset[str]:
     """Return the ids of all calls and questions in a run's journal, whether they wait or not."""
-    prefix, known = f"{run_id}/", set[str]()
+    prefix = f"{run_id}/"
+    known = set[str]()
     async for found in iter_documents(store, JOURNAL, prefix):
         kind, _, rest = found.key.removeprefix(prefix).partition("/")
         if kind in ("waiting", "answer"):
@@ -229,7 +232,9 @@ def _told(value: Mapping[str, Any]) -> str:
     """Return a recorded answer in words."""
     if "action" in value:
         return {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}[value["action"]]
-    return "approved" if value["approved"] else "denied"
+    if value["approved"]:
+        return "approved"
+    return "denied"
 
 
 def _values(asked: WaitingCall, open_calls: Collection[WaitingCall], answer: _Answer) -> dict[str, dict[str, Any]]:
@@ -244,7 +249,10 @@ def _values(asked: WaitingCall, open_calls: Collection[WaitingCall], answer: _An
             text = f"has a call {asked.call_id!r} that waits for a yes or a no, not for an answer: approve or deny it"
             raise _error(asked.run_id, text)
         given = checked_answer(asked.run_id, asked.call_id, question, answer)
-        content = None if given.content is None else plain(given.content)
+        if given.content is None:
+            content = None
+        else:
+            content = plain(given.content)
         return {asked.call_id: {"action": given.action, "content": content, "asked": question.digest}}
     if question is not None:
         text = f"has a question {asked.call_id!r} that waits for an answer, not for a yes: accept, decline or cancel it"
@@ -258,7 +266,9 @@ def _values(asked: WaitingCall, open_calls: Collection[WaitingCall], answer: _An
 
 
 def _result(answer: GivenAnswer) -> ElicitationResult:
-    return answer if isinstance(answer, ElicitationResult) else ElicitationResult.accept(answer)
+    if isinstance(answer, ElicitationResult):
+        return answer
+    return ElicitationResult.accept(answer)
 
 
 def _waiting_key(run_id: str, call_id: str) -> str:

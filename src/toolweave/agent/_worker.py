@@ -237,7 +237,9 @@ class _Runs:
         except StoreError:
             raise  # it is resumed when the store is back
         except Exception as exc:  # boundary: its record has the error
-            return "ended" if await self._failed(record, exc) else None
+            if await self._failed(record, exc):
+                return "ended"
+            return None
         finally:
             self._running.discard(handover)
         if result is None:

@@ -35,7 +35,9 @@ def run_app(argv: Sequence[str]) -> int:
     try:
         return _answer(argv)
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0
+        if isinstance(end.code, int):
+            return end.code
+        return 0
     except Exception as error:  # boundary: expected errors end in one line and their code
         return _complained(error, argv)
 
@@ -73,13 +75,15 @@ def _run(command: Command | CommandGroup, path: str, words: Sequence[str]) -> in
     while isinstance(command, CommandGroup):
         name, *rest = words or [""]
         if command.default is not None and name not in command.commands and name not in HELP_NAMES:
-            name, rest = command.default, list(words)
+            name = command.default
+            rest = list(words)
         words = rest
         if not name or name in HELP_NAMES:
             return _print(_help_of_group(command, path), code=0 if name else _WRONG_USAGE)
         if name not in command.commands:
             raise _unknown(name, command.commands, path)
-        command, path = command.commands[name], f"{path} {name}"
+        command = command.commands[name]
+        path = f"{path} {name}"
     try:
         values = parse(command, words)
     except CommandError as error:
@@ -94,7 +98,10 @@ def _help_of_group(group: CommandGroup, path: str) -> str:
     """Return the help of a group, with the options of the command that it runs when none is named."""
     from toolweave.cli._help import group_help, option_rows  # late, as above
 
-    default = None if group.default is None else group.commands[group.default]
+    if group.default is None:
+        default = None
+    else:
+        default = group.commands[group.default]
     return group_help(path, group.help, group.summaries, () if default is None else option_rows(default))
 
 

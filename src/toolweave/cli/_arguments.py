@@ -47,7 +47,10 @@ def read_arguments(tokens: Sequence[str], *, json_args: str | None, stdin: Calla
     Raises:
         CommandError: Wrong usage: bad JSON, a key given twice, an unreadable file, two whole objects.
     """
-    wholes = [(as_utf8(json_args), "--json-args")] if json_args is not None else []
+    if json_args is not None:
+        wholes = [(as_utf8(json_args), "--json-args")]
+    else:
+        wholes = []
     words: dict[str, str] = {}
     values: dict[str, Any] = {}
     for token in map(as_utf8, tokens):
@@ -136,7 +139,10 @@ def coerce(word: str, schema: Mapping[str, Any], *, root: Mapping[str, Any], key
             if value is not _NOTHING:
                 return value
     expected = " or ".join(sorted(types))
-    hint = f"lists and objects are written as JSON: {key}:='[...]'" if types & {"array", "object"} else None
+    if types & {"array", "object"}:
+        hint = f"lists and objects are written as JSON: {key}:='[...]'"
+    else:
+        hint = None
     raise CommandError(f"argument {key!r}: expected {expected}, got {word!r}", code=ExitCode.TOOL_ERROR, hint=hint)
 
 
@@ -156,7 +162,10 @@ def property_schema(schema: Mapping[str, Any], name: str, root: Mapping[str, Any
     """Return the schema of one member of an object, empty when there is none."""
     for view in views(schema, root):
         properties = view.get("properties")
-        found = cast("Mapping[str, Any]", properties).get(name) if isinstance(properties, Mapping) else None
+        if isinstance(properties, Mapping):
+            found = cast("Mapping[str, Any]", properties).get(name)
+        else:
+            found = None
         if isinstance(found, Mapping):
             return cast("Mapping[str, Any]", found)
     return {}
@@ -170,7 +179,8 @@ def _read_pair(token: str, words: dict[str, str], values: dict[str, Any]) -> Non
             hint="write key=value, key:=JSON, key=@FILE, all arguments as one JSON "
             "object '{...}', @FILE for one in a file, or - for one on standard input",
         )
-    key, text = pair["key"], pair["value"]
+    key = pair["key"]
+    text = pair["value"]
     if key in words or key in values:
         raise CommandError(f"argument {key!r} was given twice", hint=f"a list is written as JSON: {key}:='[1, 2]'")
     if text.startswith("@"):
@@ -188,7 +198,10 @@ def _read_file(name: str, token: str) -> str:
         raise CommandError(f"argument {token!r}: file {name!r} is not UTF-8 text") from None
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "strerror", None) or str(exc)
-        hint = None if token.startswith("@") else f"for a text that starts with @ write it as JSON: key:='\"@{name}\"'"
+        if token.startswith("@"):
+            hint = None
+        else:
+            hint = f"for a text that starts with @ write it as JSON: key:='\"@{name}\"'"
         raise CommandError(f"argument {token!r}: cannot read file {name!r}: {reason}", hint=hint) from None
 
 
@@ -217,7 +230,9 @@ def _no_constant(name: str) -> Any:
 
 def _finite(text: str) -> float:
     value = float(text)
-    return value if math.isfinite(value) else _no_constant(text)
+    if math.isfinite(value):
+        return value
+    return _no_constant(text)
 
 
 def _kind(value: Any) -> str:
@@ -230,7 +245,9 @@ def _path(key: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple
     if not dot or not first or not rest or property_schema(schema, key, root):
         return (key,)
     owner = property_schema(schema, first, root)
-    return (first, *_path(rest, owner, root)) if "object" in allowed_types(owner, root) else (key,)
+    if "object" in allowed_types(owner, root):
+        return (first, *_path(rest, owner, root))
+    return (key,)
 
 
 def _at(schema: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
@@ -252,7 +269,11 @@ _NOTHING: Any = object()
 
 
 def _boolean(word: str) -> Any:
-    return True if word.lower() in _TRUE else False if word.lower() in _FALSE else _NOTHING
+    if word.lower() in _TRUE:
+        return True
+    if word.lower() in _FALSE:
+        return False
+    return _NOTHING
 
 
 def _number(word: str) -> Any:
@@ -260,13 +281,17 @@ def _number(word: str) -> Any:
         value = json.loads(word.removeprefix("+"), parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         return _NOTHING
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else _NOTHING
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    return _NOTHING
 
 
 def _integer(word: str) -> Any:
     value = _number(word)
     if isinstance(value, float):
-        return int(value) if value.is_integer() else _NOTHING
+        if value.is_integer():
+            return int(value)
+        return _NOTHING
     return value
 
 
@@ -276,7 +301,9 @@ def _json_of(kind: type) -> Callable[[str], Any]:
             value = json.loads(word, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
         except (ValueError, RecursionError):
             return _NOTHING
-        return value if isinstance(value, kind) else _NOTHING
+        if isinstance(value, kind):
+            return value
+        return _NOTHING
 
     return read
 

@@ -57,7 +57,9 @@ class Option:
 
 
 def _with_reasons(names: Mapping[str, str] | Sequence[str]) -> Mapping[str, str]:
-    return names if isinstance(names, Mapping) else dict.fromkeys(names, "")
+    if isinstance(names, Mapping):
+        return names
+    return dict.fromkeys(names, "")
 
 
 class Positional:
@@ -107,7 +109,8 @@ class CommandParameter:
     """
 
     def __init__(self, name: str, hint: Any, default: Any) -> None:  # a hint is any type
-        kind, declared = hint.__origin__, hint.__metadata__[0]
+        kind = hint.__origin__
+        declared = hint.__metadata__[0]
         if isinstance(kind, UnionType):
             (kind,) = (one for one in get_args(kind) if one is not NoneType)
         self.name = name
@@ -182,7 +185,10 @@ class Command:
             if is_dataclass(hint):
                 self._groups[parameter.name] = hint  # pyright: ignore[reportArgumentType]  # the class, no instance
             else:
-                default = MISSING if parameter.default is parameter.empty else parameter.default
+                if parameter.default is parameter.empty:
+                    default = MISSING
+                else:
+                    default = parameter.default
                 yield CommandParameter(parameter.name, hint, default)
         for group in self._groups.values():
             hints = get_type_hints(group, include_extras=True)

@@ -62,7 +62,10 @@ def _typed() -> tuple[list[str], str]:
     text = os.environ.get("COMP_WORDS", "")
     words = _words(text)
     number = os.environ.get("COMP_CWORD", "")
-    at = int(number) if number.isdecimal() else len(words) - (not text[-1:].isspace())
+    if number.isdecimal():
+        at = int(number)
+    else:
+        at = len(words) - (not text[-1:].isspace())
     incomplete = words[at] if at < len(words) else ""
     # bash takes `--name=value` apart at the sign
     return [word for word in words[1:at] if word != "="], "" if incomplete == "=" else incomplete
@@ -86,7 +89,10 @@ def _words(text: str) -> list[str]:
 def _offers(words: Sequence[str], incomplete: str) -> Iterator[Offer]:
     """Yield the completions of the incomplete word."""
     if not words:
-        offered = _OWN_OPTIONS if incomplete.startswith("-") else COMMANDS.items()
+        if incomplete.startswith("-"):
+            offered = _OWN_OPTIONS
+        else:
+            offered = COMMANDS.items()
         yield from _beginning(offered, incomplete)
         return
     name, *rest = words
@@ -111,7 +117,8 @@ def _offers_of(command: Command, words: list[str], incomplete: str) -> Iterator[
         yield from _beginning([*shown, *_HELP_OPTION], incomplete)
         return
     if equals and incomplete.startswith("-"):
-        words, incomplete = [*words, option], value
+        words = [*words, option]
+        incomplete = value
     last = named.get(words[-1]) if words else None
     if last is not None and not last.is_flag:
         yield from _values(last, incomplete)
@@ -235,7 +242,10 @@ def published_names(incomplete: str) -> list[str]:
         value: Any = json.loads(_path("published.json").read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return []
-    names = cast("list[Any]", value) if isinstance(value, list) else []
+    if isinstance(value, list):
+        names = cast("list[Any]", value)
+    else:
+        names = []
     return [one for one in names if isinstance(one, str) and one.startswith(incomplete) and _PUBLISHED.fullmatch(one)]
 
 
@@ -265,13 +275,18 @@ def _plain(tools: Any) -> dict[str, list[str]]:
 
 
 def _plain_names(names: Any) -> list[str]:
-    found = cast("list[Any]", names) if isinstance(names, list) else []
+    if isinstance(names, list):
+        found = cast("list[Any]", names)
+    else:
+        found = []
     return [name for name in found if isinstance(name, str) and _PLAIN.fullmatch(name)]
 
 
 def _arguments_of(spec: ToolSpec) -> list[str]:
     properties = spec.input_schema.get("properties")
-    return list(cast("Mapping[str, Any]", properties))[:_MOST_ARGUMENTS] if isinstance(properties, Mapping) else []
+    if isinstance(properties, Mapping):
+        return list(cast("Mapping[str, Any]", properties))[:_MOST_ARGUMENTS]
+    return []
 
 
 def _path(name: str = "completion.json") -> Path:

@@ -129,7 +129,10 @@ def _placed(shell: str, text: str) -> Path:
 
 def _append(path: Path, text: str) -> None:
     """Add text to a file that does not have it."""
-    before = path.read_text(encoding="utf-8") if path.is_file() else ""
+    if path.is_file():
+        before = path.read_text(encoding="utf-8")
+    else:
+        before = ""
     if text not in before:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{before.rstrip()}\n{text}\n".lstrip(), encoding="utf-8")

@@ -74,15 +74,19 @@ def exit_code_of(error: BaseException) -> ExitCode:
         return ExitCode.TOOL_ERROR
     if isinstance(error, (ServerError, TimeoutError)):
         return ExitCode.UNREACHABLE
-    return ExitCode.USAGE if isinstance(error, OSError) else ExitCode.TOOL_ERROR
+    if isinstance(error, OSError):
+        return ExitCode.USAGE
+    return ExitCode.TOOL_ERROR
 
 
 def error_json(error: BaseException, code: ExitCode) -> dict[str, Any]:
     """Return an error that ended a command as JSON, in the form of a call's error."""
     if isinstance(error, CommandError):
         kind = ErrorKind.INVALID_INPUT.value
+    elif isinstance(error, ServerError | ToolError):
+        kind = as_tool_error(error).kind.value
     else:
-        kind = as_tool_error(error).kind.value if isinstance(error, ServerError | ToolError) else "invalid_input"
+        kind = "invalid_input"
     hint = error.hint if isinstance(error, CommandError) else None
     return {"kind": kind, "message": str(error), "hint": hint, "exit_code": int(code)}
 

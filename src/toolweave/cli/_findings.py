@@ -44,5 +44,9 @@ def exit_code_of_findings(
     reached = [finding for finding in findings.values() if finding["error"] is None]
     if not reached or (strict and len(reached) < len(findings)):
         wrong = all(finding["exit_code"] == ExitCode.USAGE for finding in findings.values())
-        return ExitCode.USAGE if wrong and not reached else ExitCode.UNREACHABLE
-    return ExitCode.TOOL_ERROR if any(map(failed, reached)) else ExitCode.OK
+        if wrong and not reached:
+            return ExitCode.USAGE
+        return ExitCode.UNREACHABLE
+    if any(map(failed, reached)):
+        return ExitCode.TOOL_ERROR
+    return ExitCode.OK

@@ -20,7 +20,8 @@ _HELP = (", ".join(HELP_NAMES), "Show this message and exit.")
 
 def command_help(command: Command, path: str) -> str:
     """Return the help of a command; `path` is how it is called, such as `toolweave runs list`."""
-    usage, arguments = [path, "[OPTIONS]"], list[tuple[str, str]]()
+    usage = [path, "[OPTIONS]"]
+    arguments = list[tuple[str, str]]()
     for one, declared in command.positionals:
         usage.append((declared.metavar if one.required else f"[{declared.metavar}]") + "..." * one.many)
         arguments.append((declared.metavar, _text(one, declared)))
@@ -89,7 +90,10 @@ def _names(one: CommandParameter, option: Option) -> str:
 
 def _text(one: CommandParameter, declared: Option | Positional) -> str:
     """Return the help of an option or an argument: its text, its default, its bound and its relations to others."""
-    told = [] if one.is_flag or one.required or not one.default else [f"default: {one.default}"]
+    if one.is_flag or one.required or not one.default:
+        told = []
+    else:
+        told = [f"default: {one.default}"]
     minimum: float | None = getattr(declared, "minimum", None)
     told += [f"at least {minimum:g}"] if minimum is not None else []
     from toolweave.cli._command import Option  # late: the help of the whole command does not need it
@@ -97,14 +101,19 @@ def _text(one: CommandParameter, declared: Option | Positional) -> str:
     if isinstance(declared, Option):
         told += [f"with {needed}" for needed in declared.needs]
         told += [f"not with {other}" for other in declared.excludes]
-    return f"{declared.help}  [{'; '.join(told)}]" if told else declared.help
+    if told:
+        return f"{declared.help}  [{'; '.join(told)}]"
+    return declared.help
 
 
 def _width() -> int:
     """Return the width of the terminal, within bounds; `shutil` has it too, but takes long to import."""
     given = os.environ.get("COLUMNS", "")
     try:
-        columns = int(given) if given.isdecimal() else os.get_terminal_size().columns
+        if given.isdecimal():
+            columns = int(given)
+        else:
+            columns = os.get_terminal_size().columns
     except OSError:
         columns = 80
     return max(min(columns, _WIDEST) - _INDENT, _NARROWEST)

@@ -103,7 +103,10 @@ def hint_for(error: Exception, *, program: str = "", sign_in: str = "", command:
             "beside --url"
         )
     if re.search(_OLD_SDK, text):
-        how = f"run it with {program} --with 'mcp<2'" if program in ("uvx", "uv") else "install 'mcp<2' beside it"
+        if program in ("uvx", "uv"):
+            how = f"run it with {program} --with 'mcp<2'"
+        else:
+            how = "install 'mcp<2' beside it"
         return f"it was written for another version of the `mcp` package: {how}"
     if isinstance(error, TimeoutError):
         return _of_timeout(program, command)
@@ -124,7 +127,10 @@ def _of_timeout(program: str, command: str) -> str:
 
 
 def _of_connecting(error: ToolweaveError, text: str, program: str) -> str | None:
-    output = error.stderr if isinstance(error, (ConnectError, ConnectionLostError)) else ""
+    if isinstance(error, (ConnectError, ConnectionLostError)):
+        output = error.stderr
+    else:
+        output = ""
     if program:
         return _first_hint(_PROCESS, output or text)
     if getattr(error, "status", None) == 404:

@@ -63,7 +63,9 @@ def _check_combination(command: Command, values: Mapping[str, Any]) -> None:
 
 
 def _because(reason: str) -> str:
-    return f": {reason}" if reason else ""
+    if reason:
+        return f": {reason}"
+    return ""
 
 
 def _meant(command: Command, words: Sequence[str], free: Sequence[str]) -> str | None:
@@ -96,7 +98,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     import difflib  # only a slip needs it
 
     close = difflib.get_close_matches(word, sorted(known), n=2, cutoff=0.75)
-    return f"did you mean {' or '.join(close)}?" if close else None
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return None
 
 
 def tokens(words: Sequence[str], by_name: Mapping[str, CommandParameter]) -> Iterator[tuple[str, str]]:
@@ -147,7 +151,8 @@ def _place(command: Command, free: Sequence[str], given: dict[str, list[str]]) -
     left = list(free)
     for one, declared in command.positionals:
         count = len(left) if one.many else 1
-        taken, left = left[:count], left[count:]
+        taken = left[:count]
+        left = left[count:]
         if taken:
             given[one.name] = taken
         elif one.required:
@@ -168,7 +173,9 @@ def _value(one: CommandParameter, words: Sequence[str] | None, after: tuple[str,
         case _:
             return one.default
     values = tuple(_converted(one, word, label) for word in words)
-    return values if one.many else values[-1]
+    if one.many:
+        return values
+    return values[-1]
 
 
 def _converted(one: CommandParameter, word: str, label: str) -> Any:
@@ -180,7 +187,10 @@ def _converted(one: CommandParameter, word: str, label: str) -> Any:
         value = one.kind(word)
     except ValueError:
         raise CommandError(f"{label}: expected a {'whole ' * (one.kind is int)}number, got {word!r}") from None
-    least = one.declared.minimum if isinstance(one.declared, Option) else None
+    if isinstance(one.declared, Option):
+        least = one.declared.minimum
+    else:
+        least = None
     if least is not None and not value >= least:
         raise CommandError(f"{label}: expected at least {least:g}, got {word}")
     return value
@@ -188,4 +198,6 @@ def _converted(one: CommandParameter, word: str, label: str) -> Any:
 
 def _either(choices: Collection[str]) -> str:
     *most, last = choices
-    return f"{', '.join(most)} or {last}" if most else last
+    if most:
+        return f"{', '.join(most)} or {last}"
+    return last

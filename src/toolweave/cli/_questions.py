@@ -18,7 +18,8 @@ from toolweave.cli._screen import note, question_shown
 
 _AROUND = 6
 """Lines of a screen that are left for the question and for the output before it."""
-_FEWEST, _MOST = 12, 60
+_FEWEST = 12
+_MOST = 60
 """Minimum and maximum lines of a page, for any size of the screen."""
 
 
@@ -35,7 +36,9 @@ async def ask_line(question: str, *, hidden: bool = False) -> str | None:
         while not await _answered(question):
             pass
         data = os.read(sys.stdin.fileno(), 65536)
-    return data.decode(errors="replace").rstrip("\r\n") if data else None
+    if data:
+        return data.decode(errors="replace").rstrip("\r\n")
+    return None
 
 
 async def _answered(question: str) -> bool:
@@ -94,7 +97,8 @@ async def ask_about(text: str, question: str, choices: str) -> str:
 
 def _ends(lines: list[str], page: int) -> list[str]:
     """Return the beginning and the end of a text, and between them the number of omitted lines."""
-    first, last = lines[: page * 2 // 3], lines[-(page // 3) :]
+    first = lines[: page * 2 // 3]
+    last = lines[-(page // 3) :]
     hidden = lines[len(first) : len(lines) - len(last)]
     left_out = f"--- {len(hidden)} lines, {sum(map(len, hidden)):,} characters, are NOT shown here: v shows them ---"
     return [*first, left_out, *last]
@@ -115,6 +119,7 @@ def _wrapped(line: str, columns: int) -> Iterator[str]:
         cells = 2 if unicodedata.east_asian_width(char) in "WF" else 1
         if width + cells > columns:
             yield line[start:place]
-            start, width = place, 0
+            start = place
+            width = 0
         width += cells
     yield line[start:]

@@ -44,7 +44,9 @@ async def _supervise(body: Callable[[], Awaitable[ExitCode]], interrupt: Callabl
     outcome = ExitCode.INTERRUPTED
     with anyio.CancelScope() as scope, _cancelled_by_signals(scope, interrupt):
         outcome = await body()
-    return ExitCode.INTERRUPTED if scope.cancel_called else outcome
+    if scope.cancel_called:
+        return ExitCode.INTERRUPTED
+    return outcome
 
 
 @contextmanager

@@ -83,7 +83,8 @@ def question_shown(question: str, repeat: Callable[[], object]) -> Generator[Non
 def _write_below(text: str) -> None:
     """Write whole lines to standard error, below a question that waits."""
     global _repeat_question
-    repeat, _repeat_question = _repeat_question, None
+    repeat = _repeat_question
+    _repeat_question = None
     if repeat is None:
         write(sys.stderr, text)
         return
@@ -105,7 +106,10 @@ def complain(error: Exception, *, label: str = "error") -> None:
     """Write an error and its hint to standard error."""
     # what a server said may have lines of its own: indented, they cannot pass for ours
     note(wrapped(safe_text(f"{label}: {error}".replace("\n", "\n  "), multiline=True), stream=sys.stderr))
-    hint = error.hint if isinstance(error, CommandError) else "; ".join(getattr(error, "__notes__", ()))
+    if isinstance(error, CommandError):
+        hint = error.hint
+    else:
+        hint = "; ".join(getattr(error, "__notes__", ()))
     if hint:
         note(wrapped(safe_text(f"hint: {hint}"), stream=sys.stderr))
 
@@ -144,7 +148,9 @@ def _wrapped_line(line: str, columns: int, indent: int) -> str:
 
 def stderr_console() -> Console | None:
     """Return a console on standard error for progress displays if it is a terminal, else None."""
-    return _console(sys.stderr) if is_terminal(sys.stderr) else None
+    if is_terminal(sys.stderr):
+        return _console(sys.stderr)
+    return None
 
 
 def wide(stream: TextIO | None = None) -> bool:
@@ -157,7 +163,10 @@ def _console(stream: TextIO, piped_width: int = _PIPED_WIDTH) -> Console:
 
     from rich.console import Console  # as slow to import as the rest of the command: only for views
 
-    width = None if is_terminal(stream) else shutil.get_terminal_size((piped_width, 24)).columns
+    if is_terminal(stream):
+        width = None
+    else:
+        width = shutil.get_terminal_size((piped_width, 24)).columns
     return Console(file=stream, highlight=False, markup=False, emoji=False, width=width, soft_wrap=False)
 
 

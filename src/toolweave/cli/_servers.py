@@ -74,7 +74,8 @@ class OpenServers:
 
     def server_json(self, name: str) -> dict[str, Any]:
         """Return one server as JSON: its identity and start-up time, or its error."""
-        connection, error = self._begun.get(name), self.errors.get(name)
+        connection = self._begun.get(name)
+        error = self.errors.get(name)
         why = str(error) if error is not None else None
         if connection is not None and connection.state in _STARTING:
             why = f"server {name!r}: no sign of life for {self.hub.silences.get(name, 0):.0f} s; it is still starting"
@@ -130,7 +131,9 @@ class OpenServers:
         if self.answered and not (strict and self.errors):
             return ExitCode.OK
         wrong = [isinstance(error, ConfigError) for error in self.errors.values()]
-        return ExitCode.USAGE if not self.answered and wrong and all(wrong) else ExitCode.UNREACHABLE
+        if not self.answered and wrong and all(wrong):
+            return ExitCode.USAGE
+        return ExitCode.UNREACHABLE
 
     async def settled(self) -> None:
         """Wait until no responsive server is starting any more, or no server at all while none is up.
@@ -170,14 +173,18 @@ def hint_of(config: ServerConfig | None, error: Exception) -> str | None:
 
 def program_of(config: ServerConfig | None) -> str:
     """Return the base name of the program that a server's command runs, `""` when it has none."""
-    return "" if config is None else program_name(inner_command(config.command, config.args)[0])
+    if config is None:
+        return ""
+    return program_name(inner_command(config.command, config.args)[0])
 
 
 def login_target(config: ServerConfig | None) -> str:
     """Return the argument of `toolweave auth login` for a server: its name in a config file, or its URL."""
     if config is None:
         return ""
-    return config.name if config.source is not None else config.redact(config.url)
+    if config.source is not None:
+        return config.name
+    return config.redact(config.url)
 
 
 @asynccontextmanager

@@ -64,7 +64,10 @@ async def server_named(name: str, target: Target) -> ServerConfig:
     """
     from toolweave.cli._targets import select  # late: --help imports this module's users
 
-    at = Target(url=name) if "://" in name else Target(config=target.config, server=(name,), trust=target.trust)
+    if "://" in name:
+        at = Target(url=name)
+    else:
+        at = Target(config=target.config, server=(name,), trust=target.trust)
     selection = await select(at)
     for error in selection.errors.values():
         raise error

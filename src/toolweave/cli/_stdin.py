@@ -46,7 +46,10 @@ async def _ask(name: str, parameter: Mapping[str, Any], root: Mapping[str, Any])
         note(f"  {clip(safe_text(description), 100)}")
     kinds = "/".join(sorted(allowed_types(parameter, root)))
     choices = ", ".join(map(str, choices_of(parameter, root)))
-    default = f" [{json.dumps(parameter['default'])}]" if "default" in parameter else ""
+    if "default" in parameter:
+        default = f" [{json.dumps(parameter['default'])}]"
+    else:
+        default = ""
     prompt = f"{name}{f' ({choices or kinds})' if choices or kinds else ''}{default}: "
     for _ in range(_TRIES):
         word = await ask_line(prompt)

@@ -34,7 +34,10 @@ async def select(target: Target) -> LoadedConfig:
         return _timed(await _from_command_line(target), target.timeout)
     if target.header or target.bearer_env:
         raise CommandError("--header and --bearer-env go with --url or --openapi; in a config use `headers` and `auth`")
-    loaded = merge_loaded([load_config(path) for path in target.config]) if target.config else default_config()
+    if target.config:
+        loaded = merge_loaded([load_config(path) for path in target.config])
+    else:
+        loaded = default_config()
     if target.server:
         loaded = loaded.select(target.server)
     elif not names_in(loaded):

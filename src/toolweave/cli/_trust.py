@@ -72,7 +72,10 @@ def _described(file: LoadedFile, loaded: LoadedConfig) -> str:
 def _entries(file: LoadedFile, loaded: LoadedConfig) -> Iterator[str]:
     for entry in loaded.entries:
         if entry.path == file.path:
-            not_now = "" if entry.status == "ready" else f" (not now: {entry.reason})"
+            if entry.status == "ready":
+                not_now = ""
+            else:
+                not_now = f" (not now: {entry.reason})"
             yield f"{entry.name}{not_now}: {_json(entry.raw)}"
 
 

@@ -91,7 +91,10 @@ def _copied(name: str, value: Any) -> CopiedComponent:
 def _original(name: str, path: str, value: Any) -> str:
     file = members(value, LOCK, f"file {path!r} of component {name!r}")
     lines = file.get("original")
-    text = "\n".join(str(line) for line in cast("list[Any]", lines)) if isinstance(lines, list) else ""
+    if isinstance(lines, list):
+        text = "\n".join(str(line) for line in cast("list[Any]", lines))
+    else:
+        text = ""
     if not is_portable(path) or not _has_hash(text, file.get("sha256")):
         hint = "restore the lock from your version control, or delete it and run `toolweave components update`"
         raise ConfigError(f"file {path!r} of component {name!r} does not have its hash; {hint}", path=LOCK)

@@ -69,11 +69,15 @@ def merge(base: str, mine: str, theirs: str) -> MergeResult:
 
     Every line that `mine` has beyond `base` is in the result, in its place or in a conflict.
     """
-    old, ours, others = lines_of(base), lines_of(mine), lines_of(theirs)
+    old = lines_of(base)
+    ours = lines_of(mine)
+    others = lines_of(theirs)
     parts: list[tuple[str, ...] | MergeConflict] = []
     at_old = at_ours = at_others = 0
     for start, end, in_ours, in_others in _unchanged(old, ours, others):
-        before, left, right = old[at_old:start], ours[at_ours:in_ours], others[at_others:in_others]
+        before = old[at_old:start]
+        left = ours[at_ours:in_ours]
+        right = others[at_others:in_others]
         if right in (left, before):
             parts.append(tuple(left))
         elif left == before:
@@ -81,7 +85,9 @@ def merge(base: str, mine: str, theirs: str) -> MergeResult:
         else:
             parts.append(MergeConflict(line=at_ours + 1, mine=tuple(left), theirs=tuple(right)))
         parts.append(tuple(old[start:end]))
-        at_old, at_ours, at_others = end, in_ours + end - start, in_others + end - start
+        at_old = end
+        at_ours = in_ours + end - start
+        at_others = in_others + end - start
     return MergeResult(parts=tuple(part for part in parts if part))
 
 
@@ -94,8 +100,10 @@ def _unchanged(base: Sequence[str], mine: Sequence[str], theirs: Sequence[str]) 
     rights = SequenceMatcher(None, base, theirs, autojunk=False).get_matching_blocks()
     left = right = 0
     while left < len(lefts) and right < len(rights):
-        a, b = lefts[left], rights[right]
-        start, end = max(a.a, b.a), min(a.a + a.size, b.a + b.size)
+        a = lefts[left]
+        b = rights[right]
+        start = max(a.a, b.a)
+        end = min(a.a + a.size, b.a + b.size)
         if start < end:
             yield start, end, a.b + start - a.a, b.b + start - b.a
         if a.a + a.size < b.a + b.size:
@@ -111,4 +119,6 @@ def _between_markers(conflict: MergeConflict, mine: str, theirs: str) -> str:
 
 
 def _ended(text: str) -> str:
-    return text if text.endswith("\n") or not text else text + "\n"
+    if text.endswith("\n") or not text:
+        return text
+    return text + "\n"

@@ -86,7 +86,9 @@ class Plan:
 def text_of(data: bytes) -> str | None:
     """Return a file's text without the byte order mark and with plain line feeds; None when it is not UTF-8."""
     found = _read(data)
-    return None if found is None else found[0]
+    if found is None:
+        return None
+    return found[0]
 
 
 def plan_add(catalog: Texts, originals: Texts, disk: Disk, *, overwrite: bool = False) -> Plan:
@@ -111,7 +113,10 @@ def plan_add(catalog: Texts, originals: Texts, disk: Disk, *, overwrite: bool = 
             why = "the catalog has a newer text; `toolweave components update` brings it"
             steps.append(_unchanged(path, before, why, originals[path]))
         else:
-            why = "you changed it" if path in originals else "there is another file of this name"
+            if path in originals:
+                why = "you changed it"
+            else:
+                why = "there is another file of this name"
             steps.append(FileStep(path=path, action=Action.REFUSE, why=why, before=before, after=before))
     dropped = [path for path in originals if path not in catalog]
     why = "the component no longer has it; `toolweave components update` takes it out"
@@ -133,7 +138,9 @@ def plan_update(
     """
     steps: list[FileStep] = []
     for path in _ordered(catalog, originals):
-        before, old, new = disk.get(path), originals.get(path), catalog.get(path)
+        before = disk.get(path)
+        old = originals.get(path)
+        new = catalog.get(path)
         if new is None:
             steps.append(_without(path, before, old))
         elif before is None:
@@ -172,7 +179,9 @@ def _updated(
     step = replace(step, after=step.before, original=new)
     read = _read(step.before or b"")
     if read is None:
-        return [replace(step, action=Action.REFUSE, why="it is not UTF-8 text", original=old)] if old != new else [step]
+        if old != new:
+            return [replace(step, action=Action.REFUSE, why="it is not UTF-8 text", original=old)]
+        return [step]
     mine, form = read
     if new in (mine, old):
         return [step]
@@ -182,9 +191,10 @@ def _updated(
     if not merged.conflicts:
         return [_to(replace(step, action=Action.MERGE), new, form, text=merged.mine())]
     places = ", ".join(str(conflict.line) for conflict in merged.conflicts)
-    why = (
-        f"you and the catalog changed it at line {places}" if old is not None else "there is another file of this name"
-    )
+    if old is not None:
+        why = f"you and the catalog changed it at line {places}"
+    else:
+        why = "there is another file of this name"
     if on_conflict == "markers":
         text = merged.marked("yours", label)
         return [_to(replace(step, action=Action.CONFLICT, why=why), new, form, text=text)]

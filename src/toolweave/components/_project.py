@@ -125,7 +125,9 @@ class Manifest:
     def dump(self) -> bytes | None:
         """Return the file's bytes; None for no file, when it has no content."""
         other = {key for key in self.document if key != "components"}
-        return dump(dict(self.document)) if self.folders or other else None
+        if self.folders or other:
+            return dump(dict(self.document))
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +223,8 @@ class Project:
             ConfigError: The project does not have it.
         """
         folder = self._folder(name)
-        original, catalog = self._originals(name), self._catalog(name)
+        original = self._originals(name)
+        catalog = self._catalog(name)
         paths = list(dict.fromkeys((*catalog, *original)))
         disk = self._disk(folder, paths)
         return [
@@ -245,7 +248,10 @@ class Project:
         """
         wanted = component(name)
         there = self.manifest.folders.get(name)
-        chosen = self._relative(folder) if folder is not None else there or wanted.folder
+        if folder is not None:
+            chosen = self._relative(folder)
+        else:
+            chosen = there or wanted.folder
         if there is not None and there != chosen:
             hint = f"`toolweave components remove {name}` first, or move the folder and say so in {MANIFEST}"
             raise ConfigError(f"component {name!r} is in {there!r} already; {hint}")
@@ -257,7 +263,10 @@ class Project:
         plan = plan_add(wanted.files, originals, disk, overwrite=overwrite)
         current = plan.originals == dict(wanted.files)
         copied = self.lock.components.get(name)
-        version = wanted.version if current or copied is None else copied.version
+        if current or copied is None:
+            version = wanted.version
+        else:
+            version = copied.version
         return ComponentChange(component=name, folder=chosen, plan=plan, version=version)
 
     def update(self, name: str, *, on_conflict: OnConflict = "refuse") -> ComponentChange:
@@ -266,7 +275,8 @@ class Project:
         Raises:
             ConfigError: The project does not have it, or the catalog no longer does.
         """
-        folder, wanted = self._folder(name), component(name)
+        folder = self._folder(name)
+        wanted = component(name)
         originals = self._originals(name)
         paths = dict.fromkeys((*wanted.files, *originals))
         disk = self._disk(folder, (*paths, *(path + SIDE for path in paths)))
@@ -280,12 +290,16 @@ class Project:
         Raises:
             ConfigError: The project does not have it.
         """
-        folder, copied = self._folder(name), self.lock.components.get(name)
+        folder = self._folder(name)
+        copied = self.lock.components.get(name)
         if copied is None and name in component_names():  # without a lock, a file as in the catalog has no edit
             copied = CopiedComponent(version=component(name).version, files=component(name).files)
         originals = dict(copied.files) if copied is not None else {}
         plan = plan_remove(originals, self._disk(folder, originals), force=force)
-        version = copied.version if copied is not None and plan.originals else None
+        if copied is not None and plan.originals:
+            version = copied.version
+        else:
+            version = None
         return ComponentChange(component=name, folder=folder, plan=plan, version=version)
 
     def carry_out(self, *jobs: ComponentChange) -> None:
@@ -295,16 +309,21 @@ class Project:
             ConfigError: A job is refused, a file changed meanwhile, or a path leads out of its folder.
             OSError: The file system refuses; everything is as before.
         """
-        manifest, lock = self.manifest, self.lock
+        manifest = self.manifest
+        lock = self.lock
         changes: list[FileChange] = []
         for job in jobs:
             if job.refused:
                 raise ConfigError(f"component {job.component!r}: {job.refused[0].path}: {job.refused[0].why}")
             changes += self._changes(job)
-            copied = None if job.version is None else CopiedComponent(version=job.version, files=job.plan.originals)
+            if job.version is None:
+                copied = None
+            else:
+                copied = CopiedComponent(version=job.version, files=job.plan.originals)
             manifest = manifest.with_folder(job.component, job.folder if copied else None)
             lock = lock.with_component(job.component, copied)
-        manifest_bytes, lock_bytes = manifest.dump(), lock.dump()
+        manifest_bytes = manifest.dump()
+        lock_bytes = lock.dump()
         apply_changes(
             [
                 *changes,
@@ -313,8 +332,10 @@ class Project:
             ]
         )
         _tidy([change.path for change in changes if change.after is None], keep=self.root)
-        self.manifest, self._manifest_bytes = manifest, manifest_bytes
-        self.lock, self._lock_bytes = lock, lock_bytes
+        self.manifest = manifest
+        self._manifest_bytes = manifest_bytes
+        self.lock = lock
+        self._lock_bytes = lock_bytes
 
     # inside
 
@@ -329,17 +350,24 @@ class Project:
     def _folder(self, name: str) -> str:
         if name not in self.manifest.folders:
             have = ", ".join(sorted(self.manifest.folders)) or "none"
-            hint = f"; `toolweave add {name}` copies it" if name in component_names() else ""
+            if name in component_names():
+                hint = f"; `toolweave add {name}` copies it"
+            else:
+                hint = ""
             raise ConfigError(f"component {name!r} is not in this project, which has {have}{hint}")
         return self.manifest.folders[name]
 
     def _originals(self, name: str) -> dict[str, str]:
         copied = self.lock.components.get(name)
-        return dict(copied.files) if copied is not None else {}
+        if copied is not None:
+            return dict(copied.files)
+        return {}
 
     def _catalog(self, name: str) -> dict[str, str]:
         found: Component | None = component(name) if name in component_names() else None
-        return dict(found.files) if found is not None else {}
+        if found is not None:
+            return dict(found.files)
+        return {}
 
     def _relative(self, folder: Path) -> str:
         try:
@@ -365,14 +393,18 @@ class Project:
     def _bytes(self, name: str) -> bytes | None:
         file = inside(self.root, name, what="the file")
         try:
-            return read_file(file, max_bytes=_MAX_BYTES) if file.exists() else None
+            if file.exists():
+                return read_file(file, max_bytes=_MAX_BYTES)
+            return None
         except OSError as error:
             raise ConfigError(f"the file cannot be read: {error.strerror or error}", path=str(file)) from None
 
 
 def _shown(data: bytes) -> str:
     text = text_of(data)
-    return data.decode(errors="replace") if text is None else text
+    if text is None:
+        return data.decode(errors="replace")
+    return text
 
 
 def _tidy(deleted: list[Path], *, keep: Path) -> None:

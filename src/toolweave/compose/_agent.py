@@ -131,7 +131,8 @@ class Agent:
         self.tools = AgentTools(tools, server=self.mcp_toolset)
         self.durable = make_durable(name, store, backend, on_unknown)
         self._on_unknown: OnUnknown = on_unknown
-        limits, policy = limits or Limits(), result_policy or ResultPolicy()
+        limits = limits or Limits()
+        policy = result_policy or ResultPolicy()
         self._host = AgentRuntime(
             name=name,
             model=_model(model),
@@ -433,7 +434,9 @@ class Agent:
             on_unknown: Policy for calls with an unknown outcome.
         """
         kept = durable or self.durable
-        return Journal() if kept is None else kept.journal(run_id, on_unknown=on_unknown)
+        if kept is None:
+            return Journal()
+        return kept.journal(run_id, on_unknown=on_unknown)
 
     def mcp_toolset(self, server: Any, *, name: str | None = None) -> Toolset | Opener:
         """Return a server as a toolset, or a factory that opens one; a config becomes a component.
@@ -481,7 +484,8 @@ class Agent:
 
         Called by a tool of one of its own runs it returns at once, because that run ends too.
         """
-        period, run = self._host.owner.period, current_run()
+        period = self._host.owner.period
+        run = current_run()
         while run is not None and not self.runs(run):
             run = run.parent
         if period is not None:

@@ -37,14 +37,16 @@ class ComponentHooks(RunHooks):
 
     async def waiting(self) -> None:
         """End the tick."""
-        tick, self._tick = self._tick, 0
+        tick = self._tick
+        self._tick = 0
         if tick:
             for component in self._components():
                 await component.hooks.call("on_tick_end", self._run, tick)
 
     async def finished(self, result: RunResult) -> None:
         """End the tick, and call `on_complete` or `on_error`; exceptions of these hooks are logged."""
-        tick, self._tick = self._tick, 0
+        tick = self._tick
+        self._tick = 0
         for component in self._components():
             if tick:
                 await component.hooks.tell("on_tick_end", self._run, tick)

@@ -81,7 +81,9 @@ class _Hooks:
         """Return the value of a hook, None without one."""
         hook = self._hooks.get(name)
         answer = None if hook is None else hook(*about)
-        return await answer if inspect.isawaitable(answer) else answer
+        if inspect.isawaitable(answer):
+            return await answer
+        return answer
 
     async def tell(self, name: str, *about: Any) -> Any:
         """Call a hook whose exception is only logged, because its subject has ended."""
@@ -141,7 +143,10 @@ class McpTools(BaseToolset):
         self.takes_questions = False
         if config is None and (client is None or isinstance(client, McpPool)):
             raise ConfigError("a component needs the config of its server, or a connection", server=server)
-        self._base = None if config is None else server_config(config, name=server or None)
+        if config is None:
+            self._base = None
+        else:
+            self._base = server_config(config, name=server or None)
         self.name = server or ("" if self._base is None else self._base.name)
         self._config = self._merged(runtime_config)
         self._entered = 0
@@ -156,7 +161,9 @@ class McpTools(BaseToolset):
     @property
     def literal_prefix(self) -> str | None:
         """The explicit `tool_prefix`, or None when the server's name is used."""
-        return self._config.tool_prefix if self._prefix is None and self._config is not None else self._prefix
+        if self._prefix is None and self._config is not None:
+            return self._config.tool_prefix
+        return self._prefix
 
     @property
     def mounted(self) -> bool:
@@ -237,7 +244,10 @@ class McpTools(BaseToolset):
                 raise ConfigError("a runtime config needs a config to be laid over", server=self.name)
             return None
         config = merge_config(self._base, runtime)
-        borrowed = None if self._client is None or isinstance(self._client, (Hub, McpPool)) else self._client.config
+        if self._client is None or isinstance(self._client, (Hub, McpPool)):
+            borrowed = None
+        else:
+            borrowed = self._client.config
         if borrowed is not None and not same_server(borrowed, config):
             raise self._other_settings(config)
         return config
@@ -272,7 +282,8 @@ class McpTools(BaseToolset):
                     await self.hooks.tell("on_unmount", self)
         finally:
             self._forget()
-            opened, self._opened = self._opened, AsyncExitStack()
+            opened = self._opened
+            self._opened = AsyncExitStack()
             with anyio.CancelScope(shield=True):
                 await opened.aclose()
 
@@ -302,8 +313,10 @@ class McpTools(BaseToolset):
     async def _found(self) -> AsyncGenerator[DiscoveredTools]:
         """Connect, or borrow a connection, and list the tools; a connection of its own is closed on exit."""
         async with AsyncExitStack() as held:
-            config, client = self._config, self._client
-            include, exclude = self._include, self._exclude
+            config = self._config
+            client = self._client
+            include = self._include
+            exclude = self._exclude
             if config is not None:  # components with different filters share a connection
                 include, exclude = _chosen(include, exclude, config)
                 config = config.replace(include=(), exclude=())

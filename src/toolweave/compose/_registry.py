@@ -56,7 +56,10 @@ class AgentRegistry:
         """
         if name in self._agents:
             raise ValueError(f"agent {name!r} is registered already; choose another name")
-        wanted = (tool_names,) if isinstance(tool_names, str) else tuple(dict.fromkeys(tool_names))
+        if isinstance(tool_names, str):
+            wanted = (tool_names,)
+        else:
+            wanted = tuple(dict.fromkeys(tool_names))
         agent = Agent(**{**self._options, **options}, name=name)
         if wanted:
             names = frozenset(wanted)
@@ -80,7 +83,10 @@ class AgentRegistry:
         found = self._agents.get(name)
         if found is None:
             near = difflib.get_close_matches(name, self._agents, n=1)
-            known = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self._agents) or 'none'}"
+            if near:
+                known = f"did you mean {near[0]!r}?"
+            else:
+                known = f"there are {', '.join(self._agents) or 'none'}"
             raise KeyError(f"no agent {name!r}; {known}")
         return found[0]
 

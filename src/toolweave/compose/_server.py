@@ -43,5 +43,8 @@ def hub_server(
     """
     included, excluded = (frozenset([one] if isinstance(one, str) else one) for one in (include, exclude))
     offered = hub if tools is None else tools
-    chosen = filtered(offered, included, excluded) if included or excluded else offered
+    if included or excluded:
+        chosen = filtered(offered, included, excluded)
+    else:
+        chosen = offered
     return create_gateway(hub, name=name, version=version, tools=chosen, state_keys=request_state_keys, **options)

@@ -38,7 +38,10 @@ def as_program(out: Mapping[str, Any], values: Mapping[str, Any], path: Callable
     for other in ("command", "url", "server", "transport"):
         if out.get(other):
             raise ConfigError(f"'openapi' and {other!r} are two servers; leave one of them out", field=other)
-    source = check_url(document, "openapi") if document.startswith(_URL) else str(path(document).absolute())
+    if document.startswith(_URL):
+        source = check_url(document, "openapi")
+    else:
+        source = str(path(document).absolute())
     words = ["-m", "toolweave", "serve", "--openapi", source]
     if values.get("base_url") is not None:
         words += ["--base-url", check_url(check_text(values["base_url"], "base_url"), "base_url")]
@@ -67,4 +70,6 @@ def _credentials(auth: Any) -> str:
             "object of credentials by the names of the document's security schemes",
             field="auth",
         )
-    return json.dumps(auth, default=reveal) if isinstance(auth, Mapping) else check_text(auth, "auth", controls=False)
+    if isinstance(auth, Mapping):
+        return json.dumps(auth, default=reveal)
+    return check_text(auth, "auth", controls=False)

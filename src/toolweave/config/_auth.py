@@ -107,7 +107,9 @@ class Auth(Value, frozen=True, kw_only=True):
         if isinstance(value, OAuth):
             return cls(type="oauth", oauth=value)
         if isinstance(value, (str, Secret)):
-            return cls(type="oauth") if _names_sign_in(value) else cls(token=wrap(value))
+            if _names_sign_in(value):
+                return cls(type="oauth")
+            return cls(token=wrap(value))
         if isinstance(value, Mapping):
             return cls(**_arguments(cast("Mapping[Any, Any]", value)))
         if isinstance(value, _NO_PROVIDER):

@@ -69,7 +69,10 @@ def parse_command(command: str | Sequence[str], *, name: str = "") -> ServerConf
         ConfigError: It is empty, or its quotes do not match.
     """
     try:
-        words = shlex.split(command, posix=os.name != "nt") if isinstance(command, str) else list(command)
+        if isinstance(command, str):
+            words = shlex.split(command, posix=os.name != "nt")
+        else:
+            words = list(command)
     except ValueError as error:
         raise ConfigError(f"the command line cannot be split: {error}", server=name or None, field="command") from None
     if not words:
@@ -132,7 +135,9 @@ def named(config: ServerConfig) -> ServerConfig:
 def _without_secret(name: str, config: ServerConfig) -> str:
     """Return a derived name, or the transport's if the name would show a secret of the command or the URL."""
     secrets = secrets_in((config.command, *config.args, config.url))
-    return name if mask_foreign(name, secrets) == name else config.transport
+    if mask_foreign(name, secrets) == name:
+        return name
+    return config.transport
 
 
 def _read(value: Any, name: str) -> ServerConfig:

@@ -46,7 +46,9 @@ class ResourceLimits(Value, frozen=True, kw_only=True):
         """
         if value is None or isinstance(value, ResourceLimits):
             return value
-        return cls(**_known(value, "limits", cls.__struct_fields__)) if value else None
+        if value:
+            return cls(**_known(value, "limits", cls.__struct_fields__))
+        return None
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the limits that are set, by name."""

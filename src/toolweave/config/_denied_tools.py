@@ -72,7 +72,9 @@ class DeniedTools(Value, frozen=True, kw_only=True):
                     denied.add(rest)
                     allowed.discard(rest)
         if not denies_all:
-            return _without(config, sorted(denied)) if denied else config
+            if denied:
+                return _without(config, sorted(denied))
+            return config
         if not allowed:
             return _without(config, [ANY_TOOL])
         return _only(config, sorted(allowed))
@@ -130,8 +132,12 @@ def _without(config: ServerConfig, denied: list[str]) -> ServerConfig:
 
 def _only(config: ServerConfig, allowed: list[str]) -> ServerConfig:
     """Return a config with these tools alone, as far as its own filters offer them."""
-    include = [name for name in config.include if name in allowed] if config.include else allowed
-    include = include if config.include else without(include, config.exclude)
+    if config.include:
+        include = [name for name in config.include if name in allowed]
+    else:
+        include = allowed
+    if not config.include:
+        include = without(include, config.exclude)
     return config.replace(include=include, exclude=() if include else (*config.exclude, ANY_TOOL))
 
 
@@ -146,9 +152,10 @@ def rules_of_claude(project: Path, home: Path) -> DeniedTools:
     for path in (home / ".claude" / "settings.json", folder / "settings.json", folder / "settings.local.json"):
         denied = _mapping(_read(path).get("permissions")).get("deny")
         place = f"'permissions.deny' in {path}"
-        rules = (
-            [rule for rule in cast("list[Any]", denied) if isinstance(rule, str)] if isinstance(denied, list) else []
-        )
+        if isinstance(denied, list):
+            rules = [rule for rule in cast("list[Any]", denied) if isinstance(rule, str)]
+        else:
+            rules = []
         # A rule about some arguments denies the tool: calls are not told apart by their arguments.
         patterns = [rule.partition("(")[0].strip() for rule in rules]
         found += (ToolRule(pattern=pattern, allows=False, place=place) for pattern in patterns)
@@ -169,7 +176,10 @@ def rules_of_opencode(document: Any, path: Path | None, project: Path, home: Pat
     """
     configs = dict.fromkeys((home / ".config", Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")))
     folders = (*(config / "opencode" for config in configs), project, project / ".opencode")
-    files = [folder / name for folder in folders for name in _OPENCODE_FILES] if path is not None else []
+    if path is not None:
+        files = [folder / name for folder in folders for name in _OPENCODE_FILES]
+    else:
+        files = []
     found: list[ToolRule] = []
     for file in files:
         if path is None or file.resolve() != path.resolve():
@@ -192,8 +202,12 @@ def _opencode_rules(document: Mapping[str, Any], place: str) -> Iterable[ToolRul
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    return _mapping(read_document(path).value) if path.is_file() else {}
+    if path.is_file():
+        return _mapping(read_document(path).value)
+    return {}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value)
+    return {}

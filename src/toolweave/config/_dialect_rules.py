@@ -96,7 +96,10 @@ def rules_of(dialect: Dialect) -> DialectRules:
 
 def dialect_of(path: Path) -> Dialect:
     """Return the dialect of a file, by its name and its folder."""
-    folders = [path.parent.name, path.parent.parent.name] if path.parent.name == "mcpServers" else [path.parent.name]
+    if path.parent.name == "mcpServers":
+        folders = [path.parent.name, path.parent.parent.name]
+    else:
+        folders = [path.parent.name]
     by_folder: list[Dialect] = [_BY_FOLDER[name] for name in folders if name in _BY_FOLDER]
     return _BY_NAME.get(path.name) or (by_folder[0] if by_folder else "generic")
 
@@ -104,13 +107,18 @@ def dialect_of(path: Path) -> Dialect:
 def type_of_mcp_section(entry: Mapping[Any, Any]) -> Dialect:
     """Return the dialect of a server right under `mcp`: opencode, or Crush, which has `stdio`."""
     crush = entry.get("type") in ("stdio", "http", "sse") or isinstance(entry.get("command"), str)
-    return "crush" if crush else "opencode"
+    if crush:
+        return "crush"
+    return "opencode"
 
 
 def is_goose(entry: Mapping[Any, Any]) -> bool:
     """Return whether an entry is one of Goose's extensions."""
     inner = entry.get("config")
-    one = cast("Mapping[Any, Any]", inner) if isinstance(inner, Mapping) else entry
+    if isinstance(inner, Mapping):
+        one = cast("Mapping[Any, Any]", inner)
+    else:
+        one = entry
     kind = one.get("type")
     return kind in _GOOSE_PARTS or (kind in _GOOSE_SERVERS and ("cmd" in one or "uri" in one))
 
@@ -156,4 +164,6 @@ def exclusion(document: Mapping[str, Any], project: str) -> Callable[[str], str 
 
 
 def _mapping(value: Any) -> Mapping[Any, Any]:
-    return cast("Mapping[Any, Any]", value) if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return cast("Mapping[Any, Any]", value)
+    return {}

@@ -130,12 +130,17 @@ def _has_servers(loaded: LoadedConfig) -> bool:
 
 
 def _home(home: Path | str | None) -> Path:
-    return home_directory() if home is None else Path(home)
+    if home is None:
+        return home_directory()
+    return Path(home)
 
 
 def _project_folders(folder: Path, home: Path) -> list[Path]:
     """Return the folder and those above it, up to the root of its repository, without a home directory above it."""
-    places = [folder, *takewhile(lambda place: place != home, folder.parents)] if folder != home else [folder]
+    if folder != home:
+        places = [folder, *takewhile(lambda place: place != home, folder.parents)]
+    else:
+        places = [folder]
     root = next((n for n, place in enumerate(places) if any((place / mark).exists() for mark in _ROOTS)), 0)
     return places[: root + 1]
 
@@ -153,11 +158,17 @@ def _project_files(folder: Path) -> Iterator[Path]:
 
 
 def _user_files(home: Path, platform: str, *, own_home: bool) -> Iterator[tuple[str, Path]]:
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") if own_home else home / ".config"
+    if own_home:
+        config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    else:
+        config = home / ".config"
     if platform == "darwin":
         apps = home / "Library" / "Application Support"
     elif platform == "win32":
-        apps = Path(os.environ.get("APPDATA") or home / "AppData/Roaming") if own_home else home / "AppData/Roaming"
+        if own_home:
+            apps = Path(os.environ.get("APPDATA") or home / "AppData/Roaming")
+        else:
+            apps = home / "AppData/Roaming"
     else:
         apps = config
     code = apps / "Code" / "User"

@@ -48,12 +48,16 @@ class ConfigDocument(Value, frozen=True, kw_only=True):
     def line(self, path: KeyPath) -> int | None:
         """Return the line of the last occurrence of a key, or None."""
         found = self.lines.get(path)
-        return found[-1] if found else None
+        if found:
+            return found[-1]
+        return None
 
     def repeated(self, path: KeyPath) -> list[int]:
         """Return the lines of a key that occurs more than once, else nothing."""
         found = self.lines.get(path, [])
-        return found if len(found) > 1 else []
+        if len(found) > 1:
+            return found
+        return []
 
 
 def read_document(path: Path) -> ConfigDocument:
@@ -146,7 +150,10 @@ class _Malformed(Exception):
 
 
 def _decoded(data: bytes, path: str) -> str:
-    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        encoding = "utf-16"
+    else:
+        encoding = "utf-8-sig"
     try:
         return data.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
@@ -334,7 +341,10 @@ def _without_values(row: str, place: int) -> tuple[str, int]:
     end = 0
     moved = place
     for match in re.finditer(_HIDDEN, row):
-        hidden = _hidden_word(match["long"]) if match["long"] else _hidden_pair(match)
+        if match["long"]:
+            hidden = _hidden_word(match["long"])
+        else:
+            hidden = _hidden_pair(match)
         if hidden is None:
             continue
         out += (row[end : match.start()], hidden)
@@ -347,13 +357,19 @@ def _without_values(row: str, place: int) -> tuple[str, int]:
 
 
 def _hidden_pair(match: re.Match[str]) -> str | None:
-    key, sep, value = match["key"], match["sep"], match["value"]
+    key = match["key"]
+    sep = match["sep"]
+    value = match["value"]
     quoted = value[0] in "\"'"
     named = ":" in sep or "=" in sep
     if not looks_secret(key) and (not named or not quoted or key in _SHOWN_VALUES):
         return None
-    return f'{key}{sep}"{MASK}"' if quoted else f"{key}{sep}{MASK}"
+    if quoted:
+        return f'{key}{sep}"{MASK}"'
+    return f"{key}{sep}{MASK}"
 
 
 def _hidden_word(word: str) -> str | None:
-    return MASK if re.search(r"\d", word) and re.search("[A-Za-z]", word) else None
+    if re.search(r"\d", word) and re.search("[A-Za-z]", word):
+        return MASK
+    return None

@@ -125,7 +125,8 @@ def apply_editor_settings(out: dict[str, Any], values: Mapping[str, Any], notes:
 
 
 def _apply_sandbox(out: dict[str, Any], values: Mapping[str, Any], remarks: list[str]) -> None:
-    enabled, given = values.get("sandbox_enabled", False), out.get("sandbox")
+    enabled = values.get("sandbox_enabled", False)
+    given = out.get("sandbox")
     if not isinstance(enabled, bool):
         raise ConfigError("'sandboxEnabled' must be true or false", field="sandboxEnabled")
     if not given and given is not None:

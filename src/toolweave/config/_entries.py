@@ -51,7 +51,10 @@ def read_env_file(path: Path) -> dict[str, str]:
     """
     try:
         path.stat()  # a path that is not there says so
-        data = path.read_bytes() if path.is_file() and path.stat().st_size <= _MAX_BYTES else None
+        if path.is_file() and path.stat().st_size <= _MAX_BYTES:
+            data = path.read_bytes()
+        else:
+            data = None
         text = None if data is None else data.decode("utf-8-sig")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
@@ -72,7 +75,9 @@ def read_env_file(path: Path) -> dict[str, str]:
 def _value(match: re.Match[str]) -> str:
     if match["double"] is not None:
         return re.sub(r"\\.", lambda found: _ESCAPES.get(found[0], found[0]), match["double"])
-    return match["single"] if match["single"] is not None else match["plain"]
+    if match["single"] is not None:
+        return match["single"]
+    return match["plain"]
 
 
 SSE_DEPRECATED = "transport 'sse' is deprecated by the protocol; 'http' falls back to it where a server needs it"
@@ -324,8 +329,10 @@ def _keep_sign_in(flat: _FlatEntry, word: str, key: str, value: Any) -> None:
     """Collect the settings of a sign-in; false switches it off."""
     if word in ("oauth", "auth") and isinstance(value, Mapping):
         given = cast("Mapping[str, Any]", value)
+    elif word == "oauth" and value is True:
+        given = {}
     else:
-        given = {} if word == "oauth" and value is True else {key: value}
+        given = {key: value}
     if value is False or given.get("enabled") is False:
         flat.options[key] = value
         return
@@ -348,7 +355,9 @@ def _did_you_mean(word: str) -> str:
     import difflib  # only a slip needs it
 
     close = difflib.get_close_matches(word, [*_FIELDS, *_SYNONYMS, *_SPECIAL, *FILTER_WORDS], n=1, cutoff=0.8)
-    return close[0] if close else ""
+    if close:
+        return close[0]
+    return ""
 
 
 def _expanded(expander: Expander, value: Any, key: str, dialect: Dialect, notes: list[str]) -> Any:
@@ -388,7 +397,9 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
         return change(value)
     if isinstance(value, Mapping):
         return {key: _mapped(item, change) for key, item in cast("Mapping[str, Any]", value).items()}
-    return [_mapped(item, change) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_mapped(item, change) for item in cast("list[Any]", value)]
+    return value
 
 
 def _of_continue(entry: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -426,12 +437,15 @@ def _arguments(values: dict[str, Any], expander: Expander, dialect: Dialect, not
     if "oauth" in values:
         _read_sign_in(out, values["oauth"], notes)
     apply_editor_settings(out, values, notes)
-    return as_program(out, values, expander.path) if "openapi" in values else out
+    if "openapi" in values:
+        return as_program(out, values, expander.path)
+    return out
 
 
 def _read_sign_in(out: dict[str, Any], given: Mapping[str, Any], notes: list[str]) -> None:
     """Sign in with an editor's settings, unless the entry has a credential."""
-    auth, headers = out.get("auth"), out.get("headers")
+    auth = out.get("auth")
+    headers = out.get("headers")
     if auth is None and isinstance(headers, Mapping):
         auth = next((name for name in cast("Mapping[str, Any]", headers) if str(name).lower() == "authorization"), None)
     if "@" in str(out.get("url", "")).partition("://")[2].partition("/")[0]:
@@ -530,7 +544,9 @@ def _as_is(value: Any, key: str) -> Any:
 
 
 def _text(value: Any, key: str) -> Any:
-    return value.isoformat() if isinstance(value, date) else value
+    if isinstance(value, date):
+        return value.isoformat()
+    return value
 
 
 def _number(value: Any, key: str) -> Any:
@@ -538,7 +554,9 @@ def _number(value: Any, key: str) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return float(value) if "." in value else int(value)
+        if "." in value:
+            return float(value)
+        return int(value)
     except ValueError:
         raise ConfigError(f"{key!r} must be a number, not a string", field=key) from None
 
@@ -562,7 +580,9 @@ def _texts(value: Any, key: str) -> Any:
 
 
 def _names(value: Any, key: str) -> Any:
-    return [value] if isinstance(value, str) else _texts(value, key)
+    if isinstance(value, str):
+        return [value]
+    return _texts(value, key)
 
 
 def _pairs(value: Any, key: str) -> Any:

@@ -128,7 +128,9 @@ class Expander:
     def inherited(self, name: str) -> str | None:
         """Return an environment variable, or None when it is unset."""
         value = self._scope.env.get(name)
-        return None if value is None else self._noted(name, value)
+        if value is None:
+            return None
+        return self._noted(name, value)
 
     def is_set(self, name: str) -> bool:
         """Whether there is an environment variable of this name."""
@@ -176,7 +178,9 @@ class Expander:
             return self._scope.folder
         if body == "workspaceFolderBasename":
             return Path(self._scope.folder).name
-        return self._scope.home if body == "userHome" else None
+        if body == "userHome":
+            return self._scope.home
+        return None
 
     def _input(self, name: str, field: str) -> str:
         definition = self._scope.definitions.get(name, {})
@@ -189,13 +193,19 @@ class Expander:
         )
         value = next((candidate for candidate in candidates if candidate is not None), None)
         if value is None:
-            about = f" ({definition['description']})" if isinstance(definition.get("description"), str) else ""
+            if isinstance(definition.get("description"), str):
+                about = f" ({definition['description']})"
+            else:
+                about = ""
             raise ConfigError(
                 f"{field!r} needs the input {name!r}{about}: give it as inputs={{{name!r}: ...}},"
                 f" or set the environment variable {variable.upper()}",
                 field=field,
             )
-        text = reveal(value) if isinstance(value, (str, Secret)) else str(value)
+        if isinstance(value, (str, Secret)):
+            text = reveal(value)
+        else:
+            text = str(value)
         return self._noted("password" if definition.get("password") or isinstance(value, Secret) else name, text)
 
     def _secret(self, name: str, field: str) -> str:
@@ -204,9 +214,15 @@ class Expander:
     def _file(self, name: str, field: str) -> str:
         """Return the text of a file; it is treated as a secret, which such files usually hold."""
         home = Path(self._scope.home)
-        path = home / name[2:] if name.startswith("~/") else Path(self._scope.directory or self._scope.folder) / name
+        if name.startswith("~/"):
+            path = home / name[2:]
+        else:
+            path = Path(self._scope.directory or self._scope.folder) / name
         try:
-            data = path.read_bytes() if path.is_file() and path.stat().st_size <= _MAX_FILE_BYTES else None
+            if path.is_file() and path.stat().st_size <= _MAX_FILE_BYTES:
+                data = path.read_bytes()
+            else:
+                data = None
             text = None if data is None else data.decode("utf-8-sig")
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8 text"

@@ -107,7 +107,10 @@ def _scalar(tag: str, text: str) -> Any:
         base = {"0o": 8, "0x": 16}.get(text[:2], 10)
         return int(text[2:] if base != 10 else text, base)
     if tag == "float":
-        number = math.nan if text.lower().endswith(("inf", "nan")) else float(text)
+        if text.lower().endswith(("inf", "nan")):
+            number = math.nan
+        else:
+            number = float(text)
         if math.isfinite(number):
             return number
     raise ValueError(f"its frontmatter has a value that JSON has not: {text[:80]!r}")

@@ -24,7 +24,8 @@ def strip_comments(text: str) -> str:
     out: list[str] = []
     start = 0
     while match := re.compile(_COMMENT_OR_STRING).search(text, start):
-        part, end = match[0], match.end()
+        part = match[0]
+        end = match.end()
         out.append(text[start : match.start()])
         if part == "/*":
             closing = text.find("*/", end)

@@ -35,7 +35,9 @@ def disabled_elsewhere(path: Path, project: Path, home: Path) -> dict[str, str]:
     """
     if path.parent.name == ".gemini":
         return dict(_of_gemini(home / ".gemini" / "mcp-server-enablement.json"))
-    return dict(_of_claude(project, home)) if path.name == ".mcp.json" else {}
+    if path.name == ".mcp.json":
+        return dict(_of_claude(project, home))
+    return {}
 
 
 _CLAUDE_FILES = (".mcp.json", ".claude.json")
@@ -62,11 +64,15 @@ def _disabled(settings: Mapping[str, Any], path: Path) -> Iterator[tuple[str, st
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    return _mapping(read_document(path).value) if path.is_file() else {}
+    if path.is_file():
+        return _mapping(read_document(path).value)
+    return {}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value)
+    return {}
 
 
 MAX_ENTRIES = 10_000
@@ -174,9 +180,15 @@ class _ConfigLoader:
         elif lines := self._document.repeated(item.path):
             self._warn(item, f"is defined twice, in lines {', '.join(map(str, lines))}; the last entry counts")
         try:
-            read = _InactiveEntry("excluded", refused) if refused else self._read(item)
+            if refused:
+                read = _InactiveEntry("excluded", refused)
+            else:
+                read = self._read(item)
         except ConfigError as error:
-            named_here = error if error.server else self._error(item, error.message, field=error.field)
+            if error.server:
+                named_here = error
+            else:
+                named_here = self._error(item, error.message, field=error.field)
             self.errors[item.name] = named_here
             self._enter(item, item.name, "wrong", named_here.message)
             return
@@ -252,7 +264,9 @@ class _ConfigLoader:
         return config
 
     def _source(self, item: FoundEntry) -> Source | None:
-        return Source(path=self._document.path, line=self._document.line(item.path)) if self._document.path else None
+        if self._document.path:
+            return Source(path=self._document.path, line=self._document.line(item.path))
+        return None
 
     def _error(self, item: FoundEntry, message: str, *, field: str | None = None) -> ConfigError:
         path, line = self._document.path or None, self._document.line(item.path)
@@ -330,11 +344,15 @@ def gateway_sections(config: Any) -> tuple[str, ...]:  # Any: as `load_config`
 
 def _expanded(config: str | PurePath) -> Path:
     path = Path(config)
-    return home_directory().joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path
+    if path.parts[:1] == ("~",):
+        return home_directory().joinpath(*path.parts[1:])
+    return path
 
 
 def _sections_of(found: FoundServers, path: str) -> tuple[str, ...]:
-    return (path or "the config",) if found.gateway else ()
+    if found.gateway:
+        return (path or "the config",)
+    return ()
 
 
 def content_digest(config: Mapping[str, Any]) -> str:
@@ -357,4 +375,6 @@ def project_of(path: Path) -> Path:
     folder = path.absolute().parent
     if folder.name not in _DOT_FOLDERS:
         return folder
-    return Path.cwd() if folder.parent == home_directory() else folder.parent
+    if folder.parent == home_directory():
+        return Path.cwd()
+    return folder.parent

@@ -85,7 +85,8 @@ def find_servers(
     top = cast("Mapping[str, Any]", document)
     found.excluded = exclusion(top, project)
     for path in (*SECTIONS, ("projects", project, "mcpServers")):
-        section, holder = _at(top, path), _mapping(_at(top, path[:-1]))
+        section = _at(top, path)
+        holder = _mapping(_at(top, path[:-1]))
         if not _is_section(section, path, top):
             continue
         found.recognised = True
@@ -131,7 +132,9 @@ def _completed(item: FoundEntry, holder: Mapping[Any, Any]) -> FoundEntry:
     if entry.get("sandboxEnabled"):
         shared["sandbox"] = holder.get("sandbox")
     shared = {key: setting for key, setting in shared.items() if setting is not None}
-    return item.replace(value={**shared, **entry}) if shared else item
+    if shared:
+        return item.replace(value={**shared, **entry})
+    return item
 
 
 def _is_opencode(entry: Mapping[Any, Any]) -> bool:
@@ -145,7 +148,9 @@ def _at(top: Any, path: KeyPath) -> Any:
 
 
 def _mapping(value: Any) -> Mapping[Any, Any]:
-    return cast("Mapping[Any, Any]", value) if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return cast("Mapping[Any, Any]", value)
+    return {}
 
 
 def _items(section: Any, path: KeyPath, dialect: Dialect) -> Iterator[FoundEntry]:
@@ -180,5 +185,8 @@ def _bare(top: Mapping[str, Any], dialect: Dialect, from_code: bool) -> Iterator
 
 
 def _inputs(definitions: Any) -> dict[str, Mapping[str, Any]]:
-    entries = cast("list[Any]", definitions) if isinstance(definitions, (list, tuple)) else []
+    if isinstance(definitions, (list, tuple)):
+        entries = cast("list[Any]", definitions)
+    else:
+        entries = []
     return {str(entry["id"]): entry for entry in map(_mapping, entries) if "id" in entry}

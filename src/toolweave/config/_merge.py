@@ -43,7 +43,9 @@ def normalize_config(server_name: str, config: ServerConfig | Mapping[str, Any])
         )
     auth = full.pop("auth", None)
     out = {"serverName": name, "transport": transport, "connection": connection, **full}
-    return out if auth is None else {**out, "auth": auth}
+    if auth is None:
+        return out
+    return {**out, "auth": auth}
 
 
 @overload
@@ -72,7 +74,8 @@ def merge_config(
         return base
     if isinstance(base, ServerConfig):
         return _merged_into(base, runtime)
-    below, above = _folded(base), _folded(runtime)
+    below = _folded(base)
+    above = _folded(runtime)
     if "transport" not in below and "connection" in below:
         below["transport"] = _inferred(below)
     connection = {**below.get("connection", {}), **above.get("connection", {})}
@@ -126,9 +129,13 @@ def _folded(config: ServerConfig | Mapping[str, Any]) -> dict[str, Any]:
     out = {("serverName" if key == "name" else key): value for key, value in known.items()}
     if "transport" in out:
         out["transport"] = "http" if out["transport"] == "websocket" else canonical_transport(str(out["transport"]))
-    return {**out, "connection": connection} if connection else out
+    if connection:
+        return {**out, "connection": connection}
+    return out
 
 
 def _inferred(full: Mapping[str, Any]) -> str:
     connection: Mapping[str, Any] = full.get("connection", {})
-    return "http" if connection.get("url") and not connection.get("command") else "stdio"
+    if connection.get("url") and not connection.get("command"):
+        return "http"
+    return "stdio"

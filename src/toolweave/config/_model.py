@@ -51,7 +51,8 @@ HeadersSource = Callable[[], Any]
 """A callable, plain or async, that returns the headers of one request as a mapping."""
 
 _CONNECT_SECONDS = 150.0  # a server that is at work on its start for two minutes is not rare
-_CONNECT_SILENCE_SECONDS, _INSTALL_SILENCE_SECONDS = 30.0, 120.0
+_CONNECT_SILENCE_SECONDS = 30.0
+_INSTALL_SILENCE_SECONDS = 120.0
 _NOT_COMPARED = frozenset({"source", "sensitive"})
 
 
@@ -67,7 +68,9 @@ class Source(Value, frozen=True, kw_only=True):
     line: int | None = None
 
     def __str__(self) -> str:
-        return self.path if self.line is None else f"{self.path}:{self.line}"
+        if self.line is None:
+            return self.path
+        return f"{self.path}:{self.line}"
 
 
 _field_readers: list[Callable[[Any], ServerConfig]] = []
@@ -188,7 +191,9 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         def show(config: ServerConfig) -> dict[str, Any]:
             def shown(other: object) -> object:
                 is_json = other is None or isinstance(other, (bool, int, float))
-                return other if is_json else config.redact(str(other))
+                if is_json:
+                    return other
+                return config.redact(str(other))
 
             return mask_json(config.without_defaults(), config.redact, shown)
 
@@ -210,7 +215,9 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     @property
     def connect_timeout(self) -> float:
         """Seconds the handshake may take, regardless of signs of life: `timeout.connect`, else 150."""
-        return _CONNECT_SECONDS if self.timeout.connect is None else self.timeout.connect
+        if self.timeout.connect is None:
+            return _CONNECT_SECONDS
+        return self.timeout.connect
 
     @property
     def connect_silence(self) -> float:
@@ -221,14 +228,18 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         if self.timeout.connect is not None:
             return self.timeout.connect
         installs = self.transport == "stdio" and installs_first(self.command, self.args)
-        return _INSTALL_SILENCE_SECONDS if installs else _CONNECT_SILENCE_SECONDS
+        if installs:
+            return _INSTALL_SILENCE_SECONDS
+        return _CONNECT_SILENCE_SECONDS
 
     @property
     def probe_timeout(self) -> float:
         """Seconds until `initialize` is sent beside the probe: `timeout.probe`, else 5, or 15 if it may install."""
         if self.timeout.probe is not None:
             return self.timeout.probe
-        return 15.0 if self.transport == "stdio" and installs_first(self.command, self.args) else 5.0
+        if self.transport == "stdio" and installs_first(self.command, self.args):
+            return 15.0
+        return 5.0
 
     @property
     def as_caller(self) -> bool:
@@ -265,7 +276,9 @@ class ServerConfig(Value, frozen=True, kw_only=True):
 
     def header_values(self) -> dict[str, str]:
         """Return the fixed headers as plain strings; none when `headers` is a callable."""
-        return {} if callable(self.headers) else {name: reveal(value) for name, value in self.headers.items()}
+        if callable(self.headers):
+            return {}
+        return {name: reveal(value) for name, value in self.headers.items()}
 
     def redact(self, text: str) -> str:
         """Return a foreign text (a process's output, an answer) with this server's secrets masked.
@@ -278,7 +291,10 @@ class ServerConfig(Value, frozen=True, kw_only=True):
     def error(self, message: str, *, field: str | None = None) -> ConfigError:
         """Make a `ConfigError` about this server, with its name and location and without its secrets."""
         path, line = (self.source.path, self.source.line) if self.source else (None, None)
-        name = self.name if isinstance(self.name, str) and self.name else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        if isinstance(self.name, str) and self.name:  # pyright: ignore[reportUnnecessaryIsInstance]
+            name = self.name
+        else:
+            name = None
         return ConfigError(self._hider()(message), server=name, field=field, path=path, line=line)
 
     def replace(self, **changes: Any) -> ServerConfig:
@@ -352,7 +368,9 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         sensitive = [reveal(value) for value in _items(self.sensitive)]
 
         def hide(text: str | Secret) -> str:
-            return MASK if isinstance(text, Secret) else mask_foreign(mask_values(text, sensitive), secrets)
+            if isinstance(text, Secret):
+                return MASK
+            return mask_foreign(mask_values(text, sensitive), secrets)
 
         return hide
 
@@ -386,11 +404,16 @@ def _reveal_all(text: str | Secret) -> str:
 
 
 def _items(value: Any) -> Sequence[Any]:  # Any: a field that may not be checked yet
-    return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()
+    if isinstance(value, (list, tuple)):
+        return cast("Sequence[Any]", value)
+    return ()
 
 
 def _texts(value: Any) -> Sequence[tuple[str, str]]:  # Any: as above
-    members = cast("Mapping[Any, Any]", value).items() if isinstance(value, Mapping) else ()
+    if isinstance(value, Mapping):
+        members = cast("Mapping[Any, Any]", value).items()
+    else:
+        members = ()
     return [(str(name), reveal(item)) for name, item in members if isinstance(item, (str, Secret))]
 
 
@@ -401,7 +424,9 @@ def _plain(value: Any, show: Callable[[str | Secret], str]) -> Any:  # Any: a JS
         return {str(key): _plain(item, show) for key, item in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item, show) for item in cast("Sequence[Any]", value)]
-    return value if value is None or isinstance(value, (int, float)) else f"<{type(value).__name__}>"
+    if value is None or isinstance(value, (int, float)):
+        return value
+    return f"<{type(value).__name__}>"
 
 
 def known_transports() -> frozenset[str]:
@@ -465,12 +490,16 @@ def _transport(config: ServerConfig, out: Mapping[str, Any]) -> str:
         warn_deprecated(WEBSOCKET_DEPRECATED)
         return "http"
     if name:
-        return name if name in _registered else canonical_transport(name)
+        if name in _registered:
+            return name
+        return canonical_transport(name)
     given = [field for field in ("command", "url") if out[field]]
     if len(given) > 1:
         raise ConfigError("has both 'command' and 'url'; say which with 'transport'", field="transport")
     if given:
-        return "stdio" if given == ["command"] else "http"
+        if given == ["command"]:
+            return "stdio"
+        return "http"
     if config.server is not None:
         return "inprocess"
     raise ConfigError(
@@ -493,7 +522,9 @@ def _name(value: Any, field: str) -> str:
 
 
 def _path(value: Any, field: str) -> str | None:
-    return value if value is None else check_text(_fspath(value), field) or None
+    if value is None:
+        return value
+    return check_text(_fspath(value), field) or None
 
 
 def _command(value: Any, field: str) -> str:
@@ -501,11 +532,16 @@ def _command(value: Any, field: str) -> str:
 
 
 def _fspath(value: Any) -> Any:
-    return str(value) if isinstance(value, PurePath) else value
+    if isinstance(value, PurePath):
+        return str(value)
+    return value
 
 
 def _args(value: Any, field: str) -> tuple[str, ...]:
-    items = [_fspath(item) for item in cast("list[Any]", value)] if isinstance(value, (list, tuple)) else value
+    if isinstance(value, (list, tuple)):
+        items = [_fspath(item) for item in cast("list[Any]", value)]
+    else:
+        items = value
     return check_texts(items, field)
 
 
@@ -525,7 +561,9 @@ def _choice(*choices: str) -> Callable[[Any, str], str]:
 
 def _allowed(value: Any, field: str) -> tuple[str, ...]:
     names = check_texts(value, field)
-    return () if ANY_TOOL in names else names
+    if ANY_TOOL in names:
+        return ()
+    return names
 
 
 def _confirm(value: Any, field: str) -> Mapping[str, str]:
@@ -536,7 +574,9 @@ def _confirm(value: Any, field: str) -> Mapping[str, str]:
 
 
 def _prefix(value: Any, field: str) -> str | None:
-    return None if value is None else check_text(value, field, controls=False)
+    if value is None:
+        return None
+    return check_text(value, field, controls=False)
 
 
 def _protocol(value: Any, field: str) -> str:
@@ -555,7 +595,9 @@ def _limit(value: Any, field: str) -> int | None:
 
 
 def _pins(value: Any, field: str) -> str | None:
-    return None if value is None else check_choice(value, field, ("off", "warn", "block"))
+    if value is None:
+        return None
+    return check_choice(value, field, ("off", "warn", "block"))
 
 
 def _options(value: Any, field: str) -> Mapping[str, Any]:

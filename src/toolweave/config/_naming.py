@@ -109,7 +109,10 @@ _SUFFIX = r"(?i)\.(py|pyz|js|mjs|cjs|ts|mts|jar|rb|sh|exe|cmd|bat)$"
 
 def program_name(command: str) -> str:
     """Return the program's base name without the suffix that Windows adds."""
-    base = PureWindowsPath(command).name if "\\" in command else PurePosixPath(command).name
+    if "\\" in command:
+        base = PureWindowsPath(command).name
+    else:
+        base = PurePosixPath(command).name
     return re.sub(r"\.(exe|cmd|bat|ps1)$", "", base, flags=re.IGNORECASE)
 
 
@@ -124,7 +127,8 @@ def inner_command(command: str, args: Sequence[str]) -> tuple[str, list[str]]:
         start = _inner_start(program, left)
         if start is None or start >= len(left):
             return command, left
-        command, left = left[start], left[start + 1 :]
+        command = left[start]
+        left = left[start + 1 :]
 
 
 def _inner_start(program: str, args: Sequence[str]) -> int | None:
@@ -179,7 +183,10 @@ def name_from_command(command: str, args: Sequence[str]) -> str:
     subject = _subject(program, args)
     if subject is None:
         return re.sub(_SUFFIX, "", program) or "server"
-    parts = PureWindowsPath(subject).parts if "\\" in subject else PurePosixPath(subject).parts
+    if "\\" in subject:
+        parts = PureWindowsPath(subject).parts
+    else:
+        parts = PurePosixPath(subject).parts
     base = parts[-1] if parts else subject
     if program in _CONTAINERS:
         base = base.partition(":")[0]
@@ -206,12 +213,17 @@ def package_of(command: str, args: Sequence[str]) -> tuple[str, str]:
     command, args = inner_command(command, args)
     program = program_name(command)
     module = _module(program, args)
-    subject = module.split(".")[0] if module else _subject(program, args)
+    if module:
+        subject = module.split(".")[0]
+    else:
+        subject = _subject(program, args)
     if subject is None:
         return "", ""
     if program in _CONTAINERS:
         image, colon, tag = subject.rpartition(":")
-        return (image, tag) if colon and "/" not in tag else (subject, "")
+        if colon and "/" not in tag:
+            return (image, tag)
+        return (subject, "")
     found = re.fullmatch(_ASKED, subject)
     if found is not None:
         return found[1], found[2]
@@ -246,7 +258,9 @@ def _subject(program: str, args: Sequence[str]) -> str | None:
     runner_args = _runner_words(program, args)
     if runner_args is not None:
         inner = _inner_of_runner(program, runner_args)
-        return None if inner is None else _subject(*inner) or inner[0]
+        if inner is None:
+            return None
+        return _subject(*inner) or inner[0]
     if program in _HOSTS and len(args) > 1 and args[0] == _HOSTS[program] and not args[1].startswith("-"):
         return args[1].partition(":")[0]
     if program in _INTERPRETERS:
@@ -269,18 +283,26 @@ def _module(program: str, args: Sequence[str]) -> str:
     if _is_python(program):
         script = next((place for place, arg in enumerate(args) if arg.endswith(_SCRIPTS)), len(args))
         return _value_after("-m", args[:script])
-    runner_args = _runner_words(program, args) if program == "uv" else None
+    if program == "uv":
+        runner_args = _runner_words(program, args)
+    else:
+        runner_args = None
     if runner_args is None:
         return ""
     inner = _inner_of_runner(program, runner_args)
     if inner is not None and _is_python(inner[0]):
         return _module(*inner)
-    before = list(runner_args) if inner is None else list(runner_args[: list(runner_args).index(inner[0])])
+    if inner is None:
+        before = list(runner_args)
+    else:
+        before = list(runner_args[: list(runner_args).index(inner[0])])
     return _value_after("-m", before) or _value_after("--module", before)
 
 
 def _value_after(option: str, args: Sequence[str]) -> str:
-    return args[list(args).index(option) + 1] if option in args[:-1] else ""
+    if option in args[:-1]:
+        return args[list(args).index(option) + 1]
+    return ""
 
 
 def _is_python(program: str) -> bool:

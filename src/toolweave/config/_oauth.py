@@ -249,7 +249,10 @@ def _port_of(value: Any) -> int | None:
 
 
 def _scopes(value: Any, field: str) -> tuple[str, ...]:
-    scopes = tuple(value.split()) if isinstance(value, str) else check_texts(value, field)
+    if isinstance(value, str):
+        scopes = tuple(value.split())
+    else:
+        scopes = check_texts(value, field)
     for scope in scopes:
         if not re.fullmatch(_SCOPE, scope):
             raise ConfigError(f"{field!r} holds {scope!r}, which is no scope (RFC 6749 3.3)", field=field)
@@ -265,7 +268,9 @@ def _secret(value: Any, field: str) -> OAuthSecret | None:
     if value is None or callable(value):
         return value
     text = check_text(value, field, controls=field.endswith("private_key"))
-    return wrap(text) if text else None
+    if text:
+        return wrap(text)
+    return None
 
 
 def _text(value: Any, field: str) -> str:

@@ -35,7 +35,9 @@ class Secret:
         return self._value
 
     def __eq__(self, other: object) -> bool:
-        return self._value == other._value if isinstance(other, Secret) else NotImplemented
+        if isinstance(other, Secret):
+            return self._value == other._value
+        return NotImplemented
 
     def __hash__(self) -> int:
         return hash((Secret, self._value))
@@ -55,12 +57,16 @@ class Secret:
 
 def reveal(value: str | Secret) -> str:
     """Return the string behind a value that may be a `Secret`."""
-    return value.reveal() if isinstance(value, Secret) else value
+    if isinstance(value, Secret):
+        return value.reveal()
+    return value
 
 
 def wrap(value: str | Secret) -> Secret:
     """Return the value as a `Secret`."""
-    return value if isinstance(value, Secret) else Secret(value)
+    if isinstance(value, Secret):
+        return value
+    return Secret(value)
 
 
 def looks_secret(name: str) -> bool:

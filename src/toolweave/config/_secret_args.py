@@ -170,9 +170,14 @@ def _mask_url(url: str, hide: Hide, depth: int) -> str:
     try:
         parts = urlsplit(url)
         query = _mask_query(parts.query, hide, depth)
-        fragment = _mask_query(parts.fragment, hide, depth) if "=" in parts.fragment else parts.fragment
+        if "=" in parts.fragment:
+            fragment = _mask_query(parts.fragment, hide, depth)
+        else:
+            fragment = parts.fragment
     except ValueError:
-        return hide(url) if "@" in url or "?" in url else url
+        if "@" in url or "?" in url:
+            return hide(url)
+        return url
     netloc = parts.netloc
     if "@" in netloc:
         info, _, host = netloc.rpartition("@")
@@ -188,7 +193,10 @@ def _mask_query(query: str, hide: Hide, depth: int) -> str:
     shown: list[tuple[str, str]] = []
     changed = False
     for name, value in parse_qsl(query, keep_blank_values=True):
-        masked = hide(value) if looks_secret(name) else _mask_argument(value, hide, depth + 1)
+        if looks_secret(name):
+            masked = hide(value)
+        else:
+            masked = _mask_argument(value, hide, depth + 1)
         changed = changed or masked != value
         shown.append((name, masked))
     if not changed:
@@ -205,7 +213,9 @@ def _mask_value(value: Any, hide: Hide, depth: int, *, secret: bool) -> Any:  # 
         if not secret:
             return _mask_argument(value, hide, depth)
         _mask_layers(value, hide, depth)
-        return hide(value) if value else value
+        if value:
+            return hide(value)
+        return value
     if isinstance(value, Mapping):
         return _mask_members(cast("Mapping[Any, Any]", value), hide, depth, secret=secret)
     if isinstance(value, (list, tuple)):
@@ -214,11 +224,16 @@ def _mask_value(value: Any, hide: Hide, depth: int, *, secret: bool) -> Any:  # 
             return list(_mask_words(items, hide, depth, bare_password=False))
         return [_mask_value(item, hide, depth, secret=secret or _is_header(item)) for item in items]
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return hide(str(value)) if secret and is_number else value
+    if secret and is_number:
+        return hide(str(value))
+    return value
 
 
 def _mask_members(members: Mapping[Any, Any], hide: Hide, depth: int, *, secret: bool) -> dict[str, Any]:
-    names = [members.get(key) for key in _NAMING_MEMBERS] if "value" in members else []
+    if "value" in members:
+        names = [members.get(key) for key in _NAMING_MEMBERS]
+    else:
+        names = []
     names_secret = any(isinstance(name, str) and looks_secret(name) for name in names)
     shown: dict[str, Any] = {}
     for key, value in members.items():

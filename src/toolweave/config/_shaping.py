@@ -96,9 +96,14 @@ class ArgumentRule(Value, frozen=True, kw_only=True):
             source = source or (f"the claim {self.claim!r} of the caller" if self.claim is not None else "")
             source = source or (f"{self.state!r} of the state" if self.state is not None else "")
             return f"always {source or f'the environment variable {self.env}'}"
-        default = "" if self.default is msgspec.UNSET else _shown(argument, self.default)
+        if self.default is msgspec.UNSET:
+            default = ""
+        else:
+            default = _shown(argument, self.default)
         if self.hide:
-            return f"always {default}" if default else "hidden, and not sent"
+            if default:
+                return f"always {default}"
+            return "hidden, and not sent"
         said = [] if self.name is None else [f"named {self.name!r}"]
         said += [] if self.description is None else ["described anew"]
         return ", ".join([*said, *([f"optional, {default} by default"] if default else [])])
@@ -154,7 +159,10 @@ class ShapeRule(Value, frozen=True, kw_only=True):
                 raise ConfigError(f"'regex' is no regular expression: {exc}", field="regex") from None
         if self.name is None:
             return
-        plain = self.name if self.regex is None else _GROUPS.sub("x", self.name)
+        if self.regex is None:
+            plain = self.name
+        else:
+            plain = _GROUPS.sub("x", self.name)
         if _NAME.fullmatch(plain) is None:
             raise ConfigError(
                 "'name' must be at most 128 letters, digits, '_', '-' and '.', and groups as \\1 beside 'regex'",
@@ -188,7 +196,9 @@ class ShapeRule(Value, frozen=True, kw_only=True):
 
 
 def _shown(argument: str, value: Any) -> str:
-    return MASK if looks_secret(argument) or isinstance(value, Secret) else repr(value)
+    if looks_secret(argument) or isinstance(value, Secret):
+        return MASK
+    return repr(value)
 
 
 def with_secrets(rules: Iterable[ShapeRule], sensitive: Iterable[Secret]) -> tuple[ShapeRule, ...]:
@@ -196,7 +206,9 @@ def with_secrets(rules: Iterable[ShapeRule], sensitive: Iterable[Secret]) -> tup
     known = [reveal(one) for one in sensitive]
 
     def hidden(value: Any) -> Any:
-        return Secret(value) if isinstance(value, str) and any(one in value for one in known) else value
+        if isinstance(value, str) and any(one in value for one in known):
+            return Secret(value)
+        return value
 
     return tuple(
         rule.replace(
@@ -246,7 +258,9 @@ def read_rule(item: Any, where: str) -> ShapeRule:  # Any: as above
     Raises:
         ConfigError: It is wrong; its field is the path to the mistake.
     """
-    return item if isinstance(item, ShapeRule) else _read_rule(check_object(item, where), where)
+    if isinstance(item, ShapeRule):
+        return item
+    return _read_rule(check_object(item, where), where)
 
 
 def _read_rule(given: Mapping[Any, Any], where: str) -> ShapeRule:
@@ -286,7 +300,9 @@ def _made(kind: type[Any], found: Mapping[str, Any], where: str) -> Any:
 
 
 def _globs(value: Any, field: str) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else check_texts(value, field)
+    if isinstance(value, str):
+        return (value,)
+    return check_texts(value, field)
 
 
 def _annotations(value: Any, field: str) -> dict[str, bool]:

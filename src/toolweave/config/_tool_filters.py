@@ -46,7 +46,9 @@ def read_filters(given: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
         out["include"] = allowed
     if allowed == [] and ANY_TOOL not in denied:
         denied = [*denied, ANY_TOOL]
-    return {**out, "exclude": denied} if denied else out
+    if denied:
+        return {**out, "exclude": denied}
+    return out
 
 
 def without(allowed: Iterable[Any], denied: Iterable[Any]) -> list[Any]:
@@ -64,13 +66,18 @@ def _allowed(lists: Mapping[str, list[Any]]) -> list[Any] | None:
             continue
         if word == "include" and not names:
             continue
-        allowed = names if allowed is None else [name for name in allowed if name in names]
+        if allowed is None:
+            allowed = names
+        else:
+            allowed = [name for name in allowed if name in names]
     return allowed
 
 
 def _own_name(name: Any) -> Any:
     """Return a tool's name without its server: `boom` of `files:boom` and `files/boom`."""
-    return re.split(r"[:/]", name)[-1] if isinstance(name, str) else name
+    if isinstance(name, str):
+        return re.split(r"[:/]", name)[-1]
+    return name
 
 
 def _in_our_words(allowed: list[Any] | None, denied: list[Any], notes: list[str]) -> dict[str, Any]:

@@ -90,8 +90,14 @@ class TrustedFiles:
             value: Any = json.loads(read_file(self.path, max_bytes=_MAX_BYTES))
         except (OSError, ValueError, RecursionError):
             return {}
-        files = cast("dict[str, Any]", value).get("files") if isinstance(value, dict) else None
-        entries = cast("dict[str, Any]", files) if isinstance(files, dict) else {}
+        if isinstance(value, dict):
+            files = cast("dict[str, Any]", value).get("files")
+        else:
+            files = None
+        if isinstance(files, dict):
+            entries = cast("dict[str, Any]", files)
+        else:
+            entries = {}
         return {
             path: [digest for digest in cast("list[Any]", digests) if isinstance(digest, str)]
             for path, digests in entries.items()

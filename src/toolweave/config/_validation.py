@@ -46,7 +46,9 @@ def suggestion(name: object, known: Iterable[str]) -> str:
 
     names = list(known)
     near = difflib.get_close_matches(str(name)[:_MAX_COMPARED], names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"known: {', '.join(names)}"
 
 
 def check_text(value: Any, field: str, *, controls: bool = True) -> str:  # Any: whatever a user wrote
@@ -88,7 +90,10 @@ def check_flag(value: Any, field: str) -> bool:  # Any: whatever a user wrote
 def check_choice(value: Any, field: str, choices: tuple[str, ...]) -> str:  # Any: whatever a user wrote
     """Return the value when it is one of the choices."""
     if value not in choices:
-        shown = repr(value) if isinstance(value, str) else kind_of(value)
+        if isinstance(value, str):
+            shown = repr(value)
+        else:
+            shown = kind_of(value)
         raise ConfigError(f"{field!r} is {shown}; known: {', '.join(choices)}", field=field)
     return str(value)
 
@@ -149,7 +154,8 @@ def check_url(value: Any, field: str = "url") -> str:  # Any: whatever a user wr
     shown = mask_url(url)
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
+        host = parts.hostname
+        _ = parts.port
     except ValueError:
         raise ConfigError(f"{field!r} is not a URL: its host or port cannot be read", field=field) from None
     if parts.scheme in ("ws", "wss"):

@@ -48,7 +48,10 @@ class ActivityMonitor:
         """Return the seconds since the last sign of life of each server, by name; 0 at its first check."""
         watched = list(servers)
         pids = {one.name: one.report.process.pid for one in watched if one.report.process is not None}
-        cpu = await anyio.to_thread.run_sync(cpu_seconds, frozenset(pids.values())) if pids else {}
+        if pids:
+            cpu = await anyio.to_thread.run_sync(cpu_seconds, frozenset(pids.values()))
+        else:
+            cpu = {}
         now = anyio.current_time()
         silent: dict[str, float] = {}
         for one in watched:
@@ -68,4 +71,6 @@ def _traces(report: Report) -> object:
         return None
     if (process := report.process) is not None:
         return (process.pid, process.pieces, process.stderr_position)
-    return report.heard() if report.heard is not None else (len(steps), steps[-1].outcome)
+    if report.heard is not None:
+        return report.heard()
+    return (len(steps), steps[-1].outcome)

@@ -66,7 +66,9 @@ class CallTarget(Value, frozen=True):
 
     def sent(self, arguments: Mapping[str, Any], ctx: CallContext) -> Mapping[str, Any] | ToolResult:
         """Return the arguments that the server takes, or the error result for wrong ones."""
-        spec, check, shaped = self.spec, self.check, self.shaped
+        spec = self.spec
+        check = self.check
+        shaped = self.shaped
         if check is not None and not check.is_valid(arguments):
             return self._fitted(check, arguments)
         if spec is None or shaped is None:
@@ -85,7 +87,9 @@ class CallTarget(Value, frozen=True):
                 _log.debug("tool %r: arguments were repaired: %s", name, "; ".join(found[1]))
             return found[0]
         problems = check.problems(arguments)
-        return invalid_input(name, problems) if problems else arguments
+        if problems:
+            return invalid_input(name, problems)
+        return arguments
 
 
 class Catalog:
@@ -178,8 +182,12 @@ class Catalog:
         if spec is None:
             self._check_unlisted(name)
             return CallTarget(name)
-        own, shaped = spec.unshaped, None if spec.shape is None else self._shaped_calls
-        check = self.validator(own, "input") if self._config.validate_input and shaped is None else None
+        own = spec.unshaped
+        shaped = None if spec.shape is None else self._shaped_calls
+        if self._config.validate_input and shaped is None:
+            check = self.validator(own, "input")
+        else:
+            check = None
         made = CallTarget(
             spec.original_name,
             spec,
@@ -253,7 +261,10 @@ class Catalog:
 
     def validator(self, spec: ToolSpec, which: str) -> Validator | None:
         """Return the compiled `"input"` or `"output"` schema of a tool; None when the schema cannot be used."""
-        schema = spec.input_schema if which == "input" else spec.output_schema
+        if which == "input":
+            schema = spec.input_schema
+        else:
+            schema = spec.output_schema
         known = self._validators.get((spec.original_name, which))
         if known is not None and known[0] is schema:
             return known[1]
@@ -300,7 +311,10 @@ class Catalog:
         self._was_listed.set()
         kept = self._kept(read.items)
         wanted = {spec.original_name for spec in kept}
-        why = "'include' does not name it" if config.include else "'exclude' names it"
+        if config.include:
+            why = "'include' does not name it"
+        else:
+            why = "'exclude' names it"
         self.left_out = {name: why for name in self._read if name not in wanted}
         if self._shaper is None:
             offered, problems = self.guard.judge(kept)
@@ -316,7 +330,8 @@ class Catalog:
 
     def _kept(self, specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         """Return the tools that `include` and `exclude` leave, and note the names in these that are of no tool."""
-        config, problems = self._config, list[str]()
+        config = self._config
+        problems = list[str]()
         for field, filters in (("include", config.include), ("exclude", config.exclude), ("confirm", config.confirm)):
             if filters and specs:  # a server without tools may offer some later
                 missing = unmatched(filters, self._read, server=config.name)
@@ -328,14 +343,18 @@ class Catalog:
                 for spec in specs
                 if selected(spec.original_name, include=config.include, exclude=config.exclude, server=config.name)
             )
-        return tuple(map(self._with_approval, specs)) if config.confirm else specs
+        if config.confirm:
+            return tuple(map(self._with_approval, specs))
+        return specs
 
     def _with_approval(self, spec: ToolSpec) -> ToolSpec:
         modes = self._config.confirm
         mode = modes.get(spec.original_name) or modes.get(ANY_TOOL, "never")
         reads = spec.hint("readOnlyHint") is True
         needed = {"always": True, "writes": not reads, "destructive": is_destructive(spec), "never": False}
-        return spec.replace(needs_approval=True) if needed[mode] else spec
+        if needed[mode]:
+            return spec.replace(needs_approval=True)
+        return spec
 
     def note_result(self, spec: ToolSpec | None, name: str, result: ToolResult) -> None:
         """Look for hidden characters in a result; quick for one without."""

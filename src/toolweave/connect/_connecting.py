@@ -146,5 +146,8 @@ class Connecting(Generic[OpenableT]):
         return await self._target.__aexit__(exc_type, exc, traceback)
 
     def __repr__(self) -> str:
-        how = "used already" if self._used else "await it, or enter it with `async with`"
+        if self._used:
+            how = "used already"
+        else:
+            how = "await it, or enter it with `async with`"
         return f"<Connecting, {how}: {self._target!r}>"

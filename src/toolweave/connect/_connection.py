@@ -127,22 +127,30 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
     @property
     def protocol_version(self) -> str | None:
         """The negotiated protocol revision, such as `"2025-11-25"`; None before the handshake."""
-        return self._agreement.version if self._agreement else None
+        if self._agreement:
+            return self._agreement.version
+        return None
 
     @property
     def server_info(self) -> Mapping[str, Any]:
         """The server's `Implementation` object as it came: name, version, title, ...; empty before the handshake."""
-        return self._agreement.server_info if self._agreement else {}
+        if self._agreement:
+            return self._agreement.server_info
+        return {}
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
         """The server's capabilities as they came; empty before the handshake."""
-        return self._agreement.capabilities if self._agreement else {}
+        if self._agreement:
+            return self._agreement.capabilities
+        return {}
 
     @property
     def instructions(self) -> str | None:
         """The server's instructions for a model; None if it has none, or its pins withhold them. They are untrusted."""
-        return self._catalog.guard.instructions if self._agreement else None
+        if self._agreement:
+            return self._catalog.guard.instructions
+        return None
 
     @property
     def report(self) -> Report:
@@ -166,7 +174,9 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
     def silent_for(self) -> float:
         """The seconds a request has waited without anything received from the server; 0 when none waits."""
         line = self._supervisor.line
-        return self._health.silent_for(line) if line is not None else 0.0
+        if line is not None:
+            return self._health.silent_for(line)
+        return 0.0
 
     @property
     def busy(self) -> bool:
@@ -177,7 +187,9 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
     def stderr_tail(self) -> str:
         """The last lines that the server process wrote to standard error, secrets masked; `""` without a process."""
         process = self.report.process
-        return self.config.redact(process.stderr_tail()) if process is not None else ""
+        if process is not None:
+            return self.config.redact(process.stderr_tail())
+        return ""
 
     def redact(self, text: str) -> str:
         """Mask the secrets of the config, and the credentials of the last session, in a text of the server."""
@@ -422,7 +434,9 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
     @property
     def _agreement(self) -> Agreement | None:
         line = self._requester.last_line
-        return line.session.agreement if line else None
+        if line:
+            return line.session.agreement
+        return None
 
     async def _refresh(self, line: OpenSession, timeout: float | None = None) -> ToolsChanged:
         try:
@@ -454,7 +468,8 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
                 step.outcome, step.detail = "failed", str(exc)
                 self._supervisor.degrade(exc)
                 return
-            tools, pages = len(self._catalog.snapshot), self._catalog.pages
+            tools = len(self._catalog.snapshot)
+            pages = self._catalog.pages
             counted = f"{tools} tool{'s' * (tools != 1)} on {pages} page{'s' * (pages != 1)}"
             problems = self._catalog.live.problems
             more = len(problems) - _SHOWN_PROBLEMS

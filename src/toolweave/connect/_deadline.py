@@ -51,7 +51,9 @@ class Deadline(msgspec.Struct, eq=False):
     @property
     def since(self) -> float:
         """The time of the last sign of life, on the event loop's clock; now, while it is held."""
-        return anyio.current_time() if self.holds else self.at - self.seconds
+        if self.holds:
+            return anyio.current_time()
+        return self.at - self.seconds
 
     def touch(self) -> None:
         """Record a sign of life."""
@@ -83,7 +85,9 @@ class Deadline(msgspec.Struct, eq=False):
     def end(self, exc: BaseException | None = None) -> bool:
         """Stop the timer, as leaving the block does; return whether `exc` is this deadline's own cancellation."""
         self.deadlines.running.discard(self)
-        task, self.task = self.task, None  # it may be ended again, and uncancels once
+        # it may be ended again, and uncancels once
+        task = self.task
+        self.task = None
         if not self.expired or task is None:
             return False
         # a cancellation from outside takes precedence over the deadline
@@ -160,11 +164,13 @@ class SharedTimer:
         """Set the timer to the end of the earliest deadline."""
         if self._timer is not None:
             self._timer.cancel()
-        self.loop, self.fires_at = loop, at
+        self.loop = loop
+        self.fires_at = at
         self._timer = loop.call_at(at, self._sweep, loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer, self.fires_at = None, math.inf
+        self._timer = None
+        self.fires_at = math.inf
         now = loop.time()
         for deadline in self.running:
             if deadline.at <= now:

@@ -35,7 +35,10 @@ async def explained(error: Exception, config: ServerConfig, report: Report, *, r
             text = "its process ended while connecting" + ("" if stderr else _said(config, report))
             hint = f"run {config.endpoint} by hand to see {'more' if stderr else 'why'}"
             return ConnectError(text, server=name, exit_code=code, stderr=stderr, hint=hint)
-        text = "its process ended" if code is not None else error.message
+        if code is not None:
+            text = "its process ended"
+        else:
+            text = error.message
         return ConnectionLostError(text, server=name, sent=False, exit_code=code, stderr=stderr)
     if isinstance(error, (ConnectError, TimeoutError, ConfigError)) or (used and isinstance(error, ServerError)):
         if isinstance(error, ServerError):
@@ -55,8 +58,14 @@ def connect_timeout_error(config: ServerConfig, report: Report, *, silent: bool)
 
     `silent` says that it was given up for lack of any sign of life.
     """
-    seconds = config.connect_silence if silent else config.connect_timeout
-    what = "showed no sign of life for" if silent else "did not finish connecting within"
+    if silent:
+        seconds = config.connect_silence
+    else:
+        seconds = config.connect_timeout
+    if silent:
+        what = "showed no sign of life for"
+    else:
+        what = "did not finish connecting within"
     how = "raise" if config.timeout.connect is not None else "set"
     return RequestTimeoutError(
         f"it {what} {seconds:g} s; {how} timeout.connect if it is only slow{_said(config, report)}",
@@ -71,7 +80,9 @@ def first_exception(exc: BaseException) -> Exception:
         group = cast("BaseExceptionGroup[BaseException]", exc)
         leaves = [leaf for leaf in group.exceptions if not isinstance(leaf, asyncio.CancelledError)]
         exc = leaves[0] if leaves else group.exceptions[0]
-    return exc if isinstance(exc, Exception) else ConnectionError(str(exc))
+    if isinstance(exc, Exception):
+        return exc
+    return ConnectionError(str(exc))
 
 
 def again(error: Exception | None, server: str, prefix: str = "") -> Exception:
@@ -94,9 +105,10 @@ def _said(config: ServerConfig, report: Report) -> str:
         return ""
     said = ""
     if process.junk_lines:
-        lines = (
-            "1 line of its output was" if process.junk_lines == 1 else f"{process.junk_lines} lines of its output were"
-        )
+        if process.junk_lines == 1:
+            lines = "1 line of its output was"
+        else:
+            lines = f"{process.junk_lines} lines of its output were"
         said = f"; {lines} not MCP, the last {process.last_junk!r}"
     if stderr := process.relevant_stderr(3):
         said += f"{LAST_WORDS}\n{stderr}"
@@ -104,5 +116,10 @@ def _said(config: ServerConfig, report: Report) -> str:
 
 
 def _http_status(error: Exception) -> int | None:
-    data = as_object(error.data) if isinstance(error, ProtocolError) else None
-    return data.get("http_status") if data is not None else None
+    if isinstance(error, ProtocolError):
+        data = as_object(error.data)
+    else:
+        data = None
+    if data is not None:
+        return data.get("http_status")
+    return None

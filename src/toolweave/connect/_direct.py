@@ -82,7 +82,8 @@ class DirectCalls:
         if posted is None:
             return None
         key, answer = posted
-        at, deadlines = loop.time() + self._seconds, self._deadlines
+        at = loop.time() + self._seconds
+        deadlines = self._deadlines
         call = DirectCall(
             self._seconds, deadlines, at, None, 0, calls=self, name=name, line=line, wire=wire, key=key, answer=answer
         )
@@ -135,7 +136,8 @@ class DirectCall(Deadline, kw_only=True, eq=False):
         if not self.answer.done():
             # The waiter wakes with None and turns to the full path, which awaits the new future; an answer that arrives
             # in between finds that one registered.
-            waiting, self.answer = self.answer, self.wire.renew(self.key)
+            waiting = self.answer
+            self.answer = self.wire.renew(self.key)
             waiting.set_result(None)
 
     async def result(self) -> dict[str, Any]:

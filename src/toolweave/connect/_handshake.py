@@ -93,7 +93,10 @@ class _Handshakes(Value, frozen=True):
             # -32022 is a modern server's own way to say no: its `data.supported` has the revisions that it does speak.
             # Any other refusal, of whatever code, is how servers from before 2026-07-28 answer a method that they do
             # not know.
-            named = _common(exc.data) if exc.code == UNSUPPORTED_VERSION else []
+            if exc.code == UNSUPPORTED_VERSION:
+                named = _common(exc.data)
+            else:
+                named = []
             if named:
                 raise _NotModern(f"the server names {named[-1]}", named[-1]) from None
             raise _NotModern(f"{exc.message}: taken as a legacy server") from None
@@ -205,7 +208,8 @@ class _Negotiation:
         raise outcome
 
     async def _settled(self) -> Session:
-        wanted, report = MODERN_VERSION, self._hands.report
+        wanted = MODERN_VERSION
+        report = self._hands.report
         # Legacy servers often print a traceback for the probe. Its lines are cut out of the report afterwards, or a
         # later fault would be explained by them.
         quiet = report.stderr_position
@@ -234,10 +238,8 @@ class _Negotiation:
             with anyio.move_on_after(self._seconds):
                 await self._answered(probe)
             if not probe.done:
-                step.outcome, step.detail = (
-                    "skipped",
-                    f"no answer within {self._seconds:g} s: initialize is tried too",
-                )
+                step.outcome = "skipped"
+                step.detail = f"no answer within {self._seconds:g} s: initialize is tried too"
             elif probe.agreement is not None:
                 step.detail = probe.agreement.version
             else:
@@ -258,7 +260,8 @@ class _Negotiation:
                         await self._answered(probe)
                 self._check_alive(probe, step)
                 if probe.agreement is not None:
-                    step.outcome, step.detail = "skipped", f"the probe was answered: {probe.agreement.version}"
+                    step.outcome = "skipped"
+                    step.detail = f"the probe was answered: {probe.agreement.version}"
                     self._hands.report.note("discover", probe.agreement.version)
                     # A server of both eras has opened a session for `initialize` and named it in `Mcp-Session-Id`.
                     # Modern requests must not carry it.
@@ -308,7 +311,8 @@ class _Negotiation:
                 question.error = exc
             # Set before the event: who is woken by it looks at `done` at once.
             question.done = True
-            moved, self._moved = self._moved, anyio.Event()
+            moved = self._moved
+            self._moved = anyio.Event()
             moved.set()
 
         self._tasks.start_soon(put)
@@ -333,7 +337,8 @@ class _Negotiation:
             # was the last thing that the server had to digest.
             blamed = error.sent and (beside is None or not beside.done)
             if blamed or (beside is not None and self._hands.wire.over):
-                step.outcome, step.detail = "skipped", "the server ended on the probe: taken as a legacy server"
+                step.outcome = "skipped"
+                step.detail = "the server ended on the probe: taken as a legacy server"
                 raise ProbeRefused(str(error)) from error
         raise error
 
@@ -366,7 +371,9 @@ def _read_discovery(result: Mapping[str, Any]) -> Agreement | None:
 
 def _safe_info(info: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the description of a server without icons that a client must not load."""
-    return {**info, "icons": list(safe_icons(info["icons"]))} if "icons" in info else info
+    if "icons" in info:
+        return {**info, "icons": list(safe_icons(info["icons"]))}
+    return info
 
 
 def _agreement(version: str, modern: bool, result: Mapping[str, Any], info: Any) -> Agreement:
@@ -382,7 +389,10 @@ def _agreement(version: str, modern: bool, result: Mapping[str, Any], info: Any)
 
 def _common(data: Any) -> list[str]:
     named = as_object(data)
-    supported = as_array(named.get("supported")) if named is not None else None
+    if named is not None:
+        supported = as_array(named.get("supported"))
+    else:
+        supported = None
     # In our order, oldest first, whatever the server's is: the callers take the last.
     return [name for name in MODERN_VERSIONS if name in (supported or [])]
 

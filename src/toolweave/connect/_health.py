@@ -72,7 +72,8 @@ class Health:
 
     def silent_for(self, line: OpenSession) -> float:
         """Return the seconds a request has waited without anything received; 0 when none waits."""
-        now, pieces = anyio.current_time(), _pieces(line)
+        now = anyio.current_time()
+        pieces = _pieces(line)
         if pieces != self._heard[0]:
             self._heard = (pieces, now)
         since = min((one.since for one in self._waits()), default=now)
@@ -105,7 +106,9 @@ class Health:
 
     async def _answers(self, line: OpenSession) -> bool:
         """Ping; return whether anything is received, waiting for other calls that the server may be busy with."""
-        heard, others, answered = _pieces(line), set(self._waits()), anyio.Event()
+        heard = _pieces(line)
+        others = set(self._waits())
+        answered = anyio.Event()
 
         async def ping() -> None:
             try:  # the stateless revisions have no ping; every server answers this
@@ -128,4 +131,6 @@ class Health:
 
 
 def _pieces(line: OpenSession) -> int:
-    return line.process.pieces if line.process is not None else 0
+    if line.process is not None:
+        return line.process.pieces
+    return 0

@@ -134,7 +134,9 @@ async def own_headers(settings: HttpSettings, *, server: str) -> Mapping[str, st
         return settings.headers
     try:
         made = settings.headers()
-        return await made if inspect.isawaitable(made) else made
+        if inspect.isawaitable(made):
+            return await made
+        return made
     except Exception as exc:  # boundary: an error of the user's provider fails the request that asked
         raise http_error(refused_credentials(exc), server=server) from exc
 
@@ -192,7 +194,10 @@ def is_lost_session(status: int, headers: Mapping[str, str], body: bytes) -> boo
 
 def no_answer(url: str, why: str, *, sent: bool, proxy: str | None = None) -> HttpFault:
     """Return the fault of a request without a complete answer; `proxy` is shown and must hold no credentials."""
-    through = f" through the proxy {proxy}" if proxy is not None else ""
+    if proxy is not None:
+        through = f" through the proxy {proxy}"
+    else:
+        through = ""
     if "CERTIFICATE_VERIFY_FAILED" in why:
         why += "; to trust a certificate authority of your own, name its file in SSL_CERT_FILE"
     why += open_files_hint(why)
@@ -221,7 +226,10 @@ def _web_page(settings: HttpSettings, status: int, reason: str, body: bytes) -> 
     """Return one sentence about a web page: its title is worth more than the beginning of its markup."""
     text = body[:_LONGEST_HEAD].decode("utf-8", "replace")
     found = re.search(r"(?is)<title[^>]*>(.*?)</title>", text)
-    title = "" if found is None else excerpt(found[1].encode(), settings)
+    if found is None:
+        title = ""
+    else:
+        title = excerpt(found[1].encode(), settings)
     named = f" {title!r}" if title else ""
     return (
         f"HTTP {_phrase(status, reason)} with a web page{named} (text/html) where JSON or an event stream was expected"
@@ -296,7 +304,10 @@ def _words_of(body: bytes) -> bytes:
         members.get("detail"),
     ):
         if isinstance(found, str) and found.strip():
-            words = f"{code}: {found}" if isinstance(code, str) and code else found
+            if isinstance(code, str) and code:
+                words = f"{code}: {found}"
+            else:
+                words = found
             return words.encode("utf-8", "replace")
     return body
 

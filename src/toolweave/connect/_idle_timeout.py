@@ -17,7 +17,10 @@ class IdleTimeout:
     def __init__(self, scope: anyio.CancelScope, seconds: float, total: float | None = None) -> None:
         self._scope = scope
         self._seconds = seconds
-        self._limit = math.inf if total is None else anyio.current_time() + total
+        if total is None:
+            self._limit = math.inf
+        else:
+            self._limit = anyio.current_time() + total
         self.touch()
 
     @property

@@ -41,7 +41,10 @@ def checked_result(config: ServerConfig, catalog: Catalog, spec: ToolSpec, resul
     if not is_there and (read := _read_from_text(spec, validator, result)) is not None:
         catalog.repairs.of_tool(spec.original_name)(TEXT_AS_STRUCTURE.problem)
         return read
-    problems = validator.problems(result.structured_content) if is_there else ()
+    if is_there:
+        problems = validator.problems(result.structured_content)
+    else:
+        problems = ()
     said = describe(problems) if is_there else "it is missing"
     text = f"tool {spec.name!r} broke its output schema: structured content: {said}"
     if policy == "warn":

@@ -86,7 +86,8 @@ class ProgressFeed:
                         _log.exception("a progress callback raised")
                     outcome = self._next_outcome()
         finally:
-            idle, self._idle = self._idle, None
+            idle = self._idle
+            self._idle = None
             self._scope = None
             if idle is not None:
                 idle.set()

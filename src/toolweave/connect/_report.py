@@ -97,7 +97,8 @@ class Report:
         try:
             yield step
         except asyncio.CancelledError:
-            step.outcome, step.detail = "failed", step.detail or "not finished in time"
+            step.outcome = "failed"
+            step.detail = step.detail or "not finished in time"
             raise
         except BaseException as exc:
             step.outcome = "failed"
@@ -113,7 +114,9 @@ class Report:
     @property
     def stderr_position(self) -> int:
         """The number of bytes the process has written to standard error; 0 without a process."""
-        return self.process.stderr_position if self.process is not None else 0
+        if self.process is not None:
+            return self.process.stderr_position
+        return 0
 
     def disregard_stderr(self, since: int) -> None:
         """Exclude standard error since a position from error messages: our own probe caused it."""

@@ -103,7 +103,10 @@ class Requester:
         self._supervisor = supervisor
         self._catalog = catalog
         self._deadlines = SharedTimer()
-        self._limiter = anyio.CapacityLimiter(config.max_concurrency) if config.max_concurrency else None
+        if config.max_concurrency:
+            self._limiter = anyio.CapacityLimiter(config.max_concurrency)
+        else:
+            self._limiter = None
         self._total = config.timeout.call_total
         self._may_answer = supervisor.peer.may_answer
         self._line_seconds = config.connect_silence + config.timeout.list + config.timeout.close
@@ -204,7 +207,10 @@ class Requester:
 
     async def list_tools(self, line: OpenSession, timeout: float | None = None) -> ToolsChanged:
         """List the tools again, within `timeout` or the server's `timeout.list`."""
-        seconds = self._config.timeout.list if timeout is None else timeout
+        if timeout is None:
+            seconds = self._config.timeout.list
+        else:
+            seconds = timeout
         refusal = line.session.wire.refusal
         return await self.bounded(
             lambda _: self._catalog.refresh(line.session.request, refusal), methods.TOOLS_LIST, seconds
@@ -218,7 +224,10 @@ class Requester:
         if not isinstance(arguments, (dict, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance]  # a dict: faster
             raise TypeError(f"tool {name!r}: arguments must be one mapping, not {type(arguments).__name__}")
         last = self._supervisor.line
-        line = await self.line() if last is None or last.session.wire.over else last
+        if last is None or last.session.wire.over:
+            line = await self.line()
+        else:
+            line = last
         call_target = self._catalog.call_target(name, ctx.meta.get(VERSION) if ctx.meta else None)
         sent = call_target.sent(arguments, ctx)
         if isinstance(sent, ToolResult):
@@ -250,7 +259,9 @@ class Requester:
     def redact(self, text: str) -> str:
         """Mask the secrets of the config, and the credentials of the last session, in a text of the server."""
         line = self._supervisor.line or self.last_line
-        return self._config.redact(text) if line is None else line.redact(text)
+        if line is None:
+            return self._config.redact(text)
+        return line.redact(text)
 
     def too_slow(self, what: str, seconds: float) -> RequestTimeoutError:
         """Make the error of a request that was not answered in time."""
@@ -265,7 +276,10 @@ class Requester:
         )
 
     async def _take_turn(self, limiter: anyio.CapacityLimiter, name: str, timeout: float | None = None) -> None:
-        seconds = self._config.timeout.call if timeout is None else timeout
+        if timeout is None:
+            seconds = self._config.timeout.call
+        else:
+            seconds = timeout
         with anyio.move_on_after(seconds):
             await limiter.acquire()
             return
@@ -280,7 +294,10 @@ class Requester:
         self, line: OpenSession, params: dict[str, Any], target: CallTarget, ctx: CallContext
     ) -> dict[str, Any]:
         """Return the result of a call as the server sent it, within the deadline of the call."""
-        seconds = self._config.timeout.call if ctx.timeout is None else ctx.timeout
+        if ctx.timeout is None:
+            seconds = self._config.timeout.call
+        else:
+            seconds = ctx.timeout
         deadline = self._deadlines.within(seconds, self._supervisor.loop, self._total)
         peer = self._supervisor.peer
         watch: ProgressWatch | None = None
@@ -378,7 +395,9 @@ class Requester:
 
         `first` is the answer to its first request, or `refused` the refusal, where that was sent already.
         """
-        line, target, deadline = attempt.line, attempt.target, attempt.deadline
+        line = attempt.line
+        target = attempt.target
+        deadline = attempt.deadline
         params: Mapping[str, Any] = attempt.params
         if wants_task(target.spec, line.session.agreement):
             params = {**params, "task": {}}
@@ -449,9 +468,15 @@ class Requester:
         return await self._supervisor.run_on_own_loop(self._forward(request))
 
     async def _forward(self, request: ForwardedRequest) -> dict[str, Any]:
-        line = await self.line() if request.sent is None else request.sent.line
+        if request.sent is None:
+            line = await self.line()
+        else:
+            line = request.sent.line
         is_call = request.method == methods.TOOLS_CALL
-        target = self._catalog.original_target(request.params["name"]) if is_call else CallTarget(request.method)
+        if is_call:
+            target = self._catalog.original_target(request.params["name"])
+        else:
+            target = CallTarget(request.method)
         if not is_call:
             await self._check_pins(request.method, request.params)
         limiter = self._limiter if is_call else None
@@ -474,7 +499,8 @@ class Requester:
     async def _forwarded(self, request: ForwardedRequest, line: OpenSession, target: CallTarget) -> dict[str, Any]:
         """Send a request of another client within its deadline, and once more where that is safe."""
         is_call = request.method == methods.TOOLS_CALL
-        timeout, peer = self._config.timeout, self._supervisor.peer
+        timeout = self._config.timeout
+        peer = self._supervisor.peer
         seconds, total = (timeout.call, timeout.call_total) if is_call else (timeout.read, None)
         with self._deadlines.within(seconds, self._supervisor.loop, total) as deadline, ExitStack() as stack:
             stack.enter_context(peer.waiting(deadline))
@@ -504,8 +530,12 @@ class Requester:
 
         `sent` is the first attempt, where that was made already.
         """
-        request, line, target, deadline = attempt.request, attempt.line, attempt.target, attempt.deadline
-        params, asked = dict(request.params), self._supervisor.peer.asked
+        request = attempt.request
+        line = attempt.line
+        target = attempt.target
+        deadline = attempt.deadline
+        params = dict(request.params)
+        asked = self._supervisor.peer.asked
         wants = request.follow_tasks and wants_task(target.spec, line.session.agreement)
         if wants:
             params["task"] = {}
@@ -583,7 +613,10 @@ class Requester:
             message = "the connection was closed" + (" while the call ran" if exc.sent else "")
             return ConnectionLostError(message, server=exc.server, sent=exc.sent)
         code, stderr = await line.process.last_words()
-        message = exc.message if code is None else "its process ended" + (" while the call ran" if exc.sent else "")
+        if code is None:
+            message = exc.message
+        else:
+            message = "its process ended" + (" while the call ran" if exc.sent else "")
         return ConnectionLostError(
             message, server=exc.server, sent=exc.sent, exit_code=code, stderr=self._config.redact(stderr)
         )

@@ -102,7 +102,9 @@ class RestartPolicy(Value, frozen=True, kw_only=True):
         # A server that stays up just longer than `stable` and then falls resets the row each time; only the window sees
         # it.
         recent = sum(now - loss.at < self.window for loss in history)
-        return f"{recent} losses within {self.window:g} s" if recent > self.losses else None
+        if recent > self.losses:
+            return f"{recent} losses within {self.window:g} s"
+        return None
 
     def failures(self, history: Sequence[ConnectionLoss]) -> int:
         """Return the failures in a row at the end of `history`; one that held for long begins the row."""

@@ -134,7 +134,10 @@ class ServerFeatures:
         if not offered.get("subscribe"):
             text = "it does not offer subscriptions to resources (its capabilities lack resources.subscribe)"
             raise ProtocolError(text, server=self.config.name, code=METHOD_NOT_FOUND)
-        seconds = self.config.timeout.read if timeout is None else timeout
+        if timeout is None:
+            seconds = self.config.timeout.read
+        else:
+            seconds = timeout
         with anyio.move_on_after(seconds):
             return await self._requester.with_reconnect(lambda _line: self._follower.subscribe(uri, listener))
         raise self._requester.too_slow(f"the subscription to {uri!r}", seconds)
@@ -170,7 +173,8 @@ class ServerFeatures:
             ProtocolError: The server does not know it (code -32602), or refuses the arguments.
             ToolError: The prompt is withheld by its pins.
         """
-        method, params = methods.PROMPTS_GET, {"name": name, "arguments": dict(arguments or {})}
+        method = methods.PROMPTS_GET
+        params = {"name": name, "arguments": dict(arguments or {})}
         raw = await self._requester.request(method, params, timeout, meta=asking_for(version))
         return await self._made(method, raw.get("messages"), partial(read_prompt_result, raw))
 
@@ -254,7 +258,10 @@ class ServerFeatures:
         return live.items
 
     async def _read(self, live: LiveList[Any], line: OpenSession, timeout: float | None = None) -> None:
-        seconds = self.config.timeout.list if timeout is None else timeout
+        if timeout is None:
+            seconds = self.config.timeout.list
+        else:
+            seconds = timeout
         await self._requester.bounded(lambda _: live.refresh(line.session.request), live.method, seconds)
 
     def _judge(
@@ -311,7 +318,9 @@ class ServerFeatures:
     @property
     def _offered(self) -> Mapping[str, Any]:
         line = self._requester.last_line
-        return line.session.agreement.capabilities if line else {}
+        if line:
+            return line.session.agreement.capabilities
+        return {}
 
 
 def _requested(method: str, params: Mapping[str, Any]) -> tuple[OfferPart, str] | None:

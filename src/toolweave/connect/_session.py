@@ -147,7 +147,10 @@ class ClientHandlers:
         self.at_work: set[asyncio.Task[Any] | None] = set()
         self.start_task: Callable[..., object] = _no_session
         self.may_answer = callbacks.may_answer or stand_in is not None
-        self.logs = LogFeed(callbacks.logging) if callbacks.logging is not None else None
+        if callbacks.logging is not None:
+            self.logs = LogFeed(callbacks.logging)
+        else:
+            self.logs = None
         self.log_level: str | None = callbacks.log_level
         self._callbacks = callbacks
         self._stand_in = stand_in
@@ -306,7 +309,8 @@ def _no_session(*_args: object) -> None:
 
 
 def _progress_of(params: Mapping[str, Any]) -> Progress:
-    total, message = params.get("total"), params.get("message")
+    total = params.get("total")
+    message = params.get("message")
     return Progress(
         progress=float(params["progress"]),
         total=float(total) if isinstance(total, (int, float)) and not isinstance(total, bool) else None,
@@ -333,7 +337,9 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
         made.pop(LOG_LEVEL, None)
         if self.info is not None:
             made[CLIENT_INFO] = self.info
-        return made if self.log_level is None else made | {LOG_LEVEL: self.log_level}
+        if self.log_level is None:
+            return made
+        return made | {LOG_LEVEL: self.log_level}
 
 
 class Session:
@@ -387,7 +393,10 @@ class Session:
         self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None, declared: Declared | None
     ) -> Mapping[str, Any]:
         """Return parameters with the `_meta` of the era, beside the caller's own `meta`."""
-        own = self._meta if declared is None or not self._meta else declared.envelope(self._meta)
+        if declared is None or not self._meta:
+            own = self._meta
+        else:
+            own = declared.envelope(self._meta)
         if meta:  # the caller's own keys go first: the envelope is not theirs to replace
             own = {**meta, **own}
         stamped = {} if params is None else dict(params)

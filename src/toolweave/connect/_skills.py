@@ -91,7 +91,10 @@ class SkillFeatures(ServerFeatures):
                 since, `get_skill` returns the current entry, which needs another approval.
             ProtocolError: The server does not know it.
         """
-        entry = await self.get_skill(skill, timeout=timeout) if isinstance(skill, str) else skill
+        if isinstance(skill, str):
+            entry = await self.get_skill(skill, timeout=timeout)
+        else:
+            entry = skill
         if entry.server != self.config.name:
             text = f"it is a skill of server {entry.server!r}"
             raise SkillError(text, server=self.config.name, uri=entry.uri)
@@ -123,7 +126,10 @@ class SkillFeatures(ServerFeatures):
 
     async def _entries(self, method: str, key: str, params: Mapping[str, Any], timeout: float | None) -> list[Any]:
         """Return the entries of all pages of a list."""
-        seconds = self.config.timeout.list if timeout is None else timeout
+        if timeout is None:
+            seconds = self.config.timeout.list
+        else:
+            seconds = timeout
 
         async def read(line: OpenSession) -> list[Any]:
             async def request(method: str, paging: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,7 +210,8 @@ class LoadedSkill:
         """Return the URI of a path, which must be in the skill's folder."""
         root = f"{self.skill.root}/"
         if path.startswith(root):
-            below, uri = posixpath.normpath(unquote(path.removeprefix(root))), path
+            below = posixpath.normpath(unquote(path.removeprefix(root)))
+            uri = path
         else:
             below = posixpath.normpath(path)
             uri = root + quote(below)

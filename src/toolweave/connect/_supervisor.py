@@ -334,7 +334,8 @@ class Supervisor:
         self.report = Report(self.config.redact)
         self._opened = None
         self._granted = 0.0
-        attempt, refused = self._attempt, ""
+        attempt = self._attempt
+        refused = ""
         for _ in range(_MAX_REDIALS):
             begun = anyio.current_time()
             try:
@@ -350,7 +351,10 @@ class Supervisor:
                 error = first_exception(exc)
                 if isinstance(error, RetryConnect):
                     _log.info("server %r: dialling again: %s", self.config.name, error)
-                    refused = str(error) if error.attempt.transport != attempt.transport else ""
+                    if error.attempt.transport != attempt.transport:
+                        refused = str(error)
+                    else:
+                        refused = ""
                     if attempt.transport == "stdio":  # a restart needs as long as the first start
                         needed = anyio.current_time() - begun
                         self._granted += needed
@@ -358,7 +362,10 @@ class Supervisor:
                     attempt = error.attempt
                     continue
                 used = self._opened is not None
-                held = self._clock.monotonic() - self._opened if self._opened is not None else None
+                if self._opened is not None:
+                    held = self._clock.monotonic() - self._opened
+                else:
+                    held = None
                 return held, await explained(error, self.config, self.report, refused=refused, used=used)
             break
         return None, ConnectError("it refused every way to connect", server=self.config.name)
@@ -375,7 +382,8 @@ class Supervisor:
             # The bound was granted up front, so that nobody gives up during the import, and is now settled to what it
             # took; waiters compute their deadline again.
             self._granted += spent - _LOAD_SECONDS
-            changed, self._changed = self._changed, anyio.Event()
+            changed = self._changed
+            self._changed = anyio.Event()
             changed.set()
         return spent
 
@@ -419,11 +427,15 @@ class Supervisor:
         """
         if self.config.timeout.connect is not None:
             return
-        silences, pause = ActivityMonitor(), self.config.connect_silence / 16
+        silences = ActivityMonitor()
+        pause = self.config.connect_silence / 16
         while True:
             with anyio.move_on_after(pause):
                 await opened.wait()
-            seconds = 0.0 if opened.is_set() else (await silences.look([self]))[self.name]
+            if opened.is_set():
+                seconds = 0.0
+            else:
+                seconds = (await silences.look([self]))[self.name]
             if opened.is_set():
                 return
             # Zero seconds of silence: it has shown a sign of life since the last look.
@@ -473,7 +485,8 @@ class Supervisor:
         else:
             if line.session.wire.over or self._stopping:
                 return
-            self._opened = self._clock.monotonic() if self._opened is None else self._opened
+            if self._opened is None:
+                self._opened = self._clock.monotonic()
             self._ever_ready = True
             self.away = False
             self.line = line
@@ -492,7 +505,10 @@ class Supervisor:
 
     def _startable(self, *, now: bool) -> bool:
         """Whether a connection that is not under way may be tried: `now`, or after its cool-down."""
-        passed = math.inf if now else self._clock.monotonic() - self._over_since
+        if now:
+            passed = math.inf
+        else:
+            passed = self._clock.monotonic() - self._over_since
         if self.state is ConnectionState.AUTH_REQUIRED:
             return passed >= self._policy.auth_cooldown
         given_up = self.state is ConnectionState.FAILED or self.waits_away
@@ -506,7 +522,8 @@ class Supervisor:
             raise RuntimeError(f"server {self.config.name!r}: no way from {previous.value} to {state.value}")
         self.state = state
         self.error = error
-        changed, self._changed = self._changed, anyio.Event()
+        changed = self._changed
+        self._changed = anyio.Event()
         changed.set()
         if state is not previous:
             self._on_state(

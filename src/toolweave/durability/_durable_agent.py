@@ -187,7 +187,10 @@ class DurableAgent(Generic[ResultT]):
         """
         if on_unknown is not None:
             check_policy(on_unknown)
-        run_id = uuid.uuid4().hex if key is None else run_id_of(self.name, key)
+        if key is None:
+            run_id = uuid.uuid4().hex
+        else:
+            run_id = run_id_of(self.name, key)
         return await submit_run(self.durable, self._start(sent, options, run_id, on_unknown=on_unknown))
 
     async def waiting(self, run_id: str) -> Sequence[WaitingCall]:
@@ -226,9 +229,13 @@ class DurableAgent(Generic[ResultT]):
     async def _answer(self, run_id: str, call_id: str, given: bool | Approval) -> None:
         if not isinstance(given, (bool, Approval)):  # pyright: ignore[reportUnnecessaryIsInstance] - "no" would be true
             raise TypeError(f"the answer to call {call_id!r} is True, False or an Approval, not {given!r}")
-        approval = given if isinstance(given, Approval) else Approval(approved=given)
+        if isinstance(given, Approval):
+            approval = given
+        else:
+            approval = Approval(approved=given)
         durable = self.durable
-        now, ttl = durable.clock(), durable.keep_seconds
+        now = durable.clock()
+        ttl = durable.keep_seconds
         # without the queue: this process continues the run, and no worker is to take it meanwhile
         await answer_waiting(durable.store, run_id, call_id, approval, queue=None, now=now, ttl=ttl, resumes=True)
 

@@ -134,7 +134,9 @@ def _recorded(graph: Any, recorder: RunRecorder) -> Any:
 def _bound(name: str, bound: Runnable[Any, Any], recorder: RunRecorder) -> Runnable[Any, Any]:
     if isinstance(bound, Pregel):
         return GraphNode(name, _recorded(bound, recorder))
-    return _tool_node(bound, recorder) if isinstance(bound, ToolNode) else RecordedNode(name, bound, recorder)
+    if isinstance(bound, ToolNode):
+        return _tool_node(bound, recorder)
+    return RecordedNode(name, bound, recorder)
 
 
 def _tool_node(node: ToolNode, recorder: RunRecorder) -> ToolNode:
@@ -183,19 +185,26 @@ def _needs_approval(tool: Any, arguments: Mapping[str, Any]) -> bool:
         return False
     asks = getattr(tool, "needs_approval", None)
     metadata: Mapping[str, Any] = tool.metadata or {}
-    return bool(asks(arguments)) if callable(asks) else metadata.get("requires_approval") is True
+    if callable(asks):
+        return bool(asks(arguments))
+    return metadata.get("requires_approval") is True
 
 
 def _call_id(value: Any) -> str | None:
     """Return the id of the call whose approval an interrupt asks for; None for one that asks for something else."""
-    asked = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        asked = cast("dict[str, Any]", value)
+    else:
+        asked = {}
     return asked.get("tool_call_id")
 
 
 def _approved(tool: Any) -> Any:
     """Return a tool that does not ask again."""
     made = getattr(tool, "approved", None)
-    return made() if callable(made) else tool
+    if callable(made):
+        return made()
+    return tool
 
 
 def _waits(call: ToolCallPart, tool: Any, call_id: str) -> ToolMessage:
@@ -283,7 +292,10 @@ class GraphValueForm:
         return KeptOutcome(kind="value", value=_dumped(value), text=_text_of(value), is_error=failed)
 
     def of_error(self, error: Exception) -> KeptOutcome | Literal["undone"] | None:
-        return "undone" if isinstance(error, GraphBubbleUp) else None  # an interrupt: its node is restarted
+        # an interrupt: its node is restarted
+        if isinstance(error, GraphBubbleUp):
+            return "undone"
+        return None
 
     def replayed(self, kept: KeptOutcome) -> Any:
         return _loaded(kept.value)
@@ -299,7 +311,9 @@ def _place(config: RunnableConfig | None) -> _JournalPlace:
     """Return the place of the entries of the node that runs with this config."""
     step = int(((config or {}).get("metadata") or {})["langgraph_step"])
     around = _around.get()
-    return _JournalPlace(step) if around is None else _JournalPlace(around.step, f"{around.within}{step}/")
+    if around is None:
+        return _JournalPlace(step)
+    return _JournalPlace(around.step, f"{around.within}{step}/")
 
 
 def _path(config: RunnableConfig | None) -> tuple[Any, ...]:
@@ -322,7 +336,9 @@ def _loaded(kept: list[str]) -> Any:
 
 def _messages(value: Any) -> list[Any]:
     found: Any = cast("dict[str, Any]", value).get("messages", ()) if isinstance(value, dict) else value
-    return list(cast("list[Any]", found)) if isinstance(found, (list, tuple)) else [found]
+    if isinstance(found, (list, tuple)):
+        return list(cast("list[Any]", found))
+    return [found]
 
 
 def _text_of(value: Any) -> str:

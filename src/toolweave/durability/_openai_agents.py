@@ -93,7 +93,10 @@ class OpenAiAgentsAgent:
         sent: Any = kept.text
         if kept.value is not None:
             data = json.loads(kept.value)
-            sent = data["items"] if "items" in data else await RunState.from_json(agent, data["state"])
+            if "items" in data:
+                sent = data["items"]
+            else:
+                sent = await RunState.from_json(agent, data["state"])
         config = replace(config, model=None)
         result = await Runner.run(agent, sent, run_config=config, **given)
         while result.interruptions:
@@ -107,7 +110,9 @@ class OpenAiAgentsAgent:
         if result.interruptions:
             return FrameworkOutcome(waits=True, calls=[one.call_id or "" for one in result.interruptions])
         output = result.final_output
-        return FrameworkOutcome(text=output) if isinstance(output, str) else FrameworkOutcome(output=_json(output))
+        if isinstance(output, str):
+            return FrameworkOutcome(text=output)
+        return FrameworkOutcome(output=_json(output))
 
     def continues(self, sent: Any) -> bool:
         return False
@@ -141,7 +146,10 @@ async def _answered(
         elif given.approved:
             state.approve(one)
         else:
-            message = None if given.reason is None else f"The call was not approved: {given.reason}"
+            if given.reason is None:
+                message = None
+            else:
+                message = f"The call was not approved: {given.reason}"
             state.reject(one, rejection_message=message)
     return whole
 
@@ -181,7 +189,9 @@ class RecordedAgents:
 
     def _model(self, agent: Agent[Any]) -> Model:
         chosen = self._config.model or agent.model
-        return chosen if isinstance(chosen, Model) else self._config.model_provider.get_model(chosen)
+        if isinstance(chosen, Model):
+            return chosen
+        return self._config.model_provider.get_model(chosen)
 
     def _handoff(self, one: Agent[Any] | Handoff[Any, Any]) -> Agent[Any] | Handoff[Any, Any]:
         if isinstance(one, Agent):
@@ -196,12 +206,15 @@ class RecordedAgents:
     def _tools(self, tools: list[Any]) -> list[Any]:
         """Return tools with their calls recorded; a list of an export that changes by itself still does."""
         mapped = getattr(tools, "mapped", None)
-        return [self._tool(one) for one in tools] if mapped is None else mapped(self._tool)
+        if mapped is None:
+            return [self._tool(one) for one in tools]
+        return mapped(self._tool)
 
     def _tool(self, tool: Any) -> Any:
         if not isinstance(tool, FunctionTool):
             return tool
-        invoke, hints = tool.on_invoke_tool, _annotations(tool)
+        invoke = tool.on_invoke_tool
+        hints = _annotations(tool)
 
         async def recorded(context: ToolContext[Any], arguments: str) -> Any:
             call = ToolCallPart(id=context.tool_call_id, name=tool.qualified_name, arguments=_arguments(arguments))
@@ -258,7 +271,9 @@ class RecordingModel(Model):
         raise NotImplementedError("a durable run is not streamed; run it with DurableAgent.run")
 
     def get_retry_advice(self, request: Any) -> Any:
-        return None if self._model is None else self._model.get_retry_advice(request)
+        if self._model is None:
+            return None
+        return self._model.get_retry_advice(request)
 
     async def close(self) -> None:
         return None  # the model is its owner's
@@ -274,9 +289,15 @@ class ToolOutputForm:
     def of_value(self, value: Any) -> KeptOutcome:
         if isinstance(value, str):
             return KeptOutcome(kind="text", value=value, text=value)
-        parts = cast("list[Any]", value) if isinstance(value, list) else [value]
+        if isinstance(value, list):
+            parts = cast("list[Any]", value)
+        else:
+            parts = [value]
         plain = all(isinstance(one, (BaseModel, dict, str, int, float, bool, type(None))) for one in parts)
-        dumped = _ANY.dump_python(value, mode="json") if plain else str(cast("Any", value))
+        if plain:
+            dumped = _ANY.dump_python(value, mode="json")
+        else:
+            dumped = str(cast("Any", value))
         return KeptOutcome(kind="value", value=dumped, text=str(dumped))
 
     def of_error(self, error: Exception) -> KeptOutcome | Literal["undone"] | None:
@@ -302,7 +323,9 @@ def _arguments(text: str) -> dict[str, Any]:
         found = json.loads(text or "{}")
     except ValueError:
         found = text
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {"": found}
+    if isinstance(found, dict):
+        return cast("dict[str, Any]", found)
+    return {"": found}
 
 
 def _texts(output: list[Any]) -> str:
@@ -312,7 +335,9 @@ def _texts(output: list[Any]) -> str:
 
 def _last_text(items: list[Any]) -> str:
     content = items[-1].get("content") if items else None
-    return content if isinstance(content, str) else json.dumps(content)
+    if isinstance(content, str):
+        return content
+    return json.dumps(content)
 
 
 def _json(output: Any) -> Any:

@@ -71,13 +71,19 @@ class PydanticAiAgent:
         if isinstance(sent, str) and not more:
             return FrameworkInput(text=sent)
         prompt = _PROMPT.dump_python(sent if sent is None or isinstance(sent, str) else list(sent), mode="json")
-        text = sent if isinstance(sent, str) else "" if sent is None else json.dumps(prompt)
+        if isinstance(sent, str):
+            text = sent
+        elif sent is None:
+            text = ""
+        else:
+            text = json.dumps(prompt)
         return FrameworkInput(text=text, value=json.dumps({"prompt": prompt, **more}))
 
     async def execute(
         self, kept: FrameworkInput, options: Mapping[str, Any], recorder: RunRecorder, answer: Any
     ) -> AgentRunResult[Any]:
-        prompt, given = kept.text, {name: value for name, value in options.items() if name not in _INPUT}
+        prompt = kept.text
+        given = {name: value for name, value in options.items() if name not in _INPUT}
         if kept.value is not None:
             data = json.loads(kept.value)
             prompt = _PROMPT.validate_python(data["prompt"])
@@ -144,7 +150,10 @@ class RecordingCapability(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, call: TheirCall, tool_def: ToolDefinition, args: dict[str, Any], handler: Any
     ) -> Any:
         # a call that asked for approval, or raised `ApprovalRequired`, is made again under its id when it was approved
-        key = f"{call.tool_call_id}{APPROVED}" if ctx.tool_call_approved else call.tool_call_id
+        if ctx.tool_call_approved:
+            key = f"{call.tool_call_id}{APPROVED}"
+        else:
+            key = call.tool_call_id
         ours = ToolCallPart(id=key, name=call.tool_name, arguments=_arguments(call))
         annotations = (tool_def.metadata or {}).get("annotations")
         return await self._recorder.call(ctx.run_step, ours, annotations, lambda: handler(args), _FORM)
@@ -159,11 +168,15 @@ class RecordingCapability(AbstractCapability[Any]):
             given = await self._recorder.decision(ctx.run_step, ours, _spec(ctx, call.tool_name))
             if given is not None:
                 decided[call.tool_call_id] = ToolApproved() if given.approved else _denied(given.reason)
-        return DeferredToolResults(approvals=decided) if decided else None
+        if decided:
+            return DeferredToolResults(approvals=decided)
+        return None
 
 
 def _denied(reason: str | None) -> ToolDenied:
-    return ToolDenied() if reason is None else ToolDenied(f"The tool call was denied: {reason}")
+    if reason is None:
+        return ToolDenied()
+    return ToolDenied(f"The tool call was denied: {reason}")
 
 
 def _spec(ctx: RunContext[Any], name: str) -> ToolSpec:

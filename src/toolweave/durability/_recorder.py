@@ -98,7 +98,9 @@ class CheckedJournal(StoreJournal):
         if found is None or self._named(call).items() <= found.value.items():
             return None
         recorded = found.value["name"]
-        return "its arguments differ" if recorded == call.name else f"it was recorded for tool {recorded!r}"
+        if recorded == call.name:
+            return "its arguments differ"
+        return f"it was recorded for tool {recorded!r}"
 
     async def call(self, step: int, call: ToolCallPart, tool: ToolSpec | None) -> Recorded | Ask | None:
         found = await super().call(step, call, tool)
@@ -125,11 +127,14 @@ class CheckedJournal(StoreJournal):
 
         A model may use the id of an earlier call again, and an answer to that one is none to this.
         """
-        begin, ends = len(self._run_id) + 1, (f"/call/{call.id}", f"/call/{call.id}{APPROVED}")
+        begin = len(self._run_id) + 1
+        ends = (f"/call/{call.id}", f"/call/{call.id}{APPROVED}")
         made = [int(key[begin : begin + 6]) for key in self._entries if key[begin + 6 :] in ends]
         turns = [(number, await self.turn(number)) for number in range(1, step)]
         said = [number for number, turn in turns if turn and any(one.id == call.id for one in turn.message.tool_calls)]
-        return replace(call, id=f"{call.id}#{step}") if any(one < step for one in (*made, *said)) else call
+        if any(one < step for one in (*made, *said)):
+            return replace(call, id=f"{call.id}#{step}")
+        return call
 
     async def decision(self, call: ToolCallPart, tool: ToolSpec) -> Approval | None:
         """Return a person's answer to a call, or the one that was given for its tool for good; None without either.
@@ -271,7 +276,10 @@ class RunRecorder:
         """Return a recorded value of another part of the loop, or make it and record it; it may be made twice."""
         part = ToolCallPart(id=key, name=name)
         found = await self._safely(self._journal.call(step, part, None))
-        kept = _kept(found.result) if isinstance(found, Recorded) else None
+        if isinstance(found, Recorded):
+            kept = _kept(found.result)
+        else:
+            kept = None
         if kept is not None:
             return form.replayed(kept)
         value = await make()
@@ -292,7 +300,10 @@ class RunRecorder:
     async def _finished(self, step: int, call: ToolCallPart, kept: KeptOutcome) -> None:
         meta = {_OUTCOME: json.dumps({"kind": kept.kind, "value": kept.value}, separators=(",", ":"))}
         text = kept.text[:_SHOWN]
-        result = ToolResult.failure(ToolError(text)) if kept.is_error else ToolResult.of(text)
+        if kept.is_error:
+            result = ToolResult.failure(ToolError(text))
+        else:
+            result = ToolResult.of(text)
         await self._journal.call_finished(step, call, Recorded(result=result.replace(meta=meta)))
 
     def _form(self, call: ToolCallPart, form: OutcomeForm[T], value: T) -> KeptOutcome:
@@ -312,7 +323,10 @@ class RunRecorder:
         return harmless or self._journal.reruns or (step, call.id) in self._raised
 
     def _spec(self, name: str, annotations: Mapping[str, Any] | None) -> ToolSpec:
-        known = {"idempotentHint": True} if name in self._repeatable else {}
+        if name in self._repeatable:
+            known = {"idempotentHint": True}
+        else:
+            known = {}
         return ToolSpec(name=name, annotations={**(annotations or {}), **known})
 
     def _failed(self, call: ToolCallPart, kept: KeptOutcome) -> RunError:
@@ -321,7 +335,8 @@ class RunRecorder:
 
     def _fails(self, message: str) -> RunError:
         error = RunError(message, run_id=self.run_id, reason="error")
-        self.fault, self.failed = self.fault or error, True
+        self.fault = self.fault or error
+        self.failed = True
         return error
 
     def count(self, *usages: Usage) -> None:

@@ -57,4 +57,6 @@ class ApprovalHints:
         spec = self._toolset.snapshot().find(call.name)
         if spec is None:
             return False
-        return self._confirm(call, spec) if callable(self._confirm) else self.of_tool(spec)
+        if callable(self._confirm):
+            return self._confirm(call, spec)
+        return self.of_tool(spec)

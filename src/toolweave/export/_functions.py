@@ -122,7 +122,8 @@ def _allows_unlisted(schema: Mapping[str, Any], unlisted: Collection[str]) -> bo
 
 
 def _parameter(name: str, schema: Mapping[str, Any], *, needed: bool) -> Parameter:
-    annotation, kind = _annotation(schema, 0), Parameter.POSITIONAL_OR_KEYWORD
+    annotation = _annotation(schema, 0)
+    kind = Parameter.POSITIONAL_OR_KEYWORD
     if needed:
         return Parameter(name, kind, annotation=annotation)
     if "default" in schema:
@@ -145,16 +146,25 @@ def _annotation(schema: Mapping[str, Any], depth: int) -> Any:
     kinds = schema.get("type")
     if kinds == "array" and isinstance(schema.get("items"), Mapping):
         return list[_annotation(_mapping(schema["items"]), depth + 1)]
-    several = [kinds] if isinstance(kinds, str) else cast("list[Any]", kinds) if isinstance(kinds, list) else []
+    if isinstance(kinds, str):
+        several = [kinds]
+    elif isinstance(kinds, list):
+        several = cast("list[Any]", kinds)
+    else:
+        several = []
     return _union([_TYPES.get(kind, Any) if isinstance(kind, str) else Any for kind in several])
 
 
 def _union(types: Sequence[Any]) -> Any:
-    return Union[tuple(types)] if types and Any not in types else Any  # noqa: UP007 - made of a list
+    if types and Any not in types:
+        return Union[tuple(types)]  # noqa: UP007 - made of a list
+    return Any
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value)
+    return {}
 
 
 def _docstring(spec: ToolSpec) -> str:

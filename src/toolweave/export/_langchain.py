@@ -57,8 +57,11 @@ def langchain_tools(
         ValueError: There is no policy of the name in `confirm`.
     """
     listing = ToolExport(source, "openai", _parts, any_api=True)
-    made, bridge, hints = _tool_class(), Bridge(), ApprovalHints(confirm, listing.toolset)
-    wire, snapshot = listing.now(), listing.toolset.snapshot()
+    made = _tool_class()
+    bridge = Bridge()
+    hints = ApprovalHints(confirm, listing.toolset)
+    wire = listing.now()
+    snapshot = listing.toolset.snapshot()
     legal: dict[str, Mapping[str, Any]] = {wire.call_name(one["name"]): one["schema"] for one in wire.definitions}
     offered = [shown_spec(spec) for spec in snapshot if spec.name not in wire.quarantined]
     return [
@@ -141,8 +144,13 @@ def _own_arguments(tool: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _id_of(given: Any) -> str | None:
     """Return the id of a tool call, None where a tool is invoked with its arguments alone."""
     call: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
-    found = call.get("id") if call.get("type") == "tool_call" else None
-    return found if isinstance(found, str) else None
+    if call.get("type") == "tool_call":
+        found = call.get("id")
+    else:
+        found = None
+    if isinstance(found, str):
+        return found
+    return None
 
 
 def _ask(tool: Any, arguments: Mapping[str, Any]) -> None:
@@ -194,7 +202,8 @@ def _context(tool: Any) -> CallContext:
         write = get_stream_writer()
     except (KeyError, RuntimeError):  # not called by a graph
         return ambient_context()
-    name, call_id = tool.name, _call_id.get()
+    name = tool.name
+    call_id = _call_id.get()
 
     def tell(progress: Progress) -> None:
         amounts = {"progress": progress.progress, "total": progress.total, "message": progress.message}
@@ -219,7 +228,10 @@ async def _run(tool: Any, arguments: Mapping[str, Any], ctx: CallContext) -> tup
         )
     result = result.for_model()
     parts = [_part(one) for one in shown(result.content)]
-    content = chat_text(result) if all(part["type"] == "text" for part in parts) else parts
+    if all(part["type"] == "text" for part in parts):
+        content = chat_text(result)
+    else:
+        content = parts
     return content, _artifact(result)
 
 
@@ -238,5 +250,8 @@ def _artifact(result: ToolResult) -> dict[str, Any]:
 
 
 def _metadata(spec: ToolSpec, hints: ApprovalHints) -> dict[str, Any]:
-    asks = {"requires_approval": True} if hints.of_tool(spec) else {}
+    if hints.of_tool(spec):
+        asks = {"requires_approval": True}
+    else:
+        asks = {}
     return {"name": spec.name, "server": spec.server, "annotations": dict(spec.annotations or {}), **asks}

@@ -60,7 +60,9 @@ def openai_agents_tools(
         any_api=True,
     )
     made = _FunctionTools(listing, ApprovalHints(confirm, listing.toolset), on_progress)
-    return LiveTools(made.now) if live else made.now()
+    if live:
+        return LiveTools(made.now)
+    return made.now()
 
 
 class LiveTools(list[Any]):
@@ -122,7 +124,8 @@ class _FunctionTools:
     def _function_tool(self, tool: WireTool, spec: ToolSpec | None) -> FunctionTool:
         from agents import FunctionTool
 
-        listing, toolset = self._listing, self._listing.toolset
+        listing = self._listing
+        toolset = self._listing.toolset
         name = tool.name if spec is None else spec.name
 
         async def invoke(context: ToolContext[Any], arguments: str) -> Any:
@@ -167,7 +170,9 @@ class _FunctionTools:
 def _output(result: ToolResult) -> str | list[dict[str, Any]]:
     """Return a result in the SDK's form: a string, or parts if it is more than text."""
     parts = responses_content(result)
-    return chat_text(result) if isinstance(parts, str) else [_part(part) for part in parts]
+    if isinstance(parts, str):
+        return chat_text(result)
+    return [_part(part) for part in parts]
 
 
 def _part(part: dict[str, Any]) -> dict[str, Any]:

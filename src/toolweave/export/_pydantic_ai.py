@@ -81,7 +81,9 @@ def _toolset_class() -> type[Any]:
             return self._id
 
         async def get_instructions(self, ctx: RunContext[Any]) -> str | None:
-            return (server_instructions(self._listing.toolset) or None) if self._instructed else None
+            if self._instructed:
+                return server_instructions(self._listing.toolset) or None
+            return None
 
         async def get_tools(self, ctx: RunContext[Any]) -> dict[str, Any]:
             wire = self._listing.now()
@@ -150,7 +152,10 @@ class _ArgumentsValidator:
         self._name = name
 
     def validate_json(self, input: str | bytes | bytearray, **options: Any) -> dict[str, Any]:  # noqa: A002 - theirs
-        text = input if isinstance(input, str) else bytes(input).decode("utf-8", "replace")
+        if isinstance(input, str):
+            text = input
+        else:
+            text = bytes(input).decode("utf-8", "replace")
         return self.validate_python(text, **options)
 
     def validate_python(self, input: Any, **options: Any) -> dict[str, Any]:  # noqa: A002
@@ -160,7 +165,9 @@ class _ArgumentsValidator:
             ToolFailed: They are no JSON object.
         """
         call = self._listing.call(self._name, input, None)
-        return dict(call.arguments) if isinstance(call, ToolCall) else _returned(call)
+        if isinstance(call, ToolCall):
+            return dict(call.arguments)
+        return _returned(call)
 
 
 def _definition(name: str, spec: ToolSpec, legal: Mapping[str, Any] | None, *, asks: bool) -> Any:
@@ -192,9 +199,14 @@ def _returned(result: ToolResult) -> Any:
         raise ToolFailed(result.text if result.text.strip() else result.require_error().message)
 
     def part(one: str | Media) -> Any:
-        return one if isinstance(one, str) else BinaryContent(data=one.decode(), media_type=one.mime_type)
+        if isinstance(one, str):
+            return one
+        return BinaryContent(data=one.decode(), media_type=one.mime_type)
 
     parts = [part(one) for one in shown(result.content, _TAKEN)]
-    value = chat_text(result) if all(isinstance(one, str) for one in parts) else parts
+    if all(isinstance(one, str) for one in parts):
+        value = chat_text(result)
+    else:
+        value = parts
     metadata = {"structured_content": result.structured_content, "meta": dict(result.meta)}
     return ToolReturn(return_value=value, metadata=metadata)

@@ -63,11 +63,13 @@ class ToolExport:
         wire = self._listed or self.now()
         exposed = wire.names.exposed(str(name)) or self._writer.of(self.toolset.snapshot()).call_name(str(name))
         if isinstance(arguments, Mapping):
-            given, malformed = dict(cast("Mapping[str, Any]", arguments)), None
+            given = dict(cast("Mapping[str, Any]", arguments))
+            malformed = None
         elif arguments is None or isinstance(arguments, str):
             given, malformed = read_arguments(arguments or "")
         else:
-            given, malformed = {}, str(arguments)
+            given = {}
+            malformed = str(arguments)
         if malformed is not None:
             problem = Problem(path="", message=f"the arguments are no JSON object: {malformed[:200]!r}")
             return invalid_input(exposed, [problem])
@@ -76,4 +78,6 @@ class ToolExport:
 
 def member(item: Any, name: str) -> Any:
     """Return a member of an SDK's object, or of the same as JSON; None when it has none."""
-    return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] - any SDK's object
+    if isinstance(item, Mapping):
+        return cast("Mapping[str, Any]", item).get(name)
+    return getattr(item, name, None)

@@ -91,7 +91,8 @@ class AdminApi:
         try:
             status, body = await self._answer(scope["method"], path_of(scope).removeprefix(self._path), receive)
         except _AdminRefusal as refusal:
-            status, body = refusal.status, {"error": {"code": refusal.code, "message": printable(str(refusal))}}
+            status = refusal.status
+            body = {"error": {"code": refusal.code, "message": printable(str(refusal))}}
         if status == 204:
             await respond(send, 204)
         else:
@@ -133,7 +134,10 @@ class AdminApi:
     async def _reload(self, receive: Receive) -> ConfigChange:
         body = await _body_of(receive)
         try:
-            options = decode_json(body, _ReloadOptions) if body.strip() else _ReloadOptions()
+            if body.strip():
+                options = decode_json(body, _ReloadOptions)
+            else:
+                options = _ReloadOptions()
         except (ValueError, RecursionError):
             raise _AdminRefusal(400, "invalid_request", 'expected no body, {} or {"confirmed": true}') from None
         return await self._manager.reload(confirmed=options.confirmed)

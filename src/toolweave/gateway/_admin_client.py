@@ -57,7 +57,8 @@ class GatewayAdmin:
             parts = urlsplit(url)
             port = parts.port or DEFAULT_PORTS.get(parts.scheme)
         except ValueError:
-            parts, port = urlsplit(""), None
+            parts = urlsplit("")
+            port = None
         if parts.scheme not in DEFAULT_PORTS or not parts.hostname or port is None:
             raise ConfigError(f"{printable(url)!r} is no address of a gateway; expected http://HOST:PORT", field="url")
         if token is None and is_loopback(parts.hostname):
@@ -78,7 +79,10 @@ class GatewayAdmin:
             "accept": "application/json",
             "accept-encoding": "identity",
         }
-        proxy = None if is_loopback(parts.hostname) else http_proxy_for(url)
+        if is_loopback(parts.hostname):
+            proxy = None
+        else:
+            proxy = http_proxy_for(url)
         self._client = HttpClient(url, connect_seconds=_CONNECT_SECONDS, max_connections=1, proxy=proxy)
 
     async def __aenter__(self) -> Self:
@@ -156,7 +160,8 @@ class GatewayAdmin:
             with anyio.fail_after(_START_SECONDS):
                 response = await self._client.send(method, self._path + path, headers, body)
                 with response:
-                    status, data = response.status, await response.read(_MAX_BYTES)
+                    status = response.status
+                    data = await response.read(_MAX_BYTES)
         except NoAnswer as error:
             raise self._unreachable(str(error)) from None
         except TimeoutError:

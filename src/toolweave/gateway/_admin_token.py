@@ -43,7 +43,9 @@ def kept_token(port: int) -> str | None:
     """Return the token of the gateway on a port of this machine, or None."""
     try:
         data = _path(port).read_bytes()
-        return data.decode("ascii") if 0 < len(data) <= _MAX_BYTES else None
+        if 0 < len(data) <= _MAX_BYTES:
+            return data.decode("ascii")
+        return None
     except (OSError, ValueError):
         return None
 

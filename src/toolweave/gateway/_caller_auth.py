@@ -163,7 +163,10 @@ class CallerAuth(Value, frozen=True):
             given = {name: getattr(issuer, name) for name in issuer.__struct_fields__}
             return (JwtAuth if isinstance(issuer, JwtSettings) else IntrospectionAuth)(**given, **keys)
         except ConfigError as exc:
-            field = exc.field if exc.field is not None and exc.field.startswith(WHERE) else where
+            if exc.field is not None and exc.field.startswith(WHERE):
+                field = exc.field
+            else:
+                field = where
             raise ConfigError(f"{field!r}: {exc.message}", field=field) from None
 
     def _options(self) -> ProtectionOptions:
@@ -213,7 +216,10 @@ def read_caller_auth(value: Any, scope: Scope) -> CallerAuth:
         given["issuer"] = _settings(kind, section.pop(name), f"{WHERE}.{name}")
     if "scopes" in section:
         given["scopes"] = _settings(ScopeSettings, section.pop("scopes"), f"{WHERE}.scopes")
-    keys = tuple(_api_keys(section.pop("api_keys"))) if "api_keys" in section else ()
+    if "api_keys" in section:
+        keys = tuple(_api_keys(section.pop("api_keys")))
+    else:
+        keys = ()
     if not keys and not issuers:
         raise ConfigError(f"'{WHERE}' needs 'api_keys', or one of {', '.join(_KINDS.values())}", field=WHERE)
     rest = [name for name in CallerAuth.__struct_fields__ if name not in ("issuer", "scopes", "api_keys")]
@@ -229,7 +235,10 @@ def read_caller_auth(value: Any, scope: Scope) -> CallerAuth:
 def _api_keys(value: Any) -> Iterator[ApiKey]:
     where = f"{WHERE}.api_keys"
     for name, entries in check_object(value, where).items():
-        listed = cast("Sequence[Any]", entries) if isinstance(entries, list | tuple) else (entries,)
+        if isinstance(entries, list | tuple):
+            listed = cast("Sequence[Any]", entries)
+        else:
+            listed = (entries,)
         for entry in listed:
             place = f"{where}.{name}"
             one = _settings(ApiKeySettings, {"key": entry} if isinstance(entry, str) else entry, place)
@@ -275,7 +284,10 @@ def _oauth_server(settings: OAuthServerSettings, options: ProtectionOptions) -> 
         return all(_has(claims.get(name), wanted) for name, wanted in settings.allow.items())
 
     try:
-        store = open_store(settings.store) if settings.store else MemoryStore()
+        if settings.store:
+            store = open_store(settings.store)
+        else:
+            store = MemoryStore()
     except StoreError as exc:
         raise ConfigError(str(exc), field=f"{where}.store") from None
     return OAuthServer(
@@ -290,14 +302,18 @@ def _oauth_server(settings: OAuthServerSettings, options: ProtectionOptions) -> 
 
 
 def _has(claim: Any, wanted: str | tuple[str, ...]) -> bool:
-    there = cast("list[Any]", claim) if isinstance(claim, list) else [claim]
+    if isinstance(claim, list):
+        there = cast("list[Any]", claim)
+    else:
+        there = [claim]
     values = (wanted,) if isinstance(wanted, str) else wanted
     return any(isinstance(one, str) and one in values for one in there)
 
 
 def _settings(kind: type[_Kind], value: Any, where: str) -> _Kind:
     """Return the settings of one kind; all are known, and those that it needs are there."""
-    given, types = check_object(value, where), get_type_hints(kind)
+    given = check_object(value, where)
+    types = get_type_hints(kind)
     found = {
         name: _converted(setting, types[_known(name, kind.__struct_fields__, where)], f"{where}.{name}")
         for name, setting in given.items()

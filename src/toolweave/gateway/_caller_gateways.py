@@ -124,7 +124,9 @@ class CallerGateways:
         """Return the gateway of a caller if it is there."""
         caller = self.hubs.caller(client)
         found = None if caller is None else self._there.get(caller.key)
-        return None if found is None else found.gateway
+        if found is None:
+            return None
+        return found.gateway
 
     @asynccontextmanager
     async def lease(self, client: Client) -> AsyncGenerator[InnerGateway | None]:

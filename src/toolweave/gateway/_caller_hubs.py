@@ -86,7 +86,8 @@ class CallerHubs:
 
     def caller(self, client: Client) -> GatewayCaller | None:
         """Return the authenticated caller, or None."""
-        identity, principal = client.identity, client.principal
+        identity = client.identity
+        principal = client.principal
         if principal is None:
             return None
         token = None if identity is None else identity.token

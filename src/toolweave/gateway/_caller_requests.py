@@ -162,7 +162,8 @@ class CallerRequests:
     async def _list(self, own: Method, request: Request, inner: InnerGateway) -> Json:
         """Return a list page: shared entries first, then the caller's."""
         self._outer.changes.hear(request.client.conversation, str(request.client.principal))
-        kind, cursor = _LISTS[request.method], request.params.get("cursor")
+        kind = _LISTS[request.method]
+        cursor = request.params.get("cursor")
         if isinstance(cursor, str) and cursor.startswith(_CURSOR):
             params = {**request.params, "cursor": cursor.removeprefix(_CURSOR)}
             return await self._own_page(kind, request.replace(params=params), inner)
@@ -170,7 +171,10 @@ class CallerRequests:
         if "nextCursor" in result and cursor is not None:
             return result
         mine = await self._own_page(kind, request.replace(params=_without_cursor(request.params)), inner)
-        statuses = (as_object(mine.get("_meta")) or {}) if cursor is None else {}
+        if cursor is None:
+            statuses = as_object(mine.get("_meta")) or {}
+        else:
+            statuses = {}
         if "nextCursor" in result:
             return _with_statuses(result, statuses)
         joined = {**result, kind: [*_entries(result, kind), *_entries(mine, kind)]}
@@ -246,7 +250,10 @@ class CallerRequests:
     def _resumed(self, request: Request, inner: InnerGateway) -> tuple[Request, ToolSpec | None]:
         """Return a request, and the sign-in tool of its round; without the round if the sign-in is done."""
         request = self._first.settled(request)
-        round_ = self._first.resumed(request) if request.method in methods.INPUT_REQUIRED else None
+        if request.method in methods.INPUT_REQUIRED:
+            round_ = self._first.resumed(request)
+        else:
+            round_ = None
         if round_ is None:
             return request, None
         config = self._outer.callers.hubs.configs.get(round_.server)
@@ -290,7 +297,9 @@ class CallerRequests:
             return None
         missing = [one for one in self._sign_in_tools(inner) if not _is_usable(inner, str(one.server))]
         found = next((one for one in missing if _is_of(name, one)), None)
-        return found if found is not None and self._may(request, found) else None
+        if found is not None and self._may(request, found):
+            return found
+        return None
 
     async def _owns_prompt(self, request: Request, inner: InnerGateway) -> bool:
         name = request.params.get("name")
@@ -305,7 +314,8 @@ class CallerRequests:
 
     async def _owns_reference(self, request: Request, inner: InnerGateway) -> bool:
         ref = as_object(request.params.get("ref")) or {}
-        name, uri = as_text(ref.get("name")), as_text(ref.get("uri"))
+        name = as_text(ref.get("name"))
+        uri = as_text(ref.get("uri"))
         if name is not None and uri is None:
             return await self._has_prompt(name, inner)
         if uri is None:
@@ -314,7 +324,10 @@ class CallerRequests:
 
     async def _owns_task(self, request: Request, inner: InnerGateway) -> bool:
         name = as_text(request.params.get(TASK_ID))
-        read = None if name is None else self._names.read(request.client.principal, name)
+        if name is None:
+            read = None
+        else:
+            read = self._names.read(request.client.principal, name)
         return read is not None and read.server in self._outer.callers.hubs.configs
 
     async def _set_level(self, own: Method, request: Request, inner: InnerGateway) -> Json:
@@ -391,7 +404,9 @@ def _definition(tool: ToolSpec) -> Json:
 def _entries(result: Mapping[str, Any], kind: str) -> list[Any]:
     """Return the entries of a list, which may be kept as one JSON text."""
     entries = result.get(kind, [])
-    return decode_json(entries) if isinstance(entries, msgspec.Raw) else cast("list[Any]", entries)
+    if isinstance(entries, msgspec.Raw):
+        return decode_json(entries)
+    return cast("list[Any]", entries)
 
 
 def _with_statuses(result: Json, meta: Mapping[str, Any]) -> Json:
@@ -426,7 +441,8 @@ class _CallerOffers:
 
     def find_tool(self, name: str, version: str | None = None) -> ToolSpec | None:
         """Return the definition of a tool by its name, or None."""
-        found, inner = self._outer.find_tool(name), self._inner()
+        found = self._outer.find_tool(name)
+        inner = self._inner()
         if found is not None or inner is None:
             return found
         own = inner.tools.snapshot().by_name.get(name)
@@ -444,7 +460,9 @@ class _CallerOffers:
         if method == methods.TOOLS_CALL:
             name = params.get("name")
             spec = self.find_tool(name) if isinstance(name, str) else None
-            return () if spec is None else (Offered("tools", spec.name, spec.scopes, spec.server),)
+            if spec is None:
+                return ()
+            return (Offered("tools", spec.name, spec.scopes, spec.server),)
         inner = self._inner()
         own = () if inner is None else inner.offers_of(method, params)
         return [*self._outer.offers_of(method, params), *own]

@@ -43,7 +43,9 @@ class OwnChanges(Changes):
 
     def _name_of(self, name: str) -> str:
         """Return the name at the shared gateway: each caller has servers of its own, and may not hear of others'."""
-        return f"{self._principal} {name}" if name == HANDSHAKE else name or self._principal
+        if name == HANDSHAKE:
+            return f"{self._principal} {name}"
+        return name or self._principal
 
     def conversation(self, name: str | None) -> LegacySubscriber | None:
         """Return the subscribed conversation of this name, or None."""

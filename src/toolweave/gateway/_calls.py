@@ -106,15 +106,23 @@ class Calls:
             return await self._relayed(request, name)
         try:
             answer = await answer_of(sent)
-            result = None if answer is None else sent.members(answer, texts=request.takes_texts)
-            return await self._relayed(request.replace(sent=sent), name) if result is None else result
+            if answer is None:
+                result = None
+            else:
+                result = sent.members(answer, texts=request.takes_texts)
+            if result is None:
+                return await self._relayed(request.replace(sent=sent), name)
+            return result
         finally:
             sent.end()
 
     async def _relayed(self, request: Request, name: str) -> Json:
         """Answer a call by the relay, whether it was sent already or not."""
         sent = _sent_for(request)
-        route = self._routes(request).tool(name) if sent is None else sent.route
+        if sent is None:
+            route = self._routes(request).tool(name)
+        else:
+            route = sent.route
         if route is None and (answer := self._unreached.called(request, name)) is not None:
             return answer
         if route is None:
@@ -189,7 +197,10 @@ class Calls:
         name = request.text("name")
         route = await self._routes(request).prompt(name)
         if route is None or not _may(request, "prompts", name, route):
-            error = self._unreached.error_for_prompt(request, name) if route is None else None
+            if route is None:
+                error = self._unreached.error_for_prompt(request, name)
+            else:
+                error = None
             raise error or not_offered("prompts", name, modern=request.modern)
         params = _params(request, name=route.name)
         return self._named(route, await self._relay.request(request, route, request.method, params))
@@ -211,7 +222,10 @@ class Calls:
                     raise
                 continue
             self._shared_routes.keep_resource(uri, route)
-            own = result if route.name == uri else with_uris(result, {route.name: uri})
+            if route.name == uri:
+                own = result
+            else:
+                own = with_uris(result, {route.name: uri})
             return self._named(route, own) | ({"cacheScope": "private"} if _is_limited(request) else {})
         raise self._unreached.no_resource(request, uri)
 
@@ -223,7 +237,10 @@ class Calls:
             raise RequestError(f"{request.method} needs 'ref': {exc}", code=INVALID_PARAMS) from None
         route = await (self._routes(request).prompt(name) if kind == "prompt" else self._routes(request).template(name))
         if route is None or not _may(request, "prompts" if kind == "prompt" else "resources", name, route):
-            error = self._unreached.error_for_prompt(request, name) if kind == "prompt" and route is None else None
+            if kind == "prompt" and route is None:
+                error = self._unreached.error_for_prompt(request, name)
+            else:
+                error = None
             raise error or unknown_reference(kind, name)
         if route.server not in self._hub.clients or not self._completes(request, route.server):
             return completion_json((), total=0, has_more=False)
@@ -233,7 +250,9 @@ class Calls:
     def _named(self, route: Route, result: Json) -> Json:
         """Return a result with the URIs under which callers know the resources in it."""
         renamed = self._shared_routes.renamed_uris(route.server)
-        return with_uris(result, renamed) if renamed else result
+        if renamed:
+            return with_uris(result, renamed)
+        return result
 
 
 def _params(request: Request, **changed: Any) -> Json:
@@ -243,7 +262,9 @@ def _params(request: Request, **changed: Any) -> Json:
 
 def _sent_for(request: Request) -> SentToolCall | None:
     """Return the call that was sent for a request already, or None."""
-    return request.sent if isinstance(request.sent, SentToolCall) else None
+    if isinstance(request.sent, SentToolCall):
+        return request.sent
+    return None
 
 
 def _may(request: Request, kind: OfferKind, name: str, route: Route) -> bool:

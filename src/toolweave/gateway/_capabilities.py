@@ -117,7 +117,9 @@ class UpstreamCapabilities:
             return self._own_info
         shown = only.server_info
         complete = isinstance(shown.get("name"), str) and isinstance(shown.get("version"), str)
-        return shown if complete else self._own_info
+        if complete:
+            return shown
+        return self._own_info
 
     def instructions(self, may: MayUse | None = None) -> str | None:
         """Return the instructions of all upstreams, each quoted under its name, or those of the only one as they are.
@@ -127,7 +129,10 @@ class UpstreamCapabilities:
         model can tell its user.
         """
         missing = [f"The {self._unreached.described(name)}: its tools are missing." for name in self._missing(may)]
-        found = self._of_upstreams(may) if self._own_instructions is None else self._own_instructions
+        if self._own_instructions is None:
+            found = self._of_upstreams(may)
+        else:
+            found = self._own_instructions
         return "\n\n".join([*([] if found is None else [found]), *missing]) or None
 
     def _missing(self, may: MayUse | None) -> Sequence[str]:
@@ -137,7 +142,9 @@ class UpstreamCapabilities:
     def _of_upstreams(self, may: MayUse | None) -> str | None:
         only = self.only
         if only is not None:
-            return only.instructions if self._shows(only.name, may) else None
+            if self._shows(only.name, may):
+                return only.instructions
+            return None
         return joined_instructions(
             (server, connection.instructions)
             for server, connection in self._hub.clients.items()
@@ -164,7 +171,9 @@ class UpstreamCapabilities:
         if len(clients) != 1 or self._tools is not self._hub or caller_servers(self._hub).configs:
             return None
         (only,) = clients.values()
-        return only if only.config.tool_prefix == "" and not self._hub.errors.keys() - clients.keys() else None
+        if only.config.tool_prefix == "" and not self._hub.errors.keys() - clients.keys():
+            return only
+        return None
 
     def _lists(self, clients: Mapping[str, McpConnection]) -> Mapping[str, Mapping[str, Any]]:
         found: dict[str, Json] = {}
@@ -191,7 +200,9 @@ def _extensions(upstreams: Iterable[McpConnection], *, modern: bool) -> Json:
         {name: value for name, value in found.items() if (modern and same_era) or name in OF_EVERY_ERA}
         for found, same_era in declared
     )
-    return {"extensions": extensions} if extensions else {}
+    if extensions:
+        return {"extensions": extensions}
+    return {}
 
 
 def _merged(objects: Iterable[object]) -> Json:
@@ -199,7 +210,8 @@ def _merged(objects: Iterable[object]) -> Json:
     found: Json = {}
     for one in objects:
         for name, value in (as_object(one) or {}).items():
-            there, settings = as_object(found.get(name)), as_object(value)
+            there = as_object(found.get(name))
+            settings = as_object(value)
             found[name] = (
                 {**settings, **there} if there is not None and settings is not None else found.get(name, value)
             )

@@ -178,7 +178,10 @@ def _lost_capabilities(own: Mapping[str, Any], through: Mapping[str, Any], *, mo
         if name == "extensions":
             names = [one for one in members if (modern or one in OF_EVERY_ERA) and one not in extensions]
         elif name == "tasks":  # in the form of the client's revision
-            names = [] if name in through or TASKS_EXTENSION in extensions else [name]
+            if name in through or TASKS_EXTENSION in extensions:
+                names = []
+            else:
+                names = [name]
         elif name not in through:
             names = [name]
         else:
@@ -193,7 +196,10 @@ def _exposed(
 ) -> Json | None:
     """Return the definition of an offer of the server in the gateway's list, under any name it has there."""
     if kind in ("tool", "prompt"):
-        names = (name,) if alone else (expose(server.name, name, server.tool_prefix), expose(server.name, name), name)
+        if alone:
+            names = (name,)
+        else:
+            names = (expose(server.name, name, server.tool_prefix), expose(server.name, name), name)
     else:
         names = (f"{server.name}+{name}", name)
     return next((listed[one] for one in names if one in listed), None)
@@ -214,7 +220,8 @@ def _differing(own: Json, through: Json, key: str) -> list[str]:
 
 def _limits(direct: McpConnection, client: str) -> list[str]:
     """Return the limits of translation between a client and a server, by their revisions."""
-    modern_client, modern_server = client in MODERN_VERSIONS, direct.protocol_version in MODERN_VERSIONS
+    modern_client = client in MODERN_VERSIONS
+    modern_server = direct.protocol_version in MODERN_VERSIONS
     tasks = "tasks" in direct.capabilities and direct.protocol_version == TASKS_VERSION
     declared = as_object(direct.capabilities.get("extensions")) or {}
     extensions = [name for name in declared if name != TASKS_EXTENSION and name not in OF_EVERY_ERA]

@@ -142,7 +142,10 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, metaclass=Deferre
         ]
         entries = [cast("Mapping[str, Any]", one) for one in self.middleware if isinstance(one, Mapping)]
         asks = any(one.get("name") == "approval" for one in entries)
-        unasked = [] if asks else [*filter(None, map(_unasked, self.servers.servers.values()))]
+        if asks:
+            unasked = []
+        else:
+            unasked = [*filter(None, map(_unasked, self.servers.servers.values()))]
         return (*self.servers.warnings, *unasked, *unknown)
 
 
@@ -165,13 +168,17 @@ def load_gateway_config(source: GatewaySource, *, names: Iterable[str] = ()) -> 
             section, which it does not hold. The error of a single server is in `servers.errors` instead.
     """
     if isinstance(source, LoadedConfig):
-        documents, loaded = [], [source]
+        documents = []
+        loaded = [source]
     elif isinstance(source, Mapping):
         content = dict(source)
         documents = [ConfigDocument(value=content, path="")]
         loaded = [load_config({key: value for key, value in content.items() if key != SECTION})]
     else:
-        paths = [source] if isinstance(source, str | PurePath) else list(source)
+        if isinstance(source, str | PurePath):
+            paths = [source]
+        else:
+            paths = list(source)
         documents = [read_document(Path(path).expanduser()) for path in paths]
         loaded = [load_config(path) for path in paths]
     if isinstance(source, LoadedConfig):
@@ -215,7 +222,9 @@ def check_section_applied(places: Sequence[str]) -> None:
 
 def _section(document: ConfigDocument) -> Any:
     value = document.value
-    return cast("Mapping[str, Any]", value).get(SECTION) if isinstance(value, Mapping) else None
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value).get(SECTION)
+    return None
 
 
 def _scope_of(document: ConfigDocument) -> Scope:
@@ -283,7 +292,8 @@ def _virtual(name: str, value: Any, scope: Scope) -> VirtualServer:
         if member in section:
             found[member] = check(section[member], f"{where}.{member}")
     if "shape" in section:
-        expander, field = Expander(scope), f"{where}.shape"
+        expander = Expander(scope)
+        field = f"{where}.shape"
         rules = read_shape(expander.value(section["shape"], field), field)
         found["shape"] = with_secrets(rules, expander.sensitive)
     return VirtualServer(name=name, **found)

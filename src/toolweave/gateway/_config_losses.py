@@ -52,7 +52,10 @@ class LossGuard:
             return
         if trigger == "signal":
             self._offered = after
-        signals = "SIGHUP twice" if self._offered is None else "SIGHUP again"
+        if self._offered is None:
+            signals = "SIGHUP twice"
+        else:
+            signals = "SIGHUP again"
         files = ", ".join(str(path) for path in after.servers.paths)
         raise ConfigLoss(
             f"it loses servers or rules that are in use: {'; '.join(lost)}. If that is meant, restart the gateway, "

@@ -209,7 +209,9 @@ class AskingConnections:
 
     def first_of(self, client: Client, config: ServerConfig) -> AskingConnection | None:
         """Return the first connection of the caller of a request to a server, or None."""
-        return self.first(owner_of(client), config) if self._owned else None
+        if self._owned:
+            return self.first(owner_of(client), config)
+        return None
 
     def find(self, place: str, client: Client) -> AskingConnection | None:
         """Return the connection of this id, if it is one of the caller of a request and has not ended.
@@ -218,7 +220,9 @@ class AskingConnections:
         """
         owned = (one for ones in self._owned.values() for one in ones if one.id == place)
         found = next((one for one in owned if one.connection.state not in _OVER), None)
-        return found if found is not None and _is_of(found, client) else None
+        if found is not None and _is_of(found, client):
+            return found
+        return None
 
     def listen(self, listener: OnOwnerChange) -> Callable[[], None]:
         """Call `listener` after each change of the connections of a caller; return the end of that."""
@@ -338,12 +342,16 @@ class AskingConnections:
         """Return a connection that carries no call, a new one where there may be one more, or None."""
         there = [asking for asking in self._pool.get(key, []) if asking.config is config]
         if first_only and there:
-            return None if there[0].running else there[0]
+            if there[0].running:
+                return None
+            return there[0]
         for asking in there:
             if not asking.running:
                 return asking
         full = key.caller is not None and len(self._pool.get(key, [])) >= self._most_per_caller
-        return None if full or self._crowd(key, config) is not None else make()
+        if full or self._crowd(key, config) is not None:
+            return None
+        return make()
 
     def _add(self, key: _Key, made: AskingConnection, shared: McpConnection | None) -> AskingConnection:
         """Put a new connection into the pool."""
@@ -365,7 +373,9 @@ class AskingConnections:
         if key.named or config.transport != "stdio":
             return None
         unnamed = [(of, one) for of, one in everybody if not of.named and of.server == key.server]
-        return unnamed if len(unnamed) >= self._most_unnamed else None
+        if len(unnamed) >= self._most_unnamed:
+            return unnamed
+        return None
 
     async def _drop_idle(self, crowd: Sequence[tuple[_Key, AskingConnection]]) -> bool:
         """Close the connection of these that has been idle for longest; False when all are in use.
@@ -392,7 +402,10 @@ class AskingConnections:
 
     def _disown(self, asking: AskingConnection) -> None:
         """Let another connection be the first one of its caller; its lists are those of the caller no more."""
-        owned = [] if asking.owner is None else self._owned.get(asking.owner, [])
+        if asking.owner is None:
+            owned = []
+        else:
+            owned = self._owned.get(asking.owner, [])
         if asking.owner is None or asking not in owned:
             return
         owned.remove(asking)
@@ -411,7 +424,8 @@ class AskingConnections:
                     _log.warning("%s; it was not notified of changed roots", error)
 
     def _tell(self) -> None:
-        event, self._freed = self._freed, anyio.Event()
+        event = self._freed
+        self._freed = anyio.Event()
         event.set()
 
     async def sweep(self, is_current: Callable[[ServerConfig], bool]) -> None:

@@ -36,7 +36,8 @@ DisclosureMode: TypeAlias = Literal["all", "auto", "search", "groups"]
 a size and a search beyond it."""
 DISCLOSURES: tuple[DisclosureMode, ...] = get_args(DisclosureMode)
 
-_CALL_NAME, _LIST_NAME = "call_tool", "list_tools"
+_CALL_NAME = "call_tool"
+_LIST_NAME = "list_tools"
 _MOST_PAGES = 10_000
 _READS: Mapping[str, Any] = {"readOnlyHint": True, "openWorldHint": False}
 _CALL = ToolSpec(
@@ -135,10 +136,15 @@ class Disclosure:
         visible = await self._visible(request, call_next)
         continues = request.params.get("cursor") is not None
         if not visible.specs or (self.mode == "auto" and not exceeds_budget(visible.specs)):
-            return await call_next(request) if continues else visible.page
+            if continues:
+                return await call_next(request)
+            return visible.page
         if continues:
             raise RequestError("Invalid cursor", code=INVALID_PARAMS)
-        first = _lister(visible.specs) if self.mode == "groups" else _searcher(visible.specs)
+        if self.mode == "groups":
+            first = _lister(visible.specs)
+        else:
+            first = _searcher(visible.specs)
         shown = [tool_definition(spec, modern=request.modern) for spec in (first, _CALL)]
         return {**{name: value for name, value in visible.page.items() if name != "nextCursor"}, "tools": shown}
 
@@ -173,7 +179,10 @@ class Disclosure:
             return invalid_input(SEARCH_NAME, problems)
         snapshot = self._for_models()
         whole = visible.definitions.keys() == snapshot.by_name.keys()
-        index = index_of(snapshot) if whole else ToolIndex(ToolSnapshot(visible.specs))
+        if whole:
+            index = index_of(snapshot)
+        else:
+            index = ToolIndex(ToolSnapshot(visible.specs))
         found = index.search(arguments["query"], int(arguments.get("limit", 5)))
         if not found:
             query = arguments["query"]

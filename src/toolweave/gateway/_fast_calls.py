@@ -147,7 +147,9 @@ class FastCalls:
     def send_for(self, request: Request) -> SentToolCall | None:
         """Send the call of a request at once; None, with nothing sent, if it is not plain or takes the full path."""
         call = _plain_call(request)
-        return None if call is None else self.send(call, request.client, asyncio.get_running_loop())
+        if call is None:
+            return None
+        return self.send(call, request.client, asyncio.get_running_loop())
 
     def send(self, call: PlainToolCall, client: Client, loop: asyncio.AbstractEventLoop) -> SentToolCall | None:
         """Send a call at once; None, with nothing sent, if it takes the full path."""
@@ -200,7 +202,8 @@ class FastCalls:
 
     def _learn(self, name: str) -> _Target | None:
         """Return the target of a name; None for one whose calls take the full path."""
-        route, target = self.routes.tool(name), None
+        route = self.routes.tool(name)
+        target = None
         spec = None if route is None else route.spec
         if route is not None and spec is not None and _is_plain(spec):
             bare = b',"method":"tools/call","params":{"name":%b' % encode_value(route.name)
@@ -242,7 +245,9 @@ class FastCalls:
         # The stamp of the session is part of the text: after a reconnection it is another object.
         if tail is None or tail[0] is not session.meta:
             tail = caller.tails[server] = (session.meta, self._tail(caller, session))
-        return tail[1] if trace is None or tail[1] is None else self._tail(caller, session, trace)
+        if trace is None or tail[1] is None:
+            return tail[1]
+        return self._tail(caller, session, trace)
 
     def _tail(self, caller: _Caller, session: Session, trace: Mapping[str, str] | None = None) -> bytes | None:
         """Return the end of the text of a call: the `_meta` of its era, and the brackets.
@@ -255,7 +260,9 @@ class FastCalls:
         if not self._endpoint.serves(_CALL, modern=caller.modern) or (caller.asked and not session.agreement.modern):
             return None
         params = session.stamped(None, trace, caller.declared)
-        return b"}}" if not params else b',"_meta":%b}}' % encode_value(params["_meta"])
+        if not params:
+            return b"}}"
+        return b',"_meta":%b}}' % encode_value(params["_meta"])
 
     def passed_on(self, raw: Mapping[str, msgspec.Raw], version: str) -> Json | None:
         """Return a complete result for a client of a revision, with all members as texts; None for any other result.
@@ -263,7 +270,9 @@ class FastCalls:
         Only those members are read that differ from hop to hop. An upstream sends them alike with each result, so what
         the functions of the full path make of them is cached.
         """
-        kind, meta, modern = raw.get("resultType"), raw.get("_meta"), version == MODERN_VERSION
+        kind = raw.get("resultType")
+        meta = raw.get("_meta")
+        modern = version == MODERN_VERSION
         if "content" not in raw or "task" in raw or (kind is not None and bytes(kind) != _COMPLETE_TEXT):
             return None
         # Before 2026-07-28 structured content is an object; what is none goes the full way, which wraps it.
@@ -373,7 +382,9 @@ class SentToolCall(msgspec.Struct, eq=False):
             made = self.calls.passed_on(answer.result, version)
         if made is None and (result := self._read(answer)) is not None:
             made = self.calls.made(result, version)
-        return self._masked(made) if made is not None and is_failed(made) else made
+        if made is not None and is_failed(made):
+            return self._masked(made)
+        return made
 
     def _masked(self, made: Json) -> Json | None:
         """Return the members of an error without our credentials, which it may quote; None if it is unreadable."""
@@ -382,7 +393,9 @@ class SentToolCall(msgspec.Struct, eq=False):
         except ValueError:  # a number that is out of range
             return None
         masked = mask_json(plain, self.connection.redact)
-        return made if masked == plain else masked
+        if masked == plain:
+            return made
+        return masked
 
     def text(self, request_id: RequestId, answer: Any) -> bytes | None:
         """Return the whole answer for the caller, or None where the relay has to make it."""
@@ -431,7 +444,8 @@ def _plain_call(request: Request) -> PlainToolCall | None:
     """Return the call of a request, which middleware may have changed; None if it is not a plain one."""
     params: Mapping[str, Any] = request.params
     name = params.get("name")
-    given, has_meta = "arguments" in params, "_meta" in params
+    given = "arguments" in params
+    has_meta = "_meta" in params
     if request.method != _CALL or type(name) is not str or len(params) != 1 + given + has_meta:
         return None
     arguments: Any = params["arguments"] if given else None

@@ -25,7 +25,10 @@ class FollowedAuth:
     def __init__(self, given: TokenAuth | None, section: CallerAuth | None) -> None:
         self._section = None if given is not None else section
         self._follows = given is None
-        self.auth = given if section is None or given is not None else section.build()
+        if section is None or given is not None:
+            self.auth = given
+        else:
+            self.auth = section.build()
 
     def check(self, section: CallerAuth | None) -> None:
         """Refuse a section that cannot be taken over while it is served.

@@ -159,7 +159,8 @@ def create_gateway(  # noqa: PLR0913  # keyword-only, each with a default of its
         page_size=page_size,
         token_store=token_store,
     )
-    gateway.auth, gateway.sign_ins.url = auth, url
+    gateway.auth = auth
+    gateway.sign_ins.url = url
     gateway.use(middleware, disclosure=disclosure)
     return gateway
 
@@ -268,7 +269,8 @@ class Gateway(ServerRunners):
         )
 
     def _made_features(self, local: Tools, instructions: str | None) -> list[Feature]:
-        parts, hub = self._parts, self.hub
+        parts = self._parts
+        hub = self.hub
         own = None if parts.slow is None else parts.slow.tasks
         tasks = self._tasks = UpstreamTasks(
             hub, self.relay, parts.secrets.tasks, groups=parts.groups, replicas=parts.replicas, own=own
@@ -316,10 +318,13 @@ class Gateway(ServerRunners):
 
     def _send_plain(self, request: Request) -> SentToolCall | None:
         """Send a plain call at once; those to the servers of one caller are completed by the gateway of all."""
-        return self._fast.send_for(request) if self.of_caller is None else None
+        if self.of_caller is None:
+            return self._fast.send_for(request)
+        return None
 
     def _slow_calls(self, upstream: UpstreamTasks) -> SlowCalls | None:
-        slow, groups = self._parts.slow, self._parts.groups
+        slow = self._parts.slow
+        groups = self._parts.groups
         if slow is None:
             return None
         return SlowCalls(slow.seconds, tasks=slow.tasks.feature, upstream=upstream, relay=self.relay, groups=groups)
@@ -345,7 +350,8 @@ class Gateway(ServerRunners):
 
         A caller that can be asked has processes of its own, which start with the first call that needs one.
         """
-        handshakes, can_be_asked = self._parts.handshakes, bool(abilities(request.object("capabilities")))
+        handshakes = self._parts.handshakes
+        can_be_asked = bool(abilities(request.object("capabilities")))
         async with anyio.create_task_group() as tasks:
             for shared in self.hub.clients.values():
                 own_process = can_be_asked and shared.config.transport == "stdio"
@@ -368,7 +374,8 @@ class Gateway(ServerRunners):
 
     def share_callers(self, other: Gateway, view: CallerView) -> None:
         """Show a part of the servers that another gateway calls as its callers, by the same connections."""
-        self.callers.hubs, self._view = other.callers.hubs, view
+        self.callers.hubs = other.callers.hubs
+        self._view = view
         self.sign_ins = self._first.sign_ins = other.sign_ins
 
     def serves_to_callers(self, server: str) -> bool:
@@ -376,7 +383,9 @@ class Gateway(ServerRunners):
         return self._view is None or self._view.serves(server)
 
     def _view_prefix(self) -> str:
-        return "" if self._view is None else self._view.prefix
+        if self._view is None:
+            return ""
+        return self._view.prefix
 
     @property
     def tasks_until(self) -> float:
@@ -411,10 +420,17 @@ class Gateway(ServerRunners):
             TypeError: Something is no middleware.
             ValueError: There is no such disclosure.
         """
-        before, given = self._disclosure.mode, checked(middleware)
+        before = self._disclosure.mode
+        given = checked(middleware)
         self._disclosure = Disclosure(self.tools, before if disclosure is None else disclosure)
-        outermost = () if self._disclosure.mode == "all" else (self._disclosure,)
-        layered = (PerspectiveLayer(self.perspectives, self), CallerLayer(self._requests), *given) if given else ()
+        if self._disclosure.mode == "all":
+            outermost = ()
+        else:
+            outermost = (self._disclosure,)
+        if given:
+            layered = (PerspectiveLayer(self.perspectives, self), CallerLayer(self._requests), *given)
+        else:
+            layered = ()
         self.endpoint.use([*outermost, *layered], self)
         self.changes.forget_views()
         if self._disclosure.mode != before:
@@ -423,7 +439,9 @@ class Gateway(ServerRunners):
     def _seen(self, request: Request, notification: str) -> object:
         inner = self.callers.known(request.client)
         own = self._lists.view(request, notification)
-        return own if inner is None else (own, inner.seen(request, notification))
+        if inner is None:
+            return own
+        return (own, inner.seen(request, notification))
 
     def seen(self, request: Request, notification: str) -> object:
         """Return the caller's view of the list whose changes a notification announces, for comparison."""
@@ -456,7 +474,8 @@ class Gateway(ServerRunners):
 
             of_all = PagesOfReplicas(own, self._parts.replicas)
             self._pages_unheard()
-            self._pages_unheard, pages = of_all.listen(), of_all
+            self._pages_unheard = of_all.listen()
+            pages = of_all
         app.route("/auth", pages, forms=True)
 
     # serving
@@ -471,7 +490,10 @@ class Gateway(ServerRunners):
             await self.hub.keep_trying()
             await stack.enter_async_context(self.hub)
             await stack.enter_async_context(self.tools)
-            slow = None if self._parts.slow is None else self._parts.slow.tasks
+            if self._parts.slow is None:
+                slow = None
+            else:
+                slow = self._parts.slow.tasks
             if slow is not None and slow.store is not None:
                 await stack.enter_async_context(slow.store)
             self._served += 1
@@ -516,7 +538,8 @@ class Gateway(ServerRunners):
     def _offers_before_callers(self, method: str, params: Mapping[str, Any]) -> Sequence[Offered]:
         """Return the offers that a request is about, as far as they are known before its caller is looked at."""
         params = self._disclosure.plain(method, params)
-        found, name = self.offers_of(method, params), params.get("name")
+        found = self.offers_of(method, params)
+        name = params.get("name")
         if found or method != TOOLS_CALL or not isinstance(name, str):
             return found
         spec = self.perspectives.find_tool(name)

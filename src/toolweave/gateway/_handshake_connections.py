@@ -108,7 +108,9 @@ class HandshakeConnections:
         sibling = self._siblings.get(shared)
         if sibling is None or sibling.connection is None or shared.state is ConnectionState.CLOSED:
             return None
-        return sibling.connection if sibling.connection.state in USABLE else None
+        if sibling.connection.state in USABLE:
+            return sibling.connection
+        return None
 
     def for_plain_calls(self, shared: McpConnection) -> McpConnection | None:
         """Return the connection for calls of handshake callers; None while it is not known whether there is another."""
@@ -171,7 +173,8 @@ class HandshakeConnections:
 
     async def close(self) -> None:
         """Close all of them."""
-        siblings, self._siblings = self._siblings, {}
+        siblings = self._siblings
+        self._siblings = {}
         async with anyio.create_task_group() as tasks:
             for sibling in siblings.values():
                 tasks.start_soon(self._close, sibling)

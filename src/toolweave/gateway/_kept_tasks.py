@@ -26,9 +26,14 @@ from toolweave.serve._task_spawner import ServingGroups
 
 _log = logging.getLogger("toolweave.gateway")
 
-_ENDED_CALLS, _TASKS, _KIND = "gateway-ended-calls", "gateway-tasks", "upstream task"
-_KEPT_MS, _LEAST_POLL_MS, _MOST_KEPT = 600_000, 50, 1_000
-_RUNNING_SECONDS, _ENDED_SECONDS = 86_400.0, 3_600.0
+_ENDED_CALLS = "gateway-ended-calls"
+_TASKS = "gateway-tasks"
+_KIND = "upstream task"
+_KEPT_MS = 600_000
+_LEAST_POLL_MS = 50
+_MOST_KEPT = 1_000
+_RUNNING_SECONDS = 86_400.0
+_ENDED_SECONDS = 3_600.0
 _AGAIN_SECONDS = 1.0
 _MAX_ENDED = 256
 """Maximum number of ended tasks that this replica keeps in memory, because the store may lose how they ended."""
@@ -72,9 +77,16 @@ class EndedCalls:
         """
         kept = self._kept.get(name)
         if kept is not None:
-            return kept[2] if kept[0] == principal else None
-        found = None if self._replicas is None else await _get(self._replicas, _ENDED_CALLS, name)
-        return None if found is None or found["principal"] != principal else _json(found["task"])
+            if kept[0] == principal:
+                return kept[2]
+            return None
+        if self._replicas is None:
+            found = None
+        else:
+            found = await _get(self._replicas, _ENDED_CALLS, name)
+        if found is None or found["principal"] != principal:
+            return None
+        return _json(found["task"])
 
 
 class ProcessTasks:
@@ -294,13 +306,17 @@ async def _get(replicas: Replicas, collection: str, name: str) -> Json | None:
         found = await replicas.store.get(collection, key)
     except StoreError as exc:
         raise replicas.lost(exc) from None
-    return None if found is None else _json(replicas.opened(found.value, f"{collection} {key}"))
+    if found is None:
+        return None
+    return _json(replicas.opened(found.value, f"{collection} {key}"))
 
 
 def _json(value: object) -> Json | None:
     """Return an object of a stored value, None for anything else."""
     found = as_object(value)
-    return None if found is None else dict(found)
+    if found is None:
+        return None
+    return dict(found)
 
 
 def _nothing() -> None:

@@ -114,7 +114,8 @@ class Lists:
 
     def view(self, request: Request, notification: str) -> object:
         """Return the caller's view of the list whose changes a notification announces, for comparison."""
-        may, perspective = request.client.may, self._perspectives.of(request.client)
+        may = request.client.may
+        perspective = self._perspectives.of(request.client)
         if notification == methods.NOTIFICATIONS_TOOLS_LIST_CHANGED:
             specs = perspective.tools.snapshot()
             return [one for one in specs if may is None or may("tools", one.name, one.scopes, one.server)]
@@ -130,7 +131,9 @@ class Lists:
         A list that may have changed is read again; a difference in what callers see is published.
         """
         announcements = self._announcements
-        loop, news, due = asyncio.get_running_loop(), [anyio.Event()], set[HubListKind]()
+        loop = asyncio.get_running_loop()
+        news = [anyio.Event()]
+        due = set[HubListKind]()
 
         def read_again(*kinds: HubListKind) -> None:
             def note() -> None:
@@ -194,9 +197,11 @@ class Lists:
         if cursor is None:
             await perspective.offers.refresh_tools()
         snapshot = perspective.tools.snapshot()
-        pages, may = self._pages_of(perspective, snapshot), request.client.may
+        pages = self._pages_of(perspective, snapshot)
+        may = request.client.may
         if may is None:
-            found, shown = pages.of(snapshot, cursor, modern=request.modern), None
+            found = pages.of(snapshot, cursor, modern=request.modern)
+            shown = None
         else:
             allowed = [spec for spec in snapshot if may("tools", spec.name, spec.scopes, spec.server)]
             found = pages.selected(allowed, cursor, modern=request.modern)
@@ -235,7 +240,8 @@ class Lists:
         self._require(request, _CAPABILITIES[kind])
         entries, facts, errors = await self._listed(self._perspectives.attend(request.client), kind)
         self._restrict(request, NOTIFICATIONS[kind])
-        may, shown = request.client.may, None
+        may = request.client.may
+        shown = None
         if may is not None:
             entries = tuple(one for one in entries if may(_CAPABILITIES[kind], one.name, (), one.server))
             shown = {one.server for one in entries}
@@ -246,7 +252,10 @@ class Lists:
 
     def _restrict(self, request: Request, notification: str) -> None:
         """Limit the notifications of a legacy caller with restricted rights to changes that it can see."""
-        conversation = None if request.modern else self._changes.conversation(request.client.conversation)
+        if request.modern:
+            conversation = None
+        else:
+            conversation = self._changes.conversation(request.client.conversation)
         if conversation is not None and self._seen_by is not None:
             view = partial(self._seen_by, request.replace(params={}), notification)
             conversation.restrict(notification, None if request.client.may is None else view)
@@ -274,7 +283,10 @@ class Lists:
     ) -> Json:
         """Add the members about the list as a whole; `shown` are the upstreams that a restricted caller may see."""
         states = self._hub.states()
-        alone = next(iter(facts.values())) if len(states) == len(facts) == 1 else None
+        if len(states) == len(facts) == 1:
+            alone = next(iter(facts.values()))
+        else:
+            alone = None
         members: Mapping[str, Any] = (
             {} if alone is None else alone.members
         )  # with several, their owner would be ambiguous
@@ -320,7 +332,10 @@ class Lists:
             if shown is not None and server not in shown:
                 continue
             error = errors.get(server) or self._hub.errors.get(server)
-            status = ConnectionState.DEGRADED if usable and error is not None else state
+            if usable and error is not None:
+                status = ConnectionState.DEGRADED
+            else:
+                status = state
             statuses[server] = {"status": status.value} | ({} if error is None else {"error": _kind(error)})
         return statuses
 
@@ -362,7 +377,8 @@ class _Announcements:
 
     def due(self, later: Callable[[float], object]) -> list[str]:
         """Return those that may be passed on now; `later` is called with the seconds until others may be."""
-        now, found = anyio.current_time(), list[str]()
+        now = anyio.current_time()
+        found = list[str]()
         for method in sorted(self._pending):
             wait = self._since.get(method, -math.inf) + _ANNOUNCE_SECONDS - now
             if wait <= 0:
@@ -386,4 +402,6 @@ def _kind(error: Exception) -> str:
     """Return the kind of an upstream's error; its text may reveal more than callers should know."""
     if isinstance(error, ServerError):
         return error.kind.value
-    return "name_conflict" if isinstance(error, DuplicateToolError) else "config"
+    if isinstance(error, DuplicateToolError):
+        return "name_conflict"
+    return "config"

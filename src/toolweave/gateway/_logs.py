@@ -51,7 +51,9 @@ class UpstreamLogs:
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return `logging/setLevel`, which modern revisions lack."""
-        return {} if modern else {methods.LOGGING_SET_LEVEL: self._set_level}
+        if modern:
+            return {}
+        return {methods.LOGGING_SET_LEVEL: self._set_level}
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return nothing: the capability is that of the upstreams."""

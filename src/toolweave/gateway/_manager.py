@@ -93,7 +93,10 @@ class GatewayManager:
         self._source = source
         self._options = options = options or GatewayOptions()
         self._rules: Rules = {}
-        self._metrics = prometheus_metrics() if options.metrics else None
+        if options.metrics:
+            self._metrics = prometheus_metrics()
+        else:
+            self._metrics = None
         self._outer, self._inner, self._sessions = spans_middleware() if options.tracing else ((), (), None)
         self._known = file_stamps(self._paths)  # before they are read: a change in between is seen
         self.config = load_gateway_config(source, names=options.names)
@@ -107,7 +110,10 @@ class GatewayManager:
         self._replicas = replicas_of(self.config, options)
         self.runs = runs_of(self.config, options)
         grouped = self._replicas is not None and self._replicas.group
-        self._workers = WorkerChanges(self, self._replicas) if self._replicas is not None and grouped else None
+        if self._replicas is not None and grouped:
+            self._workers = WorkerChanges(self, self._replicas)
+        else:
+            self._workers = None
         self.recent_calls: RecentCalls | None = None
         self.name = options.name or self.config.name or "toolweave"
         self._followed = FollowedAuth(options.auth, self.config.auth)
@@ -174,7 +180,10 @@ class GatewayManager:
             if known is not None and known[0] == entries:
                 found[name] = known
             elif entries:
-                where = f"gateway.virtual.{name}.middleware" if name else "gateway.middleware"
+                if name:
+                    where = f"gateway.virtual.{name}.middleware"
+                else:
+                    where = "gateway.middleware"
                 made = middleware_from_config(
                     entries, where=where, state_keys=self._options.state_keys, store=store, watch=self._replicas
                 )
@@ -188,13 +197,22 @@ class GatewayManager:
 
     def _chain(self, server: Gateway, view: VirtualServer | None) -> list[Middleware]:
         """Return the middleware of a server, outermost first: figures, the gateway's rules, the view's own, spans."""
-        observers = [] if self.recent_calls is None else [*self.recent_calls.observers(server.endpoint)]
+        if self.recent_calls is None:
+            observers = []
+        else:
+            observers = [*self.recent_calls.observers(server.endpoint)]
         if self._metrics is not None:
             observers.append(self._metrics.request_ended)
         observed = [Observers(*observers)] if observers else []
         shared = (*self._options.middleware, *self._rules.get("", ((), ()))[1])
-        own = () if view is None else self._rules.get(view.name, ((), ()))[1]
-        viewed = (ViewMiddleware(view),) if view is not None and view.servers else ()
+        if view is None:
+            own = ()
+        else:
+            own = self._rules.get(view.name, ((), ()))[1]
+        if view is not None and view.servers:
+            viewed = (ViewMiddleware(view),)
+        else:
+            viewed = ()
         return [self.in_flight, *observed, *self._outer, *viewed, *shared, *own, *self._inner]
 
     # serving
@@ -233,7 +251,11 @@ class GatewayManager:
             from toolweave.gateway._admin import AdminApi
 
             app.route("/admin", AdminApi(self, admin_token))
-        wanted, hosts = self.config.ui if self._options.ui is None else self._options.ui, options.get("allowed_hosts")
+        if self._options.ui is None:
+            wanted = self.config.ui
+        else:
+            wanted = self._options.ui
+        hosts = options.get("allowed_hosts")
         if wants_console(wanted, host=host, token=admin_token, hosts=hosts) and admin_token is not None:
             self.recent_calls = RecentCalls(self.hub)
             self._console = add_console(self, app, admin_token, self.recent_calls)
@@ -252,7 +274,9 @@ class GatewayManager:
 
     def console_link(self) -> str | None:
         """Return the path of a link that signs in to the console once, within an hour; None without a console."""
-        return None if self._console is None else self._console.link()
+        if self._console is None:
+            return None
+        return self._console.link()
 
     @asynccontextmanager
     async def running(self, app: HttpApp | None = None) -> AsyncGenerator[anyio.abc.TaskGroup]:
@@ -263,7 +287,8 @@ class GatewayManager:
         """
         runs = nullcontext() if self.runs is None else self.runs.open()
         async with runs, self.server.running(), anyio.create_task_group() as tasks:
-            self._tasks, self._app = tasks, app
+            self._tasks = tasks
+            self._app = app
             self._changes.open(tasks)
             tasks.start_soon(self._settle)
             tasks.start_soon(self._reload_when_asked)
@@ -271,7 +296,10 @@ class GatewayManager:
                 tasks.start_soon(self._page.keep_fresh)
             if self._console is not None:
                 tasks.start_soon(self._console.run)
-            unheard = None if self._workers is None else self._workers.listen()
+            if self._workers is None:
+                unheard = None
+            else:
+                unheard = self._workers.listen()
             if self._workers is not None:
                 tasks.start_soon(self._workers.catch_up)
             if self._options.watch and self._paths:
@@ -334,7 +362,9 @@ class GatewayManager:
                 config, rules = await self._read_again(trigger)
             except ConfigError as error:
                 return self._kept(error, trigger)
-            self.problem, self.needs_confirmation, self._rules = None, False, rules
+            self.problem = None
+            self.needs_confirmation = False
+            self._rules = rules
             self._losses.applied()
             self._followed.take(config.auth)
             change = compare(self._wanted, {**config.servers.servers, **self._still_added(config)})
@@ -378,7 +408,8 @@ class GatewayManager:
         text = str(error)
         if trigger != "watch" or text != self.problem:
             _log.error("the config was not changed: %s", text)
-        self.problem, self.needs_confirmation = text, needs_confirmation
+        self.problem = text
+        self.needs_confirmation = needs_confirmation
         return ConfigChange(error=text, needs_confirmation=needs_confirmation, unchanged=tuple(self._wanted))
 
     async def add(self, name: str, config: Any) -> UpstreamStatus:
@@ -524,7 +555,8 @@ class GatewayManager:
 
     def _view_warnings(self) -> list[str]:
         """Return the warnings about virtual servers whose servers are all there: else a name may only come later."""
-        states, found = self.hub.states(), list[str]()
+        states = self.hub.states()
+        found = list[str]()
         for mount in self._mounts.values():
             names = mount.view.servers or tuple(states)
             if all(states.get(name) is ConnectionState.READY for name in names):
@@ -534,7 +566,9 @@ class GatewayManager:
     @property
     def _away(self) -> tuple[str, ...]:
         away = None if self._replicas is None else self._replicas.away
-        return () if away is None else (away,)
+        if away is None:
+            return ()
+        return (away,)
 
     @property
     def _failed(self) -> set[str]:
@@ -549,7 +583,10 @@ class GatewayManager:
         source = self._source
         if isinstance(source, LoadedConfig | Mapping):
             return ()
-        named = [source] if isinstance(source, str | PurePath) else source
+        if isinstance(source, str | PurePath):
+            named = [source]
+        else:
+            named = source
         return tuple(Path(one).expanduser() for one in named)
 
     def _still_added(self, config: GatewayConfig) -> Mapping[str, ServerConfig]:
@@ -562,7 +599,8 @@ class GatewayManager:
     async def _reload_when_asked(self) -> None:
         while True:
             await self._wanted_reload.wait()
-            trigger, self._trigger = self._trigger, "watch"
+            trigger = self._trigger
+            self._trigger = "watch"
             self._wanted_reload = anyio.Event()
             await self._reload_here(trigger)
 

@@ -66,7 +66,10 @@ class PrometheusMetrics:
     def request_ended(self, end: RequestEnd) -> None:
         """Count a request."""
         method = end.method if end.method in KNOWN_METHODS else "other"
-        outcome = end.outcome if end.exception is None else outcome_of_error(end.exception)
+        if end.exception is None:
+            outcome = end.outcome
+        else:
+            outcome = outcome_of_error(end.exception)
         self._requests.labels(method, end.server, outcome).inc()
         self._seconds.labels(method, end.server).observe(end.seconds)
         if end.tool is not None:

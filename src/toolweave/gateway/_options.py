@@ -103,7 +103,10 @@ def runs_of(config: GatewayConfig, options: GatewayOptions) -> StoredRuns | None
     Raises:
         ConfigError: They name none that can be used.
     """
-    place = options.runs if options.runs is not None or config.runs is None else config.runs.reveal()
+    if options.runs is not None or config.runs is None:
+        place = options.runs
+    else:
+        place = config.runs.reveal()
     if place is None:
         return None
     from toolweave.gateway._runs import StoredRuns  # it loads agents and queues

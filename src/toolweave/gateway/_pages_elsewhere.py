@@ -99,7 +99,8 @@ class PagesOfReplicas:
 
     async def _asked(self, body: Json) -> Json:
         """Answer a request of a browser that reached another replica."""
-        sent, page = [body["body"].encode("latin-1")], _SentPage()
+        sent = [body["body"].encode("latin-1")]
+        page = _SentPage()
         scope: dict[str, Any] = {
             "type": "http",
             "method": body["method"],

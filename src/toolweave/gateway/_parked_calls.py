@@ -47,12 +47,17 @@ class ParkedCalls:
         self._parking = parking
         self._groups = groups
         self._replicas = replicas
-        self._here = secrets.token_hex(8) if replicas is None else replicas.id
+        if replicas is None:
+            self._here = secrets.token_hex(8)
+        else:
+            self._here = replicas.id
         self.rounds = RoundsElsewhere(self._here, replicas)
 
     def listen(self) -> Callable[[], object]:
         """Resume calls for other replicas from now on; return a function that stops it."""
-        return _nothing if self._replicas is None else self._replicas.on(_KIND, self._asked)
+        if self._replicas is None:
+            return _nothing
+        return self._replicas.on(_KIND, self._asked)
 
     async def begin(
         self, work: Callable[[LiveCall], Awaitable[Json]], stream: CallerStream, caller: str | None
@@ -96,7 +101,9 @@ class ParkedCalls:
         if "error" in told:
             raise _error(told["error"])
         found = msgspec.convert(told, ParkedRound)
-        return found if found.handle is None else msgspec.structs.replace(found, handle=f"{replica}.{found.handle}")
+        if found.handle is None:
+            return found
+        return msgspec.structs.replace(found, handle=f"{replica}.{found.handle}")
 
     def give_up(self, handle: str) -> None:
         """End a call of this replica that no caller will resume."""
@@ -169,7 +176,9 @@ def _members(error: ToolweaveError) -> Json:
 
 def _error(members: Mapping[str, Any]) -> ProtocolError | RequestError | ToolError | ServerError:
     """Return the error that another replica reported."""
-    message, code, data = str(members["message"]), members.get("code"), members.get("data")
+    message = str(members["message"])
+    code = members.get("code")
+    data = members.get("data")
     if "server" in members:
         return ProtocolError(message, server=str(members["server"]), code=int(members["code"]), data=data)
     if "kind" not in members:

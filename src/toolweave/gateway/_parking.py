@@ -45,7 +45,8 @@ class _Question:
         self.answered = anyio.Event()
 
     def settle(self, result: Json | None, refusal: RequestError | None = None) -> None:
-        self.result, self.refusal = result, refusal
+        self.result = result
+        self.refusal = refusal
         self.answered.set()
 
 
@@ -90,7 +91,8 @@ class LiveCall:
             RequestError: The caller refused, or did not answer in time.
         """
         self._asked += 1
-        key, question = f"question-{self._asked}", _Question(method, params)
+        key = f"question-{self._asked}"
+        question = _Question(method, params)
         self.questions[key] = question
         self._tell()
         try:
@@ -160,7 +162,8 @@ class LiveCall:
             await self._moved.wait()
 
     def _tell(self) -> None:
-        event, self._moved = self._moved, anyio.Event()
+        event = self._moved
+        self._moved = anyio.Event()
         event.set()
 
 
@@ -261,7 +264,10 @@ class Parking:
         until, answer = self._kept.get(handle, (0.0, None))
         if answer is not None and until >= anyio.current_time():
             return answer
-        text = "is answered by another request" if until >= anyio.current_time() else "is not waiting any more"
+        if until >= anyio.current_time():
+            text = "is answered by another request"
+        else:
+            text = "is not waiting any more"
         raise RequestError(f"the call that asked for this input {text}; repeat the request", code=INVALID_PARAMS)
 
     def keep(self, handle: str, answer: ParkedRound) -> None:

@@ -75,4 +75,6 @@ class _PerspectiveOffers:
             return self._offers.offers_in(self._routes, method, params)
         name = params.get("name")
         spec = self.find_tool(name) if isinstance(name, str) else None
-        return () if spec is None else (Offered("tools", spec.name, spec.scopes, spec.server),)
+        if spec is None:
+            return ()
+        return (Offered("tools", spec.name, spec.scopes, spec.server),)

@@ -93,7 +93,8 @@ class ReachedTools(BaseToolset):
 
     def snapshot(self) -> ToolSnapshot:
         """Return the tools; the same object while nothing has changed."""
-        whole, shared = self._hub.snapshot(), self._hub.clients
+        whole = self._hub.snapshot()
+        shared = self._hub.clients
         others = {name: one for name, one in self._clients.items() if one is not shared[name]}
         # Compared by identity: a connection keeps the snapshot object of an unchanged list.
         made_of = (whole, [one.snapshot() for one in others.values()])
@@ -103,7 +104,8 @@ class ReachedTools(BaseToolset):
         return self._snapshot
 
     def _made(self, whole: ToolSnapshot, others: Mapping[str, McpConnection]) -> ToolSnapshot:
-        before, self._named = self._named, {}
+        before = self._named
+        self._named = {}
         specs: list[ToolSpec] = []
         for name in self._hub.clients:
             other = others.get(name)
@@ -232,7 +234,9 @@ class Perspectives:
 
     def _of_others(self, modern: bool) -> Perspective:
         """Return the perspective of callers without connections of their own."""
-        return self.shared if modern or not any(self._handshakes) else self.handshake
+        if modern or not any(self._handshakes):
+            return self.shared
+        return self.handshake
 
     def _of_owner(self, owner: Owner) -> Perspective:
         found = self._own.get(owner)
@@ -245,13 +249,17 @@ class Perspectives:
         own = self._connections.first(owner, shared.config)
         if own is not None and own.connection.state in USABLE:
             return own.connection
-        return None if owner.modern else self._handshakes.known(shared)
+        if owner.modern:
+            return None
+        return self._handshakes.known(shared)
 
     def topics(self, client: Client) -> Sequence[str]:
         """Return the names under which changes are announced to a caller, beside those for all callers."""
         owner = owner_of(client)
         own = () if owner is None else (f"own {owner}",)
-        return own if client.modern else (*own, HANDSHAKE)
+        if client.modern:
+            return own
+        return (*own, HANDSHAKE)
 
     def attend(self, client: Client) -> Perspective:
         """Return the perspective of a caller, whose conversation is notified of its changes from now on."""
@@ -295,7 +303,8 @@ class Perspectives:
                 while True:
                     await self._wake.wait()
                     self._wake = anyio.Event()
-                    due, self._due = self._due, {}
+                    due = self._due
+                    self._due = {}
                     for owner, perspective in due.items():
                         perspective.due = True
                         if not perspective.reviewing:  # else the review that runs begins again
@@ -342,7 +351,8 @@ class Perspectives:
     async def _review(self, owner: Owner | None, perspective: Perspective) -> None:
         """Compare the lists of a perspective with those that its callers know, and announce the differences."""
         try:
-            differs, perspective.announced = perspective.announced, set[str]()
+            differs = perspective.announced
+            perspective.announced = set[str]()
             if differs:  # a list is read before its change is announced
                 await perspective.offers.refresh_tools()
             was_apart = perspective.apart

@@ -31,7 +31,8 @@ class ReadinessProbe:
             await respond(send, 405, "Method Not Allowed", [(b"allow", b"GET, HEAD")])
             return
         found = self._manager.readiness()
-        status, headers = (200 if found.ready else 503), [(b"cache-control", b"no-store")]
+        status = 200 if found.ready else 503
+        headers = [(b"cache-control", b"no-store")]
         if self._app.serves_host(dict(scope["headers"]).get(b"host")):
             await respond_json(send, status, msgspec.json.encode(found), headers)
         else:

@@ -126,7 +126,9 @@ class RecentCalls:
 
     def request_ended(self, end: RequestEnd) -> None:
         """Keep a call, or another request that failed."""
-        info, principal, exception = end.client.info, end.client.principal, end.exception
+        info = end.client.info
+        principal = end.client.principal
+        exception = end.exception
         if end.method not in _CALLS and (exception is None or end.outcome == "cancelled"):
             return  # a stream that is left is no failure
         known = self._software.get(id(info))

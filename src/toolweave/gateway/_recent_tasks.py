@@ -120,7 +120,8 @@ class RecentTask:
     def read(self, task: TaskDocument) -> None:
         """Take over the state that its server reports."""
         result = task.result or {}
-        self.status, self.problem = task.status, ""
+        self.status = task.status
+        self.problem = ""
         self.is_error = task.status == "failed" or result.get("isError") is True
         said = as_text((task.error or {}).get("message")) or (first_text(result) if self.is_error else "")
         self.message = self.masked(said or task.message or "")

@@ -188,10 +188,16 @@ class Relay:
             RequestError: The answer is a JSON-RPC error: the upstream's own, with its code and data, or ours.
             AuthRequiredError: The upstream, which is called as one caller, wants another sign-in.
         """
-        resumed = self.resumed(request) if method in methods.INPUT_REQUIRED else None
+        if method in methods.INPUT_REQUIRED:
+            resumed = self.resumed(request)
+        else:
+            resumed = None
         if resumed is not None and resumed.server != route.server:
             raise RequestError(f"{REQUEST_STATE} is of another upstream; repeat the request", code=INVALID_PARAMS)
-        of_rounds = (INPUT_RESPONSES, REQUEST_STATE) if method in methods.INPUT_REQUIRED else ()
+        if method in methods.INPUT_REQUIRED:
+            of_rounds = (INPUT_RESPONSES, REQUEST_STATE)
+        else:
+            of_rounds = ()
         call = RelayedCall(
             request=request,
             route=route,
@@ -259,7 +265,8 @@ class Relay:
 
     async def _at_place(self, call: RelayedCall, connection: McpConnection) -> Json:
         """Send a request about a task on the connection on which the task runs."""
-        request, agreement = call.request, await connection.gateway_side.agreement()
+        request = call.request
+        agreement = await connection.gateway_side.agreement()
         able = abilities(capabilities_at(agreement.version, declared_to_legacy(request.client)))
 
         async def answer(method: str, params: Mapping[str, Any]) -> Json:
@@ -295,7 +302,8 @@ class Relay:
     async def _to_legacy(self, call: RelayedCall, connection: McpConnection, version: str) -> Json:
         client = call.request.client
         declared = capabilities_at(version, declared_to_legacy(client))
-        able, logs = abilities(declared), self._needs_logs(call, connection)
+        able = abilities(declared)
+        logs = self._needs_logs(call, connection)
         first = self._first(call, connection)
         if first is not None and call.method not in methods.INPUT_REQUIRED:
             with first.used():
@@ -340,7 +348,9 @@ class Relay:
         if first is None or call.method not in _OF_BOTH_ERAS:
             return None
         on_shared = call.may_become_task and not has_only(first.connection, connection, call.method, call.params)
-        return None if on_shared else first
+        if on_shared:
+            return None
+        return first
 
     # handshake caller, upstream of both eras
 
@@ -360,7 +370,10 @@ class Relay:
     async def _in_own_era(self, call: RelayedCall, connection: McpConnection) -> Json | None:
         """Send a call in the handshake era; None, with nothing sent, if the upstream cannot be reached in it."""
         declared = declared_to_legacy(call.request.client)
-        able = abilities(declared) if call.method in methods.INPUT_REQUIRED else {}
+        if call.method in methods.INPUT_REQUIRED:
+            able = abilities(declared)
+        else:
+            able = {}
         first = self._first(call, connection)
         if first is not None and call.method not in methods.INPUT_REQUIRED:
             with first.used():
@@ -483,7 +496,9 @@ class Relay:
 
     async def _kept(self, call: RelayedCall, lease: LeaseConnection, able: Json) -> Json:
         """Begin a call that may be parked, or resume one."""
-        resumed, answers, caller = call.resumed, call.answers, call.request.client.key
+        resumed = call.resumed
+        answers = call.answers
+        caller = call.request.client.key
         if resumed is not None and resumed.pages and not all_visited(resumed.pages, answers):
             raise ToolError("the user did not consent to visit the page that this request needs", kind=ErrorKind.DENIED)
         try:
@@ -543,7 +558,10 @@ class Relay:
         Raises:
             ProtocolError: It is another error, or the caller cannot lead its user to a page.
         """
-        pages = page_questions(exc.data) if exc.code == URL_ELICITATION_REQUIRED else {}
+        if exc.code == URL_ELICITATION_REQUIRED:
+            pages = page_questions(exc.data)
+        else:
+            pages = {}
         if not pages or not can_answer(ABILITIES["elicitation.url"], call.request.client.capabilities):
             raise exc
         round_ = SealedRound(server=call.route.server, number=call.number, pages=tuple(pages))
@@ -567,7 +585,8 @@ class Relay:
         Raises:
             RequestError: The upstream's own error, or that of a request which is no call of a tool.
         """
-        is_call, modern = call.method == methods.TOOLS_CALL, call.request.modern
+        is_call = call.method == methods.TOOLS_CALL
+        modern = call.request.modern
         if isinstance(exc, ProtocolError) and not _is_fault(exc):
             if exc.code == URL_ELICITATION_REQUIRED and modern:  # an error of older revisions: it means the same
                 needed = {"requiredCapabilities": ABILITIES["elicitation.url"]}
@@ -583,7 +602,11 @@ class Relay:
         error = as_tool_error(exc)
         if is_call:
             return call_result(ToolResult.failure(error), modern=modern)
-        code = INVALID_PARAMS if error.kind is ErrorKind.DENIED else INTERNAL_ERROR  # pins withhold what it names
+        # pins withhold what it names
+        if error.kind is ErrorKind.DENIED:
+            code = INVALID_PARAMS
+        else:
+            code = INTERNAL_ERROR
         raise RequestError(error.message, code=code, data=error.data) from None
 
 

@@ -64,7 +64,9 @@ class RelayedCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     @property
     def number(self) -> int:
         """The number of the next round of input."""
-        return 1 if self.resumed is None else self.resumed.number + 1
+        if self.resumed is None:
+            return 1
+        return self.resumed.number + 1
 
     @property
     def repeatable(self) -> bool:

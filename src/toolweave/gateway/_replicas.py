@@ -48,23 +48,33 @@ ActT = TypeVar("ActT")
 
 _log = logging.getLogger("toolweave.gateway")
 
-_KNOWN, _LIVING, _MAIL = "gateway-known", "gateway-living", "gateway-mail"
-_BEAT_SECONDS, _LIVING_SECONDS, _KNOWN_SECONDS = 2.0, 6.0, 60.0
+_KNOWN = "gateway-known"
+_LIVING = "gateway-living"
+_MAIL = "gateway-mail"
+_BEAT_SECONDS = 2.0
+_LIVING_SECONDS = 6.0
+_KNOWN_SECONDS = 60.0
 """A replica that misses heartbeats gets no requests but still gets broadcasts."""
 _CHECK_SECONDS = 0.5
-_GONE_SECONDS, _SILENT_SECONDS, _LOST_SECONDS = 1.0, 4.0, 30.0
+_GONE_SECONDS = 1.0
+_SILENT_SECONDS = 4.0
+_LOST_SECONDS = 30.0
 """Seconds without a heartbeat after which a replica is gone: if it has ended, if it is silent, or in any case."""
 _RETURN_SECONDS = 3 * _BEAT_SECONDS
 """Time in which every replica finds the store, and writes a heartbeat to it."""
 _MAIL_SECONDS = 120.0
-_LISTEN_SECONDS, _POLL_SECONDS = 5.0, 0.2
+_LISTEN_SECONDS = 5.0
+_POLL_SECONDS = 0.2
 _PAUSE_SECONDS = 0.5
 _PATIENCE_SECONDS = 900.0
 _MOST_AWAY = 60
 """So many checks without the store are waited for an answer."""
-_REMIND_SECONDS, _MAX_REMIND_SECONDS = 2.0, 30.0
+_REMIND_SECONDS = 2.0
+_MAX_REMIND_SECONDS = 30.0
 """Seconds until an unanswered question is repeated, and the maximum between two repetitions."""
-_ANSWER_SECONDS, _MAX_ANSWERS, _MAX_KEYS = 120.0, 256, 10_000
+_ANSWER_SECONDS = 120.0
+_MAX_ANSWERS = 256
+_MAX_KEYS = 10_000
 """Bounds of the answers that are kept to be sent again, by age and number, and of the keys that are acted on once."""
 _GOODBYE_SECONDS = 2.0
 _WAIT_SECONDS = 2.0
@@ -212,7 +222,8 @@ class Replicas:
         """
         if self.away is not None:
             raise self.unreachable()
-        key, question = secrets.token_hex(8), _OpenQuestion()
+        key = secrets.token_hex(8)
+        question = _OpenQuestion()
         self._questions[key] = question
         try:
             letter = _Letter(kind, self.id, body, key)
@@ -257,7 +268,9 @@ class Replicas:
     def opened(self, text: object, bound: str) -> Any:
         """Decrypt a message; None if it does not authenticate."""
         payload = self._sealing.open(text, bound.encode())
-        return None if payload is None else decode_json(payload)
+        if payload is None:
+            return None
+        return decode_json(payload)
 
     # the own life
 
@@ -318,14 +331,17 @@ class Replicas:
         if self.away is None and not moved:
             return
         if self.away is not None:
-            self._back_since, self.away = anyio.current_time(), None
+            self._back_since = anyio.current_time()
+            self.away = None
             _log.warning("the store that the replicas of the gateway share is there again")
         self._server_since = self._server()
         self._returned.set()
 
     def _server(self) -> float:
         """Return the time since when the store has been one and the same server."""
-        return self.store.server_since if isinstance(self.store, MovingStore) else -math.inf
+        if isinstance(self.store, MovingStore):
+            return self.store.server_since
+        return -math.inf
 
     async def _act_on_return(self) -> None:
         """Act each time when the store is back, beside the heartbeats: they must not wait for servers that start."""
@@ -448,8 +464,10 @@ class Replicas:
 
     async def _answered(self, replica: str, letter: _Letter, question: _OpenQuestion) -> Json:
         """Wait for the answer while the other replica lives."""
-        watch, away = ReplicaWatch(self, replica), 0
-        begun, pause = anyio.current_time(), _REMIND_SECONDS
+        watch = ReplicaWatch(self, replica)
+        away = 0
+        begun = anyio.current_time()
+        pause = _REMIND_SECONDS
         remind_at = begun + pause
         with anyio.move_on_after(_PATIENCE_SECONDS):
             while away < _MOST_AWAY:
@@ -487,7 +505,9 @@ class Replicas:
             return None
         if living is not None:
             return None
-        return _GONE_SECONDS if known is None else _SILENT_SECONDS
+        if known is None:
+            return _GONE_SECONDS
+        return _SILENT_SECONDS
 
 
 class ReplicaWatch:

@@ -55,9 +55,13 @@ class RoundsElsewhere:
                 result = await relay_round(request, route, body["sent"], body["sent_params"], body["follow_tasks"])
             except RequestError as error:
                 return {"refused": {"message": error.message, "code": error.code, "data": error.data}}
-            return None if result is None else {"result": result}
+            if result is None:
+                return None
+            return {"result": result}
 
-        return _nothing if self._replicas is None else self._replicas.on(_KIND, asked)
+        if self._replicas is None:
+            return _nothing
+        return self._replicas.on(_KIND, asked)
 
     async def relay(self, replica: str, call: RelayedCall, send_here: Callable[[], Awaitable[Json]]) -> Json:
         """Pass a round on; return its result.

@@ -77,7 +77,10 @@ class Routes:
             found.append(offer._replace(server=server))
             if offer.kind == "resources":
                 is_template = offer.name in self._names.given("resource template").names_of(server)
-                listed = offer.name if is_template else self._offers.exposed_uri(server, own)
+                if is_template:
+                    listed = offer.name
+                else:
+                    listed = self._offers.exposed_uri(server, own)
                 if listed != offer.name:  # rules about the resource hold for every spelling of its URI
                     found.append(Offered("resources", listed, (), server))
                 templates = self._names.given("resource template").names_of(server)
@@ -110,7 +113,9 @@ class Routes:
         if given.holder(name) is None:
             await self._offers.prompts()  # learns the names
         holder = given.holder(name)
-        return None if holder is None or holder[0] not in self._hub.clients else Route(str(holder[0]), holder[1])
+        if holder is None or holder[0] not in self._hub.clients:
+            return None
+        return Route(str(holder[0]), holder[1])
 
     async def resources(self, uri: str) -> Sequence[Route]:
         """Return the upstreams that may have a resource, the owner alone where it is known, in the order to ask."""

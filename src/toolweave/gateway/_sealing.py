@@ -34,7 +34,10 @@ class SealingKeys:
     """
 
     def __init__(self, keys: Sequence[str | bytes] | None, purpose: str, prefix: str) -> None:
-        given = [secrets.token_bytes(_LEAST_KEY_BYTES)] if keys is None else keys
+        if keys is None:
+            given = [secrets.token_bytes(_LEAST_KEY_BYTES)]
+        else:
+            given = keys
         raw = [key.encode() if isinstance(key, str) else key for key in given]
         if not raw or any(len(key) < _LEAST_KEY_BYTES for key in raw):
             raise ValueError(f"state_keys wants secrets of at least {_LEAST_KEY_BYTES} bytes, the newest first")

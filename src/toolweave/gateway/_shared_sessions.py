@@ -71,7 +71,10 @@ class SealedSessions:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._sealing = SealingKeys(keys, "gateway sessions", "s1")
-        self.events = None if replicas is None else SharedStreams(replicas)
+        if replicas is None:
+            self.events = None
+        else:
+            self.events = SharedStreams(replicas)
         self._replicas = replicas
         self._clock = clock
         self._served: list[Deliver] = []
@@ -136,7 +139,9 @@ class SealedSessions:
             _log.info("a session continues without its state: %s", exc)
             self._unread.add(session_id)
             return RestoredSession(client)
-        return None if memory is None else RestoredSession(client, memory)
+        if memory is None:
+            return None
+        return RestoredSession(client, memory)
 
     # the state of a session
 
@@ -195,10 +200,14 @@ class SealedSessions:
             await self._replicas.tell(_NEWS, {"session": session_id, "message": _members(message)})
 
     async def _heard(self, body: Json) -> Json:
-        session_id, members = str(body["session"]), body["message"]
+        session_id = str(body["session"])
+        members = body["message"]
         if members is None:
             self._note_end(session_id)
-        message = None if members is None else msgspec.convert(members, StrictMessage)
+        if members is None:
+            message = None
+        else:
+            message = msgspec.convert(members, StrictMessage)
         for deliver in list(self._served):
             await deliver(session_id, message)
         return {}
@@ -238,14 +247,18 @@ class SealedSessions:
             raise StoreError(self._replicas.away)
         place = _digest(session_id)
         found = await self._replicas.store.get(_SESSIONS, place)
-        return [] if found is None else self._read(place, found.value)
+        if found is None:
+            return []
+        return self._read(place, found.value)
 
     def _read(self, place: str, text: object) -> list[StrictMessage] | None:
         assert self._replicas is not None
         opened = self._replicas.opened(text, f"session {place}")
         if opened is None:  # written with keys that are gone, or by another program
             return []
-        return None if opened["ended"] else [msgspec.convert(one, StrictMessage) for one in opened["memory"]]
+        if opened["ended"]:
+            return None
+        return [msgspec.convert(one, StrictMessage) for one in opened["memory"]]
 
     async def _changed(
         self, session_id: str, change: Callable[[list[StrictMessage]], list[StrictMessage] | None]
@@ -295,7 +308,9 @@ def _with(memory: list[StrictMessage], request: StrictMessage) -> list[StrictMes
 
 
 def _members(message: StrictMessage | None) -> Json | None:
-    return None if message is None else msgspec.to_builtins(message)
+    if message is None:
+        return None
+    return msgspec.to_builtins(message)
 
 
 def _bound(principal: str | None, path: str) -> bytes:

@@ -111,8 +111,13 @@ class SharedStreams:
         """Return the replica that wrote an event; None for one that is not kept."""
         key = _key(stream, number)
         found = await self._replicas.store.get(_EVENTS, key)
-        opened = None if found is None else self._replicas.opened(found.value, f"event {key}")
-        return None if opened is None else str(opened["by"])
+        if found is None:
+            opened = None
+        else:
+            opened = self._replicas.opened(found.value, f"event {key}")
+        if opened is None:
+            return None
+        return str(opened["by"])
 
     async def _after(self, stream: str, number: int) -> Sequence[SharedEvent]:
         """Return the events after one, up to the first gap: a missing one may still come."""
@@ -131,4 +136,6 @@ class SharedStreams:
 def _key(stream: str, number: int | None) -> str:
     """Return the key of an event, or the prefix of the keys of a stream's events."""
     name = sha256(stream.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{name}/" if number is None else f"{name}/{number:010d}"
+    if number is None:
+        return f"{name}/"
+    return f"{name}/{number:010d}"

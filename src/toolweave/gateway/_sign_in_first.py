@@ -42,7 +42,9 @@ from toolweave.serve._request import Client, Json, Request
 from toolweave.tools import ToolSpec
 from toolweave.tools._names import expose
 
-_PAGE, _CODE, _DONE = "page", "code", "done"
+_PAGE = "page"
+_CODE = "code"
+_DONE = "done"
 _SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {_CODE: {"type": "string", "description": "The code that the last page of the sign-in showed."}},
@@ -91,7 +93,9 @@ class SignInFirst:
         if not request.modern or REQUEST_STATE not in request.params:
             return None
         found = self._cipher.open(request, request.params[REQUEST_STATE])
-        return found if found.sign_in else None
+        if found.sign_in:
+            return found
+        return None
 
     def settled(self, request: Request) -> Request:
         """Return a request whose sign-in is done as it was made at first, so that all middleware sees it like that."""
@@ -99,7 +103,9 @@ class SignInFirst:
             resumed = self.resumed(request)
         except RequestError:  # of another feature, which refuses it
             return request
-        return without_round(request) if resumed is not None and resumed.sign_in == _DONE else request
+        if resumed is not None and resumed.sign_in == _DONE:
+            return without_round(request)
+        return request
 
     async def answer(self, request: Request, tool: ToolSpec, scopes: Sequence[str] = ()) -> Json | None:
         """Answer a request with the next step of the sign-in; None when it has just been completed.
@@ -113,7 +119,8 @@ class SignInFirst:
             RequestError: The error that names the page.
             ToolError: The error whose text has the link, or the caller cannot sign in.
         """
-        server, principal = str(tool.server), str(request.client.principal)
+        server = str(tool.server)
+        principal = str(request.client.principal)
         resumed = self.resumed(request)
         answered, code = _answer(request) if resumed is not None else (True, "")
         if not answered:
@@ -165,7 +172,8 @@ class SignInFirst:
             RequestError: The error that names the page.
             ToolError: The error whose text has the link.
         """
-        client, server = request.client, str(tool.server)
+        client = request.client
+        server = str(tool.server)
         origin = _origin(self.sign_ins.url, request)
         if origin is None:
             raise _wanted(f"server {server!r} wants a sign-in, for which this gateway has no address of its own")
@@ -195,7 +203,8 @@ class SignInFirst:
         Raises:
             ToolError: None was given, or a wrong one.
         """
-        server, principal = str(tool.server), str(request.client.principal)
+        server = str(tool.server)
+        principal = str(request.client.principal)
         asked = form_params(
             f"The code that the last page of the sign-in at {server} shows", {**_SCHEMA, "required": [_CODE]}
         )
@@ -228,7 +237,9 @@ def _origin(url: str | None, request: Request) -> str | None:
     if url is not None:
         return url.rstrip("/")
     host = request.headers.get("host", "")
-    return f"http://{host}" if is_loopback(urlsplit(f"//{host}").hostname) else None
+    if is_loopback(urlsplit(f"//{host}").hostname):
+        return f"http://{host}"
+    return None
 
 
 def _can_visit(client: Client) -> bool:
@@ -246,7 +257,9 @@ def _answer(request: Request) -> tuple[bool, str]:
 
 def _code_in(answer: Mapping[str, Any]) -> str:
     content = as_object(answer.get("content")) or {}
-    return (as_text(content.get(_CODE)) or "") if answer.get("action") == "accept" else ""
+    if answer.get("action") == "accept":
+        return as_text(content.get(_CODE)) or ""
+    return ""
 
 
 def _wanted(text: str) -> ToolError:

@@ -48,7 +48,8 @@ class SignInPages:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        exchange, path = OAuthExchange(scope, receive, send), path_of(scope)
+        exchange = OAuthExchange(scope, receive, send)
+        path = path_of(scope)
         try:
             if path == CALLBACK and exchange.method == "GET":
                 await self._callback(exchange)
@@ -64,8 +65,11 @@ class SignInPages:
         path = path_of(scope)
         if path.startswith(f"{LINK}/"):
             owner, dot, _ = path.removeprefix(f"{LINK}/").partition(".")
-            return owner if dot else ""
-        query, headers = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"))), dict(scope["headers"])
+            if dot:
+                return owner
+            return ""
+        query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1")))
+        headers = dict(scope["headers"])
         mark = f"toolweave-{_at(query.get('state', ''))}"
         return next((value for name, value in cookies_in(headers) if name.endswith(mark)), "")
 

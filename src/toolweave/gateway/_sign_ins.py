@@ -79,7 +79,8 @@ class _WebUserAgent:
 
     async def response(self, url: str, *, state: str) -> AuthorizationResponse:
         """Let the browser be led to the authorization URL, and wait for the redirect that carries this state."""
-        self.url, self.state = url, state
+        self.url = url
+        self.state = state
         self.asked.set()
         await self._answered.wait()
         return self._answer
@@ -285,7 +286,9 @@ class SignIns:
                 if one.tries >= _TRIES:
                     self._drop(one)
             return False
-        record, found.record = found.record, None  # it counts: nothing revokes it
+        # it counts: nothing revokes it
+        record = found.record
+        found.record = None
         self.give_up(server, principal)
         await self._keep(found, record)
         if found.scopes:
@@ -301,7 +304,9 @@ class SignIns:
 
     def _scopes_lately(self, server: str, principal: str) -> frozenset[str]:
         until, scopes = self._asked_scopes.get((server, principal), (0.0, frozenset[str]()))
-        return scopes if until > time.time() else frozenset()
+        if until > time.time():
+            return scopes
+        return frozenset()
 
     async def _count_elsewhere(self, server: str, principal: str, given: str) -> bool:
         """Ask the other replicas to keep the tokens of the sign-in of this code, which one of them does."""
@@ -319,18 +324,25 @@ class SignIns:
 
     def listen(self) -> Callable[[], object]:
         """Accept codes that reached other replicas from now on; return a function that stops it."""
-        return _nothing if self._replicas is None else self._replicas.on(_KIND, self._asked)
+        if self._replicas is None:
+            return _nothing
+        return self._replicas.on(_KIND, self._asked)
 
     async def _asked(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
         """Accept a code that reached another replica; None when it is of no sign-in in this one."""
         try:
-            return {} if await self._count(body["server"], body["principal"], body["code"]) else None
+            if await self._count(body["server"], body["principal"], body["code"]):
+                return {}
+            return None
         except StoreError as exc:
             raise RequestError(str(exc), code=INTERNAL_ERROR) from None
 
     async def _keep(self, one: LinkedSignIn, record: TokenRecord) -> None:
         """Keep the tokens of a caller, and the client that was registered for all of them."""
-        oauth = one.config.auth.oauth if one.config.auth is not None else None
+        if one.config.auth is not None:
+            oauth = one.config.auth.oauth
+        else:
+            oauth = None
         store: TokenStore = (None if oauth is None else oauth.store) or self._hubs.store
         await store.save(record)
         if record.registration is not None and not record.key.client:
@@ -411,10 +423,14 @@ class SignIns:
             self._groups.current().start_soon(self._revoke, one)
 
     async def _revoke(self, one: LinkedSignIn) -> None:
-        oauth = None if one.config.auth is None else one.config.auth.oauth
+        if one.config.auth is None:
+            oauth = None
+        else:
+            oauth = one.config.auth.oauth
         if oauth is None or one.record is None or one.staged is None:
             return
-        one.code, one.problem = "", "it was given up"
+        one.code = ""
+        one.problem = "it was given up"
         try:
             settings = oauth.replace(identity="own", principal=one.principal)
             await sign_out(settings, one.config.url, server=one.config.name, store=one.staged)

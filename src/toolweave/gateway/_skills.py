@@ -81,7 +81,10 @@ class UpstreamSkills:
             prefix = perspective.offers.skill_prefix(skill)
             if prefix is None or prefix + skill.uri != uri:
                 continue
-            limited = {} if request.client.may is None else only_for_caller(request)
+            if request.client.may is None:
+                limited = {}
+            else:
+                limited = only_for_caller(request)
             return {**result, "skill": with_prefix(skill.json(), prefix), **limited}
         raise RequestError(f"No skill is served at {uri}", code=INVALID_PARAMS, data={"uri": uri})
 

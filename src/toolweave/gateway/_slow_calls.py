@@ -124,7 +124,8 @@ class SlowCalls:
         # A task has no channel for progress: a caller that asked for progress keeps its request open.
         if "progressToken" in request.meta:
             return await call(request)
-        line, live = _DetachableLine(request.line), LiveCall()
+        line = _DetachableLine(request.line)
+        live = LiveCall()
 
         async def work(_: LiveCall) -> Json:
             return await call(request.replace(line=line))
@@ -173,7 +174,10 @@ class SlowCalls:
             requests, state = read_input_required(result)
         except ValueError as exc:
             raise RequestError(f"tool {request.text('name')!r}: {exc}", code=INTERNAL_ERROR) from None
-        params = {**request.params} if state is None else {**request.params, REQUEST_STATE: state}
+        if state is None:
+            params = {**request.params}
+        else:
+            params = {**request.params, REQUEST_STATE: state}
         waiting = request.replace(params=params, line=_DetachableLine())
         try:
             answers = await self._answers(ctx, requests)

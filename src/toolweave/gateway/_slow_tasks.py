@@ -49,17 +49,24 @@ class SlowTasks:
     ) -> None:
         self.store = store
         self._replicas = replicas
-        kept = replicas.store if store is None and replicas is not None else store
+        if store is None and replicas is not None:
+            kept = replicas.store
+        else:
+            kept = store
         self._local = LocalTasks(rounds=rounds, changes=changes, store=kept, seal=replicas)
         self.feature = TasksFeature({}, rounds=rounds, backend=self, always=True, new_id=self._new_id)
 
     def _new_id(self) -> str:
         own = secrets.token_urlsafe(24)
-        return own if self._replicas is None else f"{self._replicas.id}.{own}"
+        if self._replicas is None:
+            return own
+        return f"{self._replicas.id}.{own}"
 
     def listen(self) -> Callable[[], object]:
         """Answer other replicas from now on; return a function that ends that."""
-        return _nothing if self._replicas is None else self._replicas.on(_KIND, self._asked)
+        if self._replicas is None:
+            return _nothing
+        return self._replicas.on(_KIND, self._asked)
 
     def is_elsewhere(self, name: str) -> bool:
         """Return whether a task is of another replica, which does not notify this one of its changes."""

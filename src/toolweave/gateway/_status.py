@@ -146,7 +146,12 @@ def readiness(
     }
     if starting:
         missing |= {name: state.value for name, state in states.items() if state in STARTING and name not in hub.errors}
-    config = "kept" if problem is not None else "partial" if not_applied else "loaded"
+    if problem is not None:
+        config = "kept"
+    elif not_applied:
+        config = "partial"
+    else:
+        config = "loaded"
     ready = not missing and not draining
     return Readiness(
         ready=ready, draining=draining, config=config, generation=generation, missing=missing, shared=shared
@@ -173,11 +178,15 @@ def upstream_statuses(
         only_here: Those that are in this worker alone.
     """
     found: list[UpstreamStatus] = []
-    states, pending = hub.states(), changes.pending
+    states = hub.states()
+    pending = changes.pending
     counts = tuple(restarts)
     for name in dict.fromkeys([*states, *pending]):
         client = hub.clients.get(name)
-        config = caller_servers(hub).configs.get(name) if client is None else client.config
+        if client is None:
+            config = caller_servers(hub).configs.get(name)
+        else:
+            config = client.config
         error = hub.errors.get(name) or (None if client is None else client.error)
         state = states.get(name, ConnectionState.IDLE)
         found.append(

@@ -15,7 +15,8 @@ import msgspec
 from toolweave.gateway._routes import Route
 from toolweave.serve._request_state import from_base64url, to_base64url
 
-_FORM, _FORM_WITH_PLACE = "t1", "t2"
+_FORM = "t1"
+_FORM_WITH_PLACE = "t2"
 _MAC_BYTES = 16
 _LONGEST = 8192
 
@@ -39,7 +40,10 @@ class TaskNames:
 
     def exposed(self, principal: str | None, route: Route) -> str:
         """Return the id for callers of an upstream's task: `route.name` is its own id."""
-        form = [_FORM_WITH_PLACE, _encoded(route.place)] if route.place else [_FORM]
+        if route.place:
+            form = [_FORM_WITH_PLACE, _encoded(route.place)]
+        else:
+            form = [_FORM]
         return ".".join((*form, _encoded(route.server), _encoded(route.name), _mac(self._keys[0], principal, route)))
 
     def read(self, principal: str | None, name: str) -> Route | None:
@@ -55,7 +59,9 @@ class TaskNames:
         given = signed.encode("utf-8", "surrogatepass")
         route = Route(server=server, name=own, place="".join(place))
         genuine = [hmac.compare_digest(_mac(key, principal, route).encode(), given) for key in self._keys]
-        return route if any(genuine) else None
+        if any(genuine):
+            return route
+        return None
 
 
 def is_upstreams(name: str) -> bool:

@@ -56,11 +56,15 @@ class TaskPlaces:
         first = self._connections.first_of(client, shared.config)
         if first is not None:
             reached = first.connection
+        elif client.modern:
+            reached = None
         else:
-            reached = None if client.modern else self._handshakes.known(shared)
+            reached = self._handshakes.known(shared)
         if reached is None or reached.state not in USABLE:
             return None
-        return reached if has_only(reached, shared, methods.TOOLS_CALL, {"name": name}) else None
+        if has_only(reached, shared, methods.TOOLS_CALL, {"name": name}):
+            return reached
+        return None
 
     def connection(self, client: Client, shared: McpConnection, route: Route) -> McpConnection:
         """Return the connection on which the task of a route runs.
@@ -70,7 +74,10 @@ class TaskPlaces:
         """
         if not route.place:
             return shared
-        found = self._handshakes.known(shared) if route.place == HANDSHAKE_PLACE else self._own(client, route)
+        if route.place == HANDSHAKE_PLACE:
+            found = self._handshakes.known(shared)
+        else:
+            found = self._own(client, route)
         if found is None:
             raise RequestError(
                 f"Unknown task: the connection to server {route.server!r} on which it ran is not there any more, or is "
@@ -81,11 +88,15 @@ class TaskPlaces:
 
     def _own(self, client: Client, route: Route) -> McpConnection | None:
         asking = self._asking(client, route)
-        return None if asking is None else asking.connection
+        if asking is None:
+            return None
+        return asking.connection
 
     def _asking(self, client: Client, route: Route) -> AskingConnection | None:
         found = self._connections.find(route.place, client)
-        return found if found is not None and found.config.name == route.server else None
+        if found is not None and found.config.name == route.server:
+            return found
+        return None
 
     @contextmanager
     def held(self, client: Client, route: Route, answer: AnswerRequest) -> Generator[None]:

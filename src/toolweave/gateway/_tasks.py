@@ -57,7 +57,9 @@ from toolweave.tools import ToolSpec
 _log = logging.getLogger("toolweave.gateway")
 
 _ANSWER_SECONDS = 600.0
-_POLL_SECONDS, _LEAST_POLL_SECONDS, _MOST_POLL_SECONDS = 1.0, 0.05, 60.0
+_POLL_SECONDS = 1.0
+_LEAST_POLL_SECONDS = 0.05
+_MOST_POLL_SECONDS = 60.0
 _CANCEL_SECONDS = 5.0
 _OF_A_ROUND = frozenset({INPUT_RESPONSES, REQUEST_STATE})
 
@@ -122,7 +124,9 @@ class UpstreamTasks:
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the extension, or the capability `tasks` of 2025-11-25, while an upstream has tasks in any form."""
-        return capabilities(modern=modern) if self._offered or (modern and self._own is not None) else {}
+        if self._offered or (modern and self._own is not None):
+            return capabilities(modern=modern)
+        return {}
 
     @property
     def _offered(self) -> bool:
@@ -146,14 +150,20 @@ class UpstreamTasks:
         Raises:
             RequestError: The caller asked for a task, and the tool cannot be called as one (-32601).
         """
-        shared = None if spec is None else self._hub.clients.get(spec.server or "")
-        reached, word = shared, "forbidden"
+        if spec is None:
+            shared = None
+        else:
+            shared = self._hub.clients.get(spec.server or "")
+        reached = shared
+        word = "forbidden"
         if spec is not None and shared is not None:
             reached = self._relay.places.elsewhere(request.client, shared, spec.original_name) or shared
             if _makes_legacy_tasks(reached):
                 word = task_support(spec.raw)
         if request.modern:
-            return {"task": {}} if word == "required" and declared(request) else {}
+            if word == "required" and declared(request):
+                return {"task": {}}
+            return {}
         if not self._asks_for_task(request) or (reached is not None and _has_extension(reached)):
             return {}
         if word == "forbidden" and shared is not None and _has_extension(shared):
@@ -164,7 +174,9 @@ class UpstreamTasks:
 
     def takes(self, request: Request) -> bool:
         """Whether the caller of a tool takes a task for an answer; else the relay follows it."""
-        return declared(request) if request.modern else self._asks_for_task(request)
+        if request.modern:
+            return declared(request)
+        return self._asks_for_task(request)
 
     async def shown(self, request: Request, route: Route, result: Json) -> Json:
         """Return the result of a call in the caller's form: one that names a task, under the id for this caller.
@@ -194,8 +206,12 @@ class UpstreamTasks:
         if self.processes.shared and self._is_of_replica(route):
             await self._keep(request, named[TASK_ID], named if older is None else in_extension(named))
         if older is None:
-            return named if request.modern else {"task": in_core(named)}
-        return {"resultType": "task", **in_extension(named)} if request.modern else {"task": named}
+            if request.modern:
+                return named
+            return {"task": in_core(named)}
+        if request.modern:
+            return {"resultType": "task", **in_extension(named)}
+        return {"task": named}
 
     async def _keep(self, request: Request, name: str, shown: Json) -> None:
         """Keep a task for other replicas, which have other processes of its server; follow it to its end."""
@@ -277,7 +293,9 @@ class UpstreamTasks:
             upstream = self._connection(request, route)
         except RequestError:
             return _nothing
-        return upstream.listen_to_task(route.name, told) if _has_extension(upstream) else _nothing
+        if _has_extension(upstream):
+            return upstream.listen_to_task(route.name, told)
+        return _nothing
 
     def _is_asked_about(self, name: str) -> bool:
         """Return whether changes of a task are found by polling; this replica's slow calls report theirs."""
@@ -298,12 +316,16 @@ class UpstreamTasks:
         name = named_task(request)
         kept = await self._kept(request, name)
         if kept is not None:
-            return kept if request.modern else in_core(kept)
+            if request.modern:
+                return kept
+            return in_core(kept)
         if not request.modern and not self._is_modern(request, self._route(request, name)):
             found = await self._asked(request, methods.TASKS_GET, name)
             return with_task_id(await self._noted(request, name, found), name)
         state = await self._state_here(request, name)
-        return state if request.modern else in_core(state)
+        if request.modern:
+            return state
+        return in_core(state)
 
     async def _update(self, request: Request) -> Json:
         name = named_task(request)
@@ -338,10 +360,15 @@ class UpstreamTasks:
         kept = await self._kept(_about(request, name), name)
         if kept is not None and not _is_over(kept):  # it runs in another replica
             done = await self._kept(request, name)
-            return {} if request.modern else in_core(done or kept)
+            if request.modern:
+                return {}
+            return in_core(done or kept)
         route = None if kept is not None else self._route(request, name)
         modern = route is not None and self._is_modern(request, route)
-        before = {} if request.modern or not modern else await self._state_here(request, name)
+        if request.modern or not modern:
+            before = {}
+        else:
+            before = await self._state_here(request, name)
         if route is None or _is_over(before):
             if request.modern:
                 return {}
@@ -354,7 +381,9 @@ class UpstreamTasks:
             raise
         if request.modern:
             return {}
-        return in_core(await self._state_here(request, name)) if modern else with_task_id(found, name)
+        if modern:
+            return in_core(await self._state_here(request, name))
+        return with_task_id(found, name)
 
     async def _result(self, request: Request) -> Json:
         """Return the result of a task to a legacy caller, once it has ended; until then put its questions to it."""
@@ -430,7 +459,9 @@ class UpstreamTasks:
     async def _state(self, request: Request, name: str) -> Json:
         """Return a task in the form of the extension, with the outcome of one that has ended, wherever it runs."""
         kept = await self._kept(_about(request, name), name)
-        return await self._state_here(request, name) if kept is None else kept
+        if kept is None:
+            return await self._state_here(request, name)
+        return kept
 
     async def _state_here(self, request: Request, name: str) -> Json:
         """Return a task of an upstream of this replica; the end of one is stored for other replicas."""
@@ -508,7 +539,8 @@ def _outcome(request: Request, state: Json) -> Json:
             return modern_result(methods.TOOLS_CALL, result)
         return legacy_result(methods.TOOLS_CALL, result, request.client.version, wraps=None)
     error = as_object(state.get("error")) or {}
-    message, code = as_text(error.get("message")), error.get("code")
+    message = as_text(error.get("message"))
+    code = error.get("code")
     raise RequestError(
         message or f"the task is {state['status']}",
         code=code if isinstance(code, int) else INVALID_PARAMS,

@@ -25,4 +25,6 @@ def outcome_of_error(error: BaseException) -> str:
         if error.retry_after is not None:
             return "limited"
         return _OUTCOMES.get(error.code, "error")
-    return "internal" if isinstance(error, Exception) else "cancelled"
+    if isinstance(error, Exception):
+        return "internal"
+    return "cancelled"

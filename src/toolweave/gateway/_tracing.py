@@ -173,9 +173,14 @@ async def _observed(
 
 def _name(request: Request) -> str:
     """Return the name of a span: the method, and the tool or prompt where that is one that is offered."""
-    method = request.method if request.method in KNOWN_METHODS else "other"
+    if request.method in KNOWN_METHODS:
+        method = request.method
+    else:
+        method = "other"
     name = _offered(request)
-    return method if name is None else f"{method} {name}"
+    if name is None:
+        return method
+    return f"{method} {name}"
 
 
 def _attributes(request: Request) -> dict[str, str]:
@@ -201,7 +206,11 @@ def _offered(request: Request) -> str | None:
         return None
     if request.method == methods.TOOLS_CALL:
         spec = request.server.find_tool(name)
-        return None if spec is None else spec.name
+        if spec is None:
+            return None
+        return spec.name
     if request.method == methods.PROMPTS_GET:
-        return name if request.server.offers_of(request.method, request.params) else None
+        if request.server.offers_of(request.method, request.params):
+            return name
+        return None
     return None

@@ -44,7 +44,9 @@ class UnreachedUpstreams:
     def called(self, request: Request, name: str) -> Json | None:
         """Return the error result of a call whose tool is of such an upstream, or None."""
         reason = self._reason(request, "tools", name.removeprefix(self._prefix()))
-        return None if reason is None else _not_sent(request, reason)
+        if reason is None:
+            return None
+        return _not_sent(request, reason)
 
     def unlisted(self, request: Request, server: str, name: str) -> Json:
         """Return the error result of a call at an upstream whose connection for this caller cannot list its tools."""
@@ -53,7 +55,9 @@ class UnreachedUpstreams:
     def error_for_prompt(self, request: Request, name: str) -> RequestError | None:
         """Return the error of a request whose prompt is of such an upstream, or None."""
         reason = self._reason(request, "prompts", name)
-        return None if reason is None else RequestError(reason, code=INTERNAL_ERROR)
+        if reason is None:
+            return None
+        return RequestError(reason, code=INTERNAL_ERROR)
 
     def no_resource(self, request: Request, uri: str) -> RequestError:
         """Return the error for a resource that no upstream has which could be asked."""
@@ -67,7 +71,9 @@ class UnreachedUpstreams:
 
     def names(self, may: MayUse | None) -> Sequence[str]:
         """Return the names of those that a caller may be shown: all or, where rules restrict it, none."""
-        return [] if may is not None else [name for name in self._down.unlisted if self._shows(name)]
+        if may is not None:
+            return []
+        return [name for name in self._down.unlisted if self._shows(name)]
 
     def described(self, name: str) -> str:
         """Return a sentence that says how an upstream is."""

@@ -52,7 +52,9 @@ class _Followed:
 
     def replace(self, targets: Sequence[McpConnection], ends: list[Callable[[], None]]) -> None:
         """Keep other subscriptions instead of those that are there."""
-        before, self._ends, self.targets = self._ends, ends, targets
+        before = self._ends
+        self._ends = ends
+        self.targets = targets
         for end in before:
             end()
 
@@ -177,5 +179,7 @@ class ResourceUpdates:
 def _code(request: Request, code: int) -> int:
     """Return the code of an error in the caller's era: that of an unknown resource is another one."""
     if code in (INVALID_PARAMS, RESOURCE_NOT_FOUND):
-        return INVALID_PARAMS if request.modern else RESOURCE_NOT_FOUND
+        if request.modern:
+            return INVALID_PARAMS
+        return RESOURCE_NOT_FOUND
     return code

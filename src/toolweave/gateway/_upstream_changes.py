@@ -120,7 +120,10 @@ class UpstreamChanges:
                 failed[name] = error
                 if replaces:
                     self.not_applied[name] = str(error)
-                rest = "; the connection with the earlier settings stays in use" if replaces else ""
+                if replaces:
+                    rest = "; the connection with the earlier settings stays in use"
+                else:
+                    rest = ""
                 _log.error("%s%s", error, rest, exc_info=not isinstance(error, ToolweaveError | OSError))
             finally:
                 if self._pending.get(name, (None, None))[1] is scope:

@@ -34,7 +34,9 @@ def virtual_tools(tools: Toolset, view: VirtualServer) -> Toolset:
 
 def _name_of(view: VirtualServer, spec: ToolSpec) -> str:
     given = next((view.rename[name] for name in names_of(spec) if name in view.rename), None)
-    return f"{view.prefix}{spec.name}" if given is None else given
+    if given is None:
+        return f"{view.prefix}{spec.name}"
+    return given
 
 
 class ViewedTool(NamedTuple):
@@ -68,7 +70,8 @@ def explain_view(view: VirtualServer, tools: Toolset, spec: ToolSpec) -> ViewedT
 def view_warnings(view: VirtualServer, tools: Iterable[ToolSpec]) -> list[str]:
     """Return the warnings about a view: entries that match no tool, and names that two tools would have."""
     specs = [spec for spec in tools if not view.servers or spec.server in view.servers]
-    where, found = f"gateway.virtual.{view.name}", list[str]()
+    where = f"gateway.virtual.{view.name}"
+    found = list[str]()
     for field, names in (("include", view.include), ("exclude", view.exclude), ("rename", view.rename)):
         found += [
             f"{where}.{field}: {name!r} is no tool of its servers"
@@ -109,7 +112,8 @@ class ViewMiddleware:
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request for a client that may use these servers only."""
-        may, servers = request.client.may, self._servers
+        may = request.client.may
+        servers = self._servers
 
         def allowed(kind: OfferKind, name: str, scopes: Iterable[str] = (), server: str | None = None, /) -> bool:
             if kind != "tools" and server not in servers:

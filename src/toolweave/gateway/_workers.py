@@ -141,7 +141,10 @@ class WorkerChanges:
 
     async def _read(self) -> tuple[Mapping[str, Any], int]:
         found = await self._replicas.store.get(_ADDED, self._replicas.group)
-        opened = None if found is None else self._replicas.opened(found.value, self._place)
+        if found is None:
+            opened = None
+        else:
+            opened = self._replicas.opened(found.value, self._place)
         return opened or {}, 0 if found is None else found.revision
 
     async def _changed(self, name: str, config: Any) -> None:

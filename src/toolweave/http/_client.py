@@ -75,7 +75,9 @@ class Response(msgspec.Struct, eq=False):
     def encoding(self) -> str:
         """The content encoding of the body, in lower case; empty for none."""
         value = self.head.headers.get("content-encoding", "").strip().lower()
-        return "" if value == "identity" else value
+        if value == "identity":
+            return ""
+        return value
 
     @property
     def status(self) -> int:
@@ -117,7 +119,8 @@ class Response(msgspec.Struct, eq=False):
 
     async def _piece(self) -> bytes:
         if self.body is not None:
-            body, self.body = self.body, None
+            body = self.body
+            self.body = None
             return body
         socket = self._socket
         while socket is not None:
@@ -141,7 +144,9 @@ class Response(msgspec.Struct, eq=False):
             if size > max_bytes:
                 raise Unreadable(f"the answer is larger than {max_bytes} bytes", limit=max_bytes)
             pieces.append(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if len(pieces) == 1:
+            return pieces[0]
+        return b"".join(pieces)
 
     async def beginning(self, max_bytes: int, seconds: float) -> bytes:
         """Return the part of the body that arrives within both bounds, also of one that breaks off."""
@@ -163,7 +168,8 @@ class Response(msgspec.Struct, eq=False):
 
     def finish(self) -> None:
         """Close the answer; the connection is kept if the rest, such as a stream's last chunk, arrives soon."""
-        socket, self._socket = self._socket, None
+        socket = self._socket
+        self._socket = None
         if socket is not None and (socket.complete or socket.ended):
             self._client.release(socket)
         elif socket is not None:
@@ -173,7 +179,8 @@ class Response(msgspec.Struct, eq=False):
 
     def close(self) -> None:
         """Give the connection back if the answer has arrived whole, else close it."""
-        socket, self._socket = self._socket, None
+        socket = self._socket
+        self._socket = None
         if socket is not None:
             self._client.release(socket)
 
@@ -246,13 +253,25 @@ class HttpClient:
         self._sweep: asyncio.TimerHandle | None = None
         self._sweep_at = math.inf
         self._buffer = receive_buffer()
-        host = self._host if self._host.isascii() else self._host.encode("idna").decode("ascii")
+        if self._host.isascii():
+            host = self._host
+        else:
+            host = self._host.encode("idna").decode("ascii")
         host = f"[{host}]" if ":" in host else host
         self._place = f"{host}:{self._port}"
-        self._named = host if self._port == (443 if self._secure else 80) else self._place
+        if self._port == (443 if self._secure else 80):
+            self._named = host
+        else:
+            self._named = self._place
         self.forwarded = proxy is not None and not self._secure
-        self._authority = f"http://{self._named}" if self.forwarded else ""
-        self._for_proxy = _credentials(proxy) if proxy is not None and self.forwarded else {}
+        if self.forwarded:
+            self._authority = f"http://{self._named}"
+        else:
+            self._authority = ""
+        if proxy is not None and self.forwarded:
+            self._for_proxy = _credentials(proxy)
+        else:
+            self._for_proxy = {}
 
     @property
     def open_sockets(self) -> int:
@@ -342,7 +361,8 @@ class HttpClient:
             self._drop(socket)
         else:
             hint = socket.head.headers.get("keep-alive")
-            now, seconds = time.monotonic(), _IDLE_SECONDS if hint is None else _idle_seconds(hint)
+            now = time.monotonic()
+            seconds = _IDLE_SECONDS if hint is None else _idle_seconds(hint)
             socket.idle_since = now
             socket.idle_until = now + seconds
             # Handed over with its permit, before it is seen as idle: a request that arrives now cannot overtake those
@@ -500,7 +520,9 @@ class HttpClient:
             socket = await self._reached(proxy.host, proxy.port, secure=proxy.secure)
         except (OSError, UnicodeError) as exc:
             raise NoAnswer("ProxyError", str(exc), sent=False) from None
-        return await self._tunnelled(socket, proxy) if self._secure else socket
+        if self._secure:
+            return await self._tunnelled(socket, proxy)
+        return socket
 
     async def _reached(self, host: str, port: int, *, secure: bool) -> Socket:
         _, socket = await asyncio.get_running_loop().create_connection(
@@ -543,7 +565,9 @@ class HttpClient:
 
 
 def _credentials(proxy: HttpProxy) -> dict[str, str]:
-    return {} if proxy.authorization is None else {"proxy-authorization": proxy.authorization}
+    if proxy.authorization is None:
+        return {}
+    return {"proxy-authorization": proxy.authorization}
 
 
 def _is_safe_again(exc: NoAnswer, *, repeatable: bool) -> bool:
@@ -554,4 +578,6 @@ def _is_safe_again(exc: NoAnswer, *, repeatable: bool) -> bool:
 def _idle_seconds(hint: str) -> float:
     """Return the seconds to keep an idle connection: a little less than the server does, to avoid its end."""
     found = _IDLE_HINT.search(hint)
-    return min(max(int(found.group(1)) - 1.0, 0.0), _IDLE_SECONDS) if found else _IDLE_SECONDS
+    if found:
+        return min(max(int(found.group(1)) - 1.0, 0.0), _IDLE_SECONDS)
+    return _IDLE_SECONDS

@@ -147,7 +147,10 @@ class Socket(asyncio.BufferedProtocol):
 
     def take(self) -> bytes:
         """Return the part of the body that has arrived since the last call."""
-        data = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+        if len(self.pieces) == 1:
+            data = self.pieces[0]
+        else:
+            data = b"".join(self.pieces)
         self.pieces.clear()
         self.held = 0
         if self._paused and self.transport is not None and not self.ended:
@@ -326,7 +329,8 @@ class Socket(asyncio.BufferedProtocol):
 
     def _settle(self) -> None:
         if self._settled is not None and (self.complete or self.ended):
-            settled, self._settled = self._settled, None
+            settled = self._settled
+            self._settled = None
             settled()
 
 

@@ -32,7 +32,10 @@ class Inflater:
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding
-        self._inflate = None if encoding == "deflate" else zlib.decompressobj(_WINDOW[encoding])
+        if encoding == "deflate":
+            self._inflate = None
+        else:
+            self._inflate = zlib.decompressobj(_WINDOW[encoding])
         self._waiting = b""
         self._taken = self._given = 0
 

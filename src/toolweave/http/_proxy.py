@@ -49,7 +49,8 @@ def http_proxy_for(url: str, environment: Mapping[str, str] | None = None) -> Ht
         return None
     try:
         parts = urlsplit(named)
-        host, port = parts.hostname or "", parts.port
+        host = parts.hostname or ""
+        port = parts.port
     except ValueError:  # which may quote a part of the password
         raise ValueError(_NO_URL) from None
     # a password with a slash or a question mark that is not percent-encoded ends the host too early
@@ -107,18 +108,20 @@ def proxy_for(url: str, environment: Mapping[str, str] | None = None) -> str | N
     """
     variables = os.environ if environment is None else environment
     parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or DEFAULT_PORTS.get(parts.scheme, 0)
+    host = parts.hostname or ""
+    port = parts.port or DEFAULT_PORTS.get(parts.scheme, 0)
     if any(_matches(entry.strip().lower(), host, port) for entry in _variable(variables, "no_proxy").split(",")):
         return None
-    own = (
-        ""
-        if parts.scheme == "http" and "REQUEST_METHOD" in variables
-        else _variable(variables, f"{parts.scheme}_proxy")
-    )
+    if parts.scheme == "http" and "REQUEST_METHOD" in variables:
+        own = ""
+    else:
+        own = _variable(variables, f"{parts.scheme}_proxy")
     proxy = own or _variable(variables, "all_proxy")  # in a CGI script HTTP_PROXY is a header of the request
     if not proxy:
         return None
-    return proxy if "://" in proxy else f"http://{proxy}"
+    if "://" in proxy:
+        return proxy
+    return f"http://{proxy}"
 
 
 def _variable(variables: Mapping[str, str], name: str) -> str:

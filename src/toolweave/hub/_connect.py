@@ -35,7 +35,10 @@ def connect_mcp_servers(
     Raises:
         ValueError: An argument is wrong. Awaiting raises `ConfigError` for a file that cannot be read.
     """
-    chosen = names if names is None or isinstance(names, str) else tuple(names)
+    if names is None or isinstance(names, str):
+        chosen = names
+    else:
+        chosen = tuple(names)
     return Connecting(
         lambda: Hub(source, on_error=on_error, wait=wait, names=chosen, callbacks=callbacks, patience=patience)
     )

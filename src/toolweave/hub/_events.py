@@ -45,7 +45,8 @@ class HubEvents:
         for event, listener, unsubscribes in self._hooks.values():
             unsubscribes.append(_hooked(connection, event, listener))
         if connection.state in USABLE:
-            state, before = connection.state, ConnectionState.CONNECTING
+            state = connection.state
+            before = ConnectionState.CONNECTING
             change = StateChanged(server=connection.name, state=state, previous=before, error=connection.error)
             tell(self._of(connection, "state"), change, server=connection.name, what="state")
 

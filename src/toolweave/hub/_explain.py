@@ -38,7 +38,9 @@ class ToolExplanation(Value, frozen=True, kw_only=True):
     @property
     def rules(self) -> tuple[AppliedRule, ...]:
         """The rules that shaped it, in their order."""
-        return () if self.spec is None else rules_of(self.spec)
+        if self.spec is None:
+            return ()
+        return rules_of(self.spec)
 
 
 def rules_of(spec: ToolSpec) -> tuple[AppliedRule, ...]:

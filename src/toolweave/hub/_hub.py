@@ -73,7 +73,12 @@ class Hub(Openable, HubFeatures):
         self._callbacks = callbacks
         self._on_error = on_error
         self._wait: Wait = wait
-        self._names = (names,) if isinstance(names, str) else None if names is None else tuple(names)
+        if isinstance(names, str):
+            self._names = (names,)
+        elif names is None:
+            self._names = None
+        else:
+            self._names = tuple(names)
         self._clients: dict[str, McpConnection] = {}
         self._clients_shown: Mapping[str, McpConnection] = MappingProxyType(self._clients)
         self._prefixes: dict[str, str] = {}
@@ -426,7 +431,8 @@ class Hub(Openable, HubFeatures):
 
     def _join(self, client: McpConnection) -> None:
         """Make a connection that of its server."""
-        config, name = client.config, client.name
+        config = client.config
+        name = client.name
         known = name in self._prefixes
         self._errors.pop(name, None)
         self._down.given_up.pop(name, None)

@@ -135,7 +135,8 @@ def name_others(
             wanted = expose(config.name, own, config.tool_prefix)
             name = given.give((config.name, own), wanted, config.name)
         else:
-            wanted, name = own, name_uri(config.name, own, given)
+            wanted = own
+            name = name_uri(config.name, own, given)
         if name != wanted:
             text = f"{kind} {own!r} is offered as {name!r}: {wanted!r} is taken"
             conflicts.append(NameConflict(server=config.name, text=text, name=wanted))
@@ -173,7 +174,9 @@ def _qualified(server: str, own: str) -> str:
 def _scheme(server: str) -> str:
     """Return a server's key as a valid URI scheme."""
     letters = re.sub(_NOT_IN_SCHEMES, "-", server)
-    return letters if letters[:1].isalpha() else f"s{letters}"
+    if letters[:1].isalpha():
+        return letters
+    return f"s{letters}"
 
 
 def _is_free(name: str, who: tuple[str, str], given: AssignedNames, servers: Collection[str]) -> bool:

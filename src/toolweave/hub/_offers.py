@@ -329,9 +329,11 @@ class HubOffers:
         same = [one is other and items is theirs for (one, items), (other, theirs) in zip(present, known, strict=False)]
         if len(known) == len(present) and all(same):
             return entries
-        traits, named = _TRAITS[kind], list[HubEntry]()
+        traits = _TRAITS[kind]
+        named = list[HubEntry]()
         for connection, items in present:
-            server, member = connection.name, traits.member
+            server = connection.name
+            member = traits.member
             raw: dict[str, Mapping[str, Any]] = {item.raw[member]: item.raw for item in items}
             is_shared = self._shared.get(server) is connection
             give = self._names.give if is_shared else self._names.give_like
@@ -351,15 +353,22 @@ class HubOffers:
         clients = self._clients
         if holder is not None:
             owner = clients.get(str(holder[0]))
-            return [] if owner is None else [(owner, holder[1])]
+            if owner is None:
+                return []
+            return [(owner, holder[1])]
         named = [(one, own) for one in clients.values() if (own := without_server(uri, one.name)) is not None]
         return [*named, *((one, uri) for one in self._offering("resources"))]
 
     def owner_of_prompt(self, name: str) -> tuple[McpConnection, str] | None:
         """Return the connection that has a prompt, with its name there, if that is known."""
         holder = self._names.given("prompt").holder(name)
-        owner = None if holder is None else self._clients.get(str(holder[0]))
-        return None if holder is None or owner is None else (owner, holder[1])
+        if holder is None:
+            owner = None
+        else:
+            owner = self._clients.get(str(holder[0]))
+        if holder is None or owner is None:
+            return None
+        return (owner, holder[1])
 
     def knows_resource(self, uri: str) -> bool:
         """Return whether a resource is already assigned to a server."""
@@ -401,7 +410,10 @@ class HubOffers:
             if self._names.given(kind).holder(uri) is None:
                 await learn()
             holder = self._names.given(kind).holder(uri)
-            owner = None if holder is None else self._clients.get(str(holder[0]))
+            if holder is None:
+                owner = None
+            else:
+                owner = self._clients.get(str(holder[0]))
             if holder is not None and owner is not None:
                 return owner, {**ref, "uri": holder[1]}
         raise ProtocolError(f"no server has a resource template {uri!r}", server="hub", code=INVALID_PARAMS)

@@ -156,7 +156,10 @@ class SkillTools(RoutingToolset):
         self._loaded[name] = loaded
         files = [path for path in loaded.files if skill.root + "/" + path != skill.uri]
         about = f"Skill {name!r}, written by server {skill.server!r} ({skill.uri})."
-        listed = f"\nFiles for read_skill_file: {', '.join(files)}" if files else ""
+        if files:
+            listed = f"\nFiles for read_skill_file: {', '.join(files)}"
+        else:
+            listed = ""
         return f"{about}{listed}\n\n{loaded.instructions}"
 
     async def _load_changed(
@@ -181,7 +184,8 @@ class SkillTools(RoutingToolset):
             allowed: Any = not self._is_nested(skill)
         else:
             allowed = self._approve(skill)
-            allowed = await allowed if inspect.isawaitable(allowed) else allowed
+            if inspect.isawaitable(allowed):
+                allowed = await allowed
         if allowed is not True:
             raise ToolError(f"skill {name!r} was not approved", kind=ErrorKind.DENIED)
         self._approved.add(skill.fingerprint)

@@ -52,7 +52,10 @@ class StartLimiter:
     """
 
     def __init__(self, limit: int | None = None) -> None:
-        self.limit = limit if limit is not None else max(24, 4 * (os.cpu_count() or 2))
+        if limit is not None:
+            self.limit = limit
+        else:
+            self.limit = max(24, 4 * (os.cpu_count() or 2))
         self._waiting: deque[McpConnection] = deque()
         self._starting: set[McpConnection] = set()
 
@@ -151,5 +154,6 @@ class ServerStarts:
                     self._wake()
 
     def _wake(self) -> None:
-        event, self._moved = self._moved, anyio.Event()
+        event = self._moved
+        self._moved = anyio.Event()
         event.set()

@@ -81,7 +81,8 @@ class HubTools:
             client: The other connection.
             before: The previous return value for it.
         """
-        snapshot, own = client.snapshot(), self.named(client.name)
+        snapshot = client.snapshot()
+        own = self.named(client.name)
         if before.seen is snapshot:
             return before
         known = {spec.original_name for spec in own.seen}
@@ -89,8 +90,11 @@ class HubTools:
 
     def scanned(self, server: str) -> Iterable[ToolSpec]:
         """Return the definitions of a server that are compared with those of others: none where its scan is off."""
-        client, named = self._clients.get(server), self._named.get(server)
-        return named.specs.values() if client is not None and named is not None and client.config.scan else ()
+        client = self._clients.get(server)
+        named = self._named.get(server)
+        if client is not None and named is not None and client.config.scan:
+            return named.specs.values()
+        return ()
 
     def update(self, servers: Iterable[str]) -> NamesUpdate:
         """Name the tools of these servers from their snapshots; the other servers' stay as they are."""

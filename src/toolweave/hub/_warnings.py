@@ -27,7 +27,10 @@ _SERVERS_PER_STEP = 20
 
 def log_failure(error: Exception, config: ServerConfig | None, *, is_retried: bool = False) -> None:
     """Log the failure of a server; the record has its config as `upstream`, for handlers that know a next step."""
-    text = "%s; it is tried again until it can be reached" if is_retried else "%s"
+    if is_retried:
+        text = "%s; it is tried again until it can be reached"
+    else:
+        text = "%s"
     _log.warning(text, error, extra={"upstream": config})
 
 
@@ -115,7 +118,8 @@ class HubWarnings:
             self._conclude()
 
     def _conclude(self) -> None:
-        changed, self._changed = self._changed, set()
+        changed = self._changed
+        self._changed = set()
         self._findings = tuple(shadowing_findings(self._index))
         by_server: dict[str, list[str]] = {server: [] for server in changed}
         for one in self._findings:

@@ -27,8 +27,11 @@ _MAX_PART_BYTES = 255  # of the name of a file or a folder, on most systems
 _PIECE = 256 * 1024
 _ENCRYPTED = 0x1
 _MAX_DIRECTORY_BYTES = 8 * 1024 * 1024
-_END, _END_64 = b"PK\x05\x06", b"PK\x06\x07"
-_END_BYTES, _LOCATOR_BYTES, _LONGEST_COMMENT = 22, 20, 65_535
+_END = b"PK\x05\x06"
+_END_64 = b"PK\x06\x07"
+_END_BYTES = 22
+_LOCATOR_BYTES = 20
+_LONGEST_COMMENT = 65_535
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 

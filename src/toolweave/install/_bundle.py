@@ -156,7 +156,8 @@ class ServerBundle:
         Raises:
             RegistryError: Its command refers to something that is not there.
         """
-        folder, questions = self.folder(base), {name: self._question(name) for name in self._settings()}
+        folder = self.folder(base)
+        questions = {name: self._question(name) for name in self._settings()}
         command = _on_this_platform(self.manifest.server)
         words = (command.command or "", *(command.args or ()), *(command.env or {}).values())
         for word in words:
@@ -218,7 +219,10 @@ def _on_this_platform(server: BundledServer) -> BundleCommand:
             raise RegistryError("the bundle says nowhere what starts its server (mcp_config)")
         return BundleCommand(command="uv", args=("run", "--directory", "${__dirname}", server.entry_point))
     override = found.platform_overrides.get(sys.platform, BundleCommand())
-    command = override.command if override.command is not None else found.command
+    if override.command is not None:
+        command = override.command
+    else:
+        command = found.command
     if not command:
         raise RegistryError("the bundle names no program that starts its server")
     return BundleCommand(

@@ -90,7 +90,9 @@ class ClientFormat(Value, frozen=True, kw_only=True):
 
 
 def _some(key: str, values: Mapping[str, LaunchWord], reference: Callable[[SecretWord], str]) -> dict[str, Any]:
-    return {key: {name: rendered(word, reference) for name, word in values.items()}} if values else {}
+    if values:
+        return {key: {name: rendered(word, reference) for name, word in values.items()}}
+    return {}
 
 
 OWN_FORMAT = ClientFormat(name="toolweave", types=("", "http", "sse"), file="${file:{path}}")

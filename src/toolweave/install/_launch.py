@@ -125,4 +125,6 @@ def _named(secret: SecretWord) -> str:
 def _quoted(word: str) -> str:
     import shlex  # only for a person
 
-    return word if re.fullmatch(r"[\w@%+=:,./<>~{}-]+", word) else shlex.quote(word)
+    if re.fullmatch(r"[\w@%+=:,./<>~{}-]+", word):
+        return word
+    return shlex.quote(word)

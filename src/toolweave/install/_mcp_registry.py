@@ -81,7 +81,10 @@ class McpRegistry:
             except RegistryError as exc:
                 problems.append(exc.message)
         metadata = answer.get("metadata")
-        following = cast("dict[str, Any]", metadata).get("nextCursor") if isinstance(metadata, dict) else None
+        if isinstance(metadata, dict):
+            following = cast("dict[str, Any]", metadata).get("nextCursor")
+        else:
+            following = None
         next_cursor = following if isinstance(following, str) else ""
         return RegistryPage(servers=tuple(servers), next_cursor=next_cursor, problems=tuple(problems))
 

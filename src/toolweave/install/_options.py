@@ -118,7 +118,9 @@ def _example(remote: RemoteEndpoint) -> str:
     """Return the URL with an example value for each variable."""
     text = "".join("x" if name else text for text, name in _pieces(remote))
     begins = next((name for text, name in _pieces(remote) if text or name), None)
-    return f"https://{text}" if begins else text
+    if begins:
+        return f"https://{text}"
+    return text
 
 
 def _address(remote: RemoteEndpoint, answers: LaunchAnswers) -> LaunchWord:
@@ -135,7 +137,10 @@ def _address(remote: RemoteEndpoint, answers: LaunchAnswers) -> LaunchWord:
             before += text
             continue
         fixed = remote.variables[name].value
-        given = next(iter(answers[name]), "") if fixed is None else fixed
+        if fixed is None:
+            given = next(iter(answers[name]), "")
+        else:
+            given = fixed
         part = _escaped(given, name, before)
         parts.append(part)
         before += part if isinstance(part, str) else "x"
@@ -155,7 +160,12 @@ def _pieces(remote: RemoteEndpoint) -> Iterator[tuple[str, str | None]]:
 
 def _escaped(part: str | SecretWord, name: str, before: str) -> str | SecretWord:
     """Return a variable's value, escaped for a URL after the text `before`."""
-    text = part if isinstance(part, str) else (part.value.reveal() if part.value else "")
+    if isinstance(part, str):
+        text = part
+    elif part.value:
+        text = part.value.reveal()
+    else:
+        text = ""
     if not before:
         return part
     if before.count("/") < 3:
@@ -164,8 +174,12 @@ def _escaped(part: str | SecretWord, name: str, before: str) -> str | SecretWord
         return part
     escaped = quote(text, safe="/:@,~")
     if isinstance(part, str) or part.value is None:
-        return escaped if isinstance(part, str) else part
-    return part if escaped == text else part.replace(name=f"{part.name}.url", value=Secret(escaped))
+        if isinstance(part, str):
+            return escaped
+        return part
+    if escaped == text:
+        return part
+    return part.replace(name=f"{part.name}.url", value=Secret(escaped))
 
 
 def _checked_address(url: str) -> None:
@@ -201,7 +215,8 @@ def _run_by(program: str, runner: PackageRunner, package: ServerPackage, what: s
     after = _arguments(package.package_arguments)
 
     def build(answers: LaunchAnswers) -> ServerLaunch:
-        made, given = _values(env, answers), _words(before, answers)
+        made = _values(env, answers)
+        given = _words(before, answers)
         words = runner.line(what, given, _words(after, answers), list(made))
         notes = (*_notes(package, program, what), *runner.remarks(given))
         return ServerLaunch(command=program, args=tuple(words), env=made, notes=notes)
@@ -229,8 +244,13 @@ def _identifier(package: ServerPackage) -> str:
     Raises:
         RegistryError: It is none of this kind, comes from another registry, or its version is not an exact one.
     """
-    kind, name, version = package.registry_type, package.identifier, package.version
-    match = _IDENTIFIERS[kind].fullmatch(name) if len(name) <= 500 else None
+    kind = package.registry_type
+    name = package.identifier
+    version = package.version
+    if len(name) <= 500:
+        match = _IDENTIFIERS[kind].fullmatch(name)
+    else:
+        match = None
     if match is None:
         raise RegistryError(f"{shown(name)!r} is no name of such a package")
     home = package.registry_base_url.rstrip("/")
@@ -239,7 +259,9 @@ def _identifier(package: ServerPackage) -> str:
     if home and home not in _HOMES[kind]:
         raise RegistryError(f"the package {shown(name)!r} is in {shown(home)}, which its runner does not ask")
     exact = _exact(name, version, _NPM_VERSION if kind == "npm" else _VERSION)
-    return f"{name}=={exact}" if kind == "pypi" else f"{name}@{exact}"
+    if kind == "pypi":
+        return f"{name}=={exact}"
+    return f"{name}@{exact}"
 
 
 def _exact(name: str, version: str, pattern: re.Pattern[str] = _VERSION) -> str:

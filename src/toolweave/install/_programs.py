@@ -85,7 +85,9 @@ def own_path() -> Mapping[str, str]:
     """Return the variable PATH of this process, with absolute directories only."""
     parts = os.environ.get("PATH", "").split(os.pathsep)
     kept = dict.fromkeys(part for part in parts if Path(part).is_absolute())
-    return {"PATH": os.pathsep.join(kept)} if kept else {}
+    if kept:
+        return {"PATH": os.pathsep.join(kept)}
+    return {}
 
 
 def _is_hidden(command: str, found: str) -> bool:
@@ -113,4 +115,6 @@ def _needs_interpreter(script: str, path: str | None) -> bool:
 
 def _within(cwd: str, command: str) -> str:
     """Return a command as it is found from a working directory."""
-    return str(Path(cwd) / command) if os.sep in command else command
+    if os.sep in command:
+        return str(Path(cwd) / command)
+    return command

@@ -12,7 +12,8 @@ from toolweave.errors import ConfigError
 from toolweave.install._launch import SecretWord
 from toolweave.install._records import shown
 
-_TRUE, _FALSE = ("true", "yes", "y", "1"), ("false", "no", "n", "0")
+_TRUE = ("true", "yes", "y", "1")
+_FALSE = ("false", "no", "n", "0")
 
 
 class LaunchQuestion(Value, frozen=True, kw_only=True):
@@ -59,7 +60,9 @@ class LaunchQuestion(Value, frozen=True, kw_only=True):
             return self._number(text)
         if self.format == "boolean":
             return self._boolean(text)
-        return str(Path(text).expanduser().absolute()) if self.format == "filepath" else text
+        if self.format == "filepath":
+            return str(Path(text).expanduser().absolute())
+        return text
 
     def _number(self, text: str) -> str:
         try:
@@ -78,10 +81,14 @@ class LaunchQuestion(Value, frozen=True, kw_only=True):
         word = text.lower()
         if word not in (*_TRUE, *_FALSE):
             raise self._error(f"expected true or false, got {self._quoted(text)}")
-        return "true" if word in _TRUE else "false"
+        if word in _TRUE:
+            return "true"
+        return "false"
 
     def _quoted(self, text: str) -> str:
-        return "something else" if self.secret else repr(shown(text))
+        if self.secret:
+            return "something else"
+        return repr(shown(text))
 
     def _error(self, message: str) -> ConfigError:
         return ConfigError(f"{shown(self.name)}: {message}", field=self.name)

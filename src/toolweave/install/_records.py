@@ -152,4 +152,6 @@ _OF_REGISTRY = frozenset(
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value)
+    return {}

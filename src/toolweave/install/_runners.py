@@ -46,7 +46,10 @@ class PackageRunner(Value, frozen=True, kw_only=True):
         for at, word in enumerate(words):
             flag = rendered(word, _named)
             if flag in self.opening:
-                value = f" {rendered(words[at + 1], _named)}" if flag in self.options else ""
+                if flag in self.options:
+                    value = f" {rendered(words[at + 1], _named)}"
+                else:
+                    value = ""
                 yield f"the server gets more of this machine by {shown(flag + value)}"
 
 
@@ -58,7 +61,10 @@ def runtime_arguments(runner: PackageRunner, sources: Sequence[ServerInput], env
     """
     found: list[ServerInput] = []
     for number, source in enumerate(sources, 1):
-        name = source.value or "" if source.type == "positional" else source.name
+        if source.type == "positional":
+            name = source.value or ""
+        else:
+            name = source.name
         if name in runner.flags and (source.type == "positional" or source.value in (None, "", "true")):
             found.append(source.replace(type="named", name=name, value=""))
         elif source.type == "named" and name in runner.options and source.value != "":

@@ -64,7 +64,9 @@ class SecretFiles:
 
 def _file_name(name: str) -> str:
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return name if re.fullmatch(r"[A-Za-z0-9_]{1,100}", name) else f"{_plain(name)}-{digest}"
+    if re.fullmatch(r"[A-Za-z0-9_]{1,100}", name):
+        return name
+    return f"{_plain(name)}-{digest}"
 
 
 def _plain(name: str) -> str:

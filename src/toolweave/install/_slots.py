@@ -58,16 +58,22 @@ class ValueSlot(Value, frozen=True, kw_only=True):
         texts = [(self._texts(part, answers) if is_variable else [part]) for part, is_variable in self._parts()]
         if not all(texts) and not self.source.is_required:
             return []
-        count = max(map(len, texts), default=1) if self.source.is_repeated else 1
+        if self.source.is_repeated:
+            count = max(map(len, texts), default=1)
+        else:
+            count = 1
         return [joined(_nth(found, at) for found in texts) for at in range(max(count, 1))]
 
     def _texts(self, name: str, answers: LaunchAnswers) -> list[str | SecretWord]:
         fixed = self.source.variables[name].value
-        return answers[name] if fixed is None else [fixed]
+        if fixed is None:
+            return answers[name]
+        return [fixed]
 
     def _parts(self) -> Iterator[tuple[str, bool]]:
         """Yield the parts of a fixed value: texts, and the variables among them; unknown braces are text."""
-        value, start = self.source.value or "", 0
+        value = self.source.value or ""
+        start = 0
         for match in _VARIABLE.finditer(value):
             if match[1] in self.source.variables:
                 yield value[start : match.start()], False
@@ -114,7 +120,9 @@ class ArgumentSlot(Value, frozen=True, kw_only=True):
 
 def _nth(found: Sequence[str | SecretWord], at: int) -> str | SecretWord:
     """Return the answer at a position, the last one beyond it, and nothing where there is none."""
-    return found[min(at, len(found) - 1)] if found else ""
+    if found:
+        return found[min(at, len(found) - 1)]
+    return ""
 
 
 def _question(
@@ -139,5 +147,8 @@ def _question(
 def _defaults(source: ServerInput, what: str) -> tuple[str, ...]:
     if source.default is None or source.default == "":
         return ()
-    text = str(source.default).lower() if isinstance(source.default, bool) else str(source.default)
+    if isinstance(source.default, bool):
+        text = str(source.default).lower()
+    else:
+        text = str(source.default)
     return (literal(text, f"the default of {what}"),)

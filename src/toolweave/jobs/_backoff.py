@@ -46,12 +46,14 @@ class Backoff:
 
     def next(self) -> float:
         """Return the seconds to wait now; the next wait is longer."""
-        seconds, self._next = self._next, longer(self._next)
+        seconds = self._next
+        self._next = longer(self._next)
         return seconds
 
     async def wait_for(self, event: anyio.Event) -> None:
         """Wait for an event as long as `wait` would, but at least the first wait: a burst counts as one change."""
-        rest, self._next = self._next - self._first, longer(self._next)
+        rest = self._next - self._first
+        self._next = longer(self._next)
         await self._sleep(self._first)
         if rest <= 0:
             return

@@ -98,7 +98,8 @@ class Liveness:
         return False
 
     async def _taken(self, redis: Any, name: str, most: int) -> Messages:
-        stream, group = self._docket.stream_key, self._docket.worker_group_name
+        stream = self._docket.stream_key
+        group = self._docket.worker_group_name
         taken: Messages = []
         for held in await redis.xpending_range(stream, group, "-", "+", most, consumername=name):
             # of several workers that see this at once one gets it: for the others it was delivered too recently
@@ -123,7 +124,8 @@ def _process_of(name: str) -> int | None:
 
 
 _log = logging.getLogger("toolweave.jobs")
-_SHORTEST, _LONGEST = 1.0, 60.0
+_SHORTEST = 1.0
+_LONGEST = 60.0
 """Seconds until a job that failed is delivered again."""
 _RECONNECT_SECONDS = 1.0
 _RENEWAL_SECONDS = 5.0
@@ -156,7 +158,10 @@ class _Redeliver(FailureHandler["_Redeliver"]):
         return self
 
     async def handle_failure(self, execution: Execution, outcome: Outcome) -> bool:
-        again = outcome.exception if isinstance(outcome.exception, _Again) else _Again(_LONGEST, failed=True)
+        if isinstance(outcome.exception, _Again):
+            again = outcome.exception
+        else:
+            again = _Again(_LONGEST, failed=True)
         execution.when = datetime.now(UTC) + timedelta(seconds=again.seconds)  # noqa: TID251 - docket's own clock
         execution.attempt += again.failed
         await in_plain(execution).schedule(
@@ -168,7 +173,10 @@ class _Redeliver(FailureHandler["_Redeliver"]):
     @asynccontextmanager
     async def worker_lifecycle(cls, docket: Docket, worker: Worker) -> AsyncGenerator[None, None]:
         """Notify the topic when its worker begins and stops to accept jobs."""
-        topic = worker.topic if isinstance(worker, _DocketWorker) else None
+        if isinstance(worker, _DocketWorker):
+            topic = worker.topic
+        else:
+            topic = None
         if topic is not None:
             topic.taking()
         try:
@@ -355,7 +363,8 @@ class TopicWorker:
         else:
             _log.warning("topic %r: the queue is lost; trying again every %g s", self._topic, _RECONNECT_SECONDS)
             for doing in self._doing.values():
-                news, doing.news = doing.news, anyio.Event()
+                news = doing.news
+                doing.news = anyio.Event()
                 news.set()
 
     async def _handle(self, job: Job, doing: _RunningJob) -> None:
@@ -384,7 +393,10 @@ class TopicWorker:
         except (TypeError, ValueError):
             _log.exception("job %r of %r was dropped: what it is about is no JSON object", execution.key, self._topic)
             return None
-        deaths = await self._deaths(execution) if execution.redelivered else 0
+        if execution.redelivered:
+            deaths = await self._deaths(execution)
+        else:
+            deaths = 0
         return Job(
             topic=self._topic,
             key=execution.key,
@@ -400,4 +412,6 @@ class TopicWorker:
         async with docket.redis() as redis, redis.pipeline() as pipeline:
             pipeline.xpending_range(docket.stream_key, docket.worker_group_name, message, message, 1)
             (found,) = await pipeline.execute()
-        return max(1, found[0]["times_delivered"] - 1) if found else 1
+        if found:
+            return max(1, found[0]["times_delivered"] - 1)
+        return 1

@@ -119,7 +119,8 @@ class Lease:
         revisions = await self._store.write([ours, *changes])
         if revisions is None:
             return None
-        self._revision, self._since = revisions[0], begun
+        self._revision = revisions[0]
+        self._since = begun
         return revisions[1:]
 
     async def give_back_with(self, changes: Sequence[Change], *, tell: str) -> Sequence[int] | None:
@@ -139,7 +140,9 @@ class Lease:
             # An `expect` of the caller did not hold, or the store failed: nothing was written, so the lease is still
             # ours and is renewed again.
             self._given = revisions is not None
-        return None if revisions is None else revisions[:-1]
+        if revisions is None:
+            return None
+        return revisions[:-1]
 
     @asynccontextmanager
     async def kept(self, cancel: Callable[[], None]) -> AsyncGenerator[None, None]:
@@ -244,7 +247,8 @@ class Lease:
         revision = await self._store.put(self._collection, self._key, self._value, ttl=self._seconds, expect=expect)
         if revision is None:
             return False
-        self._revision, self._since = revision, begun
+        self._revision = revision
+        self._since = begun
         return True
 
     async def is_ours(self) -> bool:

@@ -70,7 +70,9 @@ class JobWorker(Generic[R]):
             Later: Another worker does it, or it is not yet its turn: it is to be delivered again.
             StoreError: It has not ended, and the store cannot be reached: the same.
         """
-        kind, notes, key = self._kind, self.topic.notes, job.key
+        kind = self._kind
+        notes = self.topic.notes
+        key = job.key
         names = [(kind.records, key), *kind.details(key)]
         noted = [(notes.leases, key), (notes.deaths, key), (notes.cancels, key)]
         # One read for everything, in one snapshot where the store has them: the record must not be from before the
@@ -121,12 +123,17 @@ class JobWorker(Generic[R]):
         Raises:
             StoreError: The store or the queue cannot be reached.
         """
-        kind, topic, lost = self._kind, self.topic, 0
+        kind = self._kind
+        topic = self.topic
+        lost = 0
         async for page in iter_pages(topic.store, topic.notes.submitted, topic.prefix):
             noted = {one.key.removeprefix(topic.prefix): one for one in page}
             # The queue is asked before the records: a job that is taken from the queue in between has a lease by then,
             # or ended, and is seen so below.
-            waiting = set(await topic.queue.waiting(topic.name, list(noted))) if noted else set[str]()
+            if noted:
+                waiting = set(await topic.queue.waiting(topic.name, list(noted)))
+            else:
+                waiting = set[str]()
             gone = [key for key in noted if key not in waiting]
             names = [(collection, key) for collection in (kind.records, topic.notes.leases) for key in gone]
             found = await topic.store.read(names)

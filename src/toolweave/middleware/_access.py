@@ -99,7 +99,10 @@ class AccessRule(OfferSelection, frozen=True, kw_only=True, forbid_unknown_field
 def _has(claims: Mapping[str, Any], name: str, wanted: Claim) -> bool:
     value = member_of(claims, name)
     held: Sequence[Any] = cast("list[Any]", value) if isinstance(value, list) else (value,)
-    options = wanted if not isinstance(wanted, str) and isinstance(wanted, Sequence) else (wanted,)
+    if not isinstance(wanted, str) and isinstance(wanted, Sequence):
+        options = wanted
+    else:
+        options = (wanted,)
     return any(type(one) is type(option) and one == option for one in held for option in options)
 
 
@@ -165,7 +168,9 @@ def _refused(request: Request, target: RequestTarget) -> Json:
 
 def _private(result: Json) -> Json:
     """Return a result that no cache gives to another caller, for whom the rules may differ."""
-    return {**result, "cacheScope": "private"} if result.get("cacheScope") == "public" else result
+    if result.get("cacheScope") == "public":
+        return {**result, "cacheScope": "private"}
+    return result
 
 
 def _without_hidden(request: Request, view: _View) -> Request:
@@ -234,7 +239,10 @@ class _Verdict:
     def allows(self, request: Request) -> bool:
         """Whether the conditions allow the arguments of a request."""
         given: Any = request.params.get("arguments")
-        arguments = cast("Json", given) if isinstance(given, dict) else {}
+        if isinstance(given, dict):
+            arguments = cast("Json", given)
+        else:
+            arguments = {}
         if len(msgspec.json.encode(arguments)) > _LARGEST_ARGUMENTS:
             return False
         facts = {**self.facts, "args": arguments}
@@ -336,7 +344,10 @@ class _View:
             spec = None if lookup is None else lookup.find_tool(name)
             return self.verdict(RequestTarget(kind, (name,), (server,), spec)).visible
         same = asked is not None and asked.kind == kind and asked.names[0] == name
-        target = asked if asked is not None and same else found_target(lookup, kind, name)
+        if asked is not None and same:
+            target = asked
+        else:
+            target = found_target(lookup, kind, name)
         if server is None:
             return self.verdict(target).visible
         places = [one for one in target.places() if server in one.servers]
@@ -361,7 +372,8 @@ class _View:
 
     def _decide_at(self, target: RequestTarget, server: str | None) -> _Verdict:
         facts = _facts(target, server, self._caller) | {"args": dict[str, Any]()}
-        allowed, by_arguments = self._default, list[_Condition]()
+        allowed = self._default
+        by_arguments = list[_Condition]()
         for one in self._conditions:
             deny = one.rule.effect == "deny"
             if not one.rule.selects(target, odd=deny):
@@ -373,7 +385,9 @@ class _View:
                     return _HIDDEN
                 allowed = True
         visible = allowed or any(one.rule.effect == "allow" for one in by_arguments)
-        return _Verdict(visible, allowed, tuple(by_arguments), facts) if visible else _HIDDEN
+        if visible:
+            return _Verdict(visible, allowed, tuple(by_arguments), facts)
+        return _HIDDEN
 
 
 def _caller(identity: Identity | None) -> Mapping[str, Any]:

@@ -73,7 +73,10 @@ class UserApproval(Value, frozen=True, kw_only=True):
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a call once it is approved."""
-        target = target_of(request) if request.method == methods.TOOLS_CALL else None
+        if request.method == methods.TOOLS_CALL:
+            target = target_of(request)
+        else:
+            target = None
         if target is None or target.spec is None:
             return await call_next(request)
         if not target.spec.needs_approval and not selected(self.only, target):
@@ -85,7 +88,9 @@ class UserApproval(Value, frozen=True, kw_only=True):
             approved = await self._asked(request, question)
         except ToolError as exc:
             return _refused(request, exc.message)
-        return await call_next(request) if approved else _refused(request, "the user did not allow it")
+        if approved:
+            return await call_next(request)
+        return _refused(request, "the user did not allow it")
 
     def _question(self, request: Request, target: RequestTarget) -> str:
         arguments = json.dumps(request.params.get("arguments") or {}, ensure_ascii=False)

@@ -142,7 +142,8 @@ class AuditLog(Value, frozen=True, kw_only=True):
 
     def _begun(self, request: Request) -> Json:
         client, identity = request.client, request.client.identity
-        name, target = subject_of(request), target_of(request)
+        name = subject_of(request)
+        target = target_of(request)
         line: Json = {
             "time": _time_text(self.clock()),
             "principal": None,

@@ -108,15 +108,22 @@ class ResponseCache(Value, frozen=True, kw_only=True):
         """Answer a request from memory, or keep its result."""
         if not self._may_keep(request):
             return await call_next(request)
-        asked, mine = _question(request), _caller(request.client)
+        asked = _question(request)
+        mine = _caller(request.client)
         same_for_all = request.client.may is None
         for owner in (_PUBLIC if same_for_all else None, mine):
-            kept = None if owner is None else self._entries.get((request.server, owner, asked), self.clock())
+            if owner is None:
+                kept = None
+            else:
+                kept = self._entries.get((request.server, owner, asked), self.clock())
             if kept is not None:
                 return self._opened(kept)
         result = await call_next(request)
         seconds = self._lifetime(request, result)
-        owner = _PUBLIC if same_for_all and result.get("cacheScope") == "public" else mine
+        if same_for_all and result.get("cacheScope") == "public":
+            owner = _PUBLIC
+        else:
+            owner = mine
         if seconds > 0 and owner is not None:
             timed = "ttlMs" in result
             text = encode_value(result, errors="replace")
@@ -126,7 +133,8 @@ class ResponseCache(Value, frozen=True, kw_only=True):
         return result
 
     def _may_keep(self, request: Request) -> bool:
-        method, params = request.method, request.params
+        method = request.method
+        params = request.params
         if method not in methods.CACHEABLE and method != methods.TOOLS_CALL:
             return False
         if not _UNCACHED.isdisjoint(params) or not _TRACE.issuperset(forwarded_meta(request)):
@@ -150,7 +158,9 @@ class ResponseCache(Value, frozen=True, kw_only=True):
         if request.method == methods.TOOLS_CALL:
             return self.tools_seconds
         ttl: Any = result.get("ttlMs", 0)
-        return ttl / 1000 if isinstance(ttl, int | float) and not isinstance(ttl, bool) else 0.0
+        if isinstance(ttl, int | float) and not isinstance(ttl, bool):
+            return ttl / 1000
+        return 0.0
 
     def _opened(self, kept: _CachedResult) -> Json:
         result = cast("Json", decode_json(kept.text))
@@ -170,6 +180,8 @@ def _caller(client: Client) -> bytes | None:
     """Return the caller that a private result is kept for; None for one that cannot be distinguished from others."""
     identity = client.identity
     if identity is None:
-        return None if client.key is None else client.key.encode()
+        if client.key is None:
+            return None
+        return client.key.encode()
     claims = {name: value for name, value in identity.claims.items() if name not in _VOLATILE}
     return msgspec.json.encode((client.principal, identity.scopes, claims), order="deterministic")

@@ -79,4 +79,6 @@ class MemoryLimits:
         self._counters[key] = (current, uses if full else uses + 1)
         if len(self._counters) > self._most_keys:
             self._counters.popitem(last=False)
-        return (current + 1) * period - now if full else 0.0
+        if full:
+            return (current + 1) * period - now
+        return 0.0

@@ -63,7 +63,9 @@ class _Limit(Value, frozen=True, kw_only=True):
     def _part(self, name: LimitKey, request: Request, target: RequestTarget) -> str:
         if name == "principal":
             return request.client.key or ""
-        return (target.servers[0] or "") if name == "server" else f"{target.kind}:{target.names[-1]}"
+        if name == "server":
+            return target.servers[0] or ""
+        return f"{target.kind}:{target.names[-1]}"
 
 
 class RateLimit(_Limit, frozen=True, kw_only=True):

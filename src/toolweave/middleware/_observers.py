@@ -53,7 +53,9 @@ class RequestEnd(msgspec.Struct, frozen=True, kw_only=True):
         """The text of a failed tool or of a JSON-RPC error; "" for none."""
         if isinstance(self.exception, RequestError):
             return self.exception.message
-        return first_text(self.result) if self.result is not None and self.outcome == "tool_error" else ""
+        if self.result is not None and self.outcome == "tool_error":
+            return first_text(self.result)
+        return ""
 
 
 Observer: TypeAlias = Callable[[RequestEnd], object]
@@ -80,7 +82,9 @@ def request_subject(request: Request) -> RequestSubject:
     name = request.params.get("name")
     if request.method == methods.TOOLS_CALL:
         spec = server.find_tool(name) if isinstance(name, str) else None
-        return RequestSubject("", None) if spec is None else RequestSubject(spec.server or "", spec.original_name)
+        if spec is None:
+            return RequestSubject("", None)
+        return RequestSubject(spec.server or "", spec.original_name)
     owners = (offer.server for offer in server.offers_of(request.method, request.params))
     return RequestSubject(next((owner for owner in owners if owner is not None), ""), None)
 

@@ -33,7 +33,9 @@ def outcome_of(result: Mapping[str, Any]) -> str:
     kind = result.get("resultType", "complete")
     if kind == INPUT_REQUIRED:
         return INPUT_REQUIRED
-    return "task" if kind == "task" or isinstance(result.get("task"), dict) else "ok"
+    if kind == "task" or isinstance(result.get("task"), dict):
+        return "task"
+    return "ok"
 
 
 def first_text(result: Mapping[str, Any]) -> str:
@@ -60,12 +62,16 @@ def subject_of(request: Request) -> str | None:
         found = ref.get("name", ref.get("uri"))
     else:
         found = params.get("name", params.get("uri", params.get(TASK_ID)))
-    return shown_name(found) if isinstance(found, str) else None
+    if isinstance(found, str):
+        return shown_name(found)
+    return None
 
 
 def shown_name(name: str) -> str:
     """Return a name or a URI without secrets."""
-    return mask_url(name) if "://" in name else name
+    if "://" in name:
+        return mask_url(name)
+    return name
 
 
 _WORDS: Mapping[object, str] = {bool: "boolean", int: "number", float: "number"}
@@ -73,7 +79,9 @@ _WORDS: Mapping[object, str] = {bool: "boolean", int: "number", float: "number"}
 
 def word_of(kind: object) -> str:
     """Return the type of a value that has no members, given its Python type, or its length if it is a text."""
-    return f"string({kind})" if isinstance(kind, int) else _WORDS.get(kind, "null")
+    if isinstance(kind, int):
+        return f"string({kind})"
+    return _WORDS.get(kind, "null")
 
 
 def shape_of(value: object, depth: int = _DEEPEST) -> Any:

@@ -142,7 +142,10 @@ class Redaction(Value, frozen=True, kw_only=True):
             return self._value(decode_json(value))
         if kind is dict or isinstance(value, Mapping):  # to ask for the kind is much faster
             members = cast("Mapping[str, Any]", value)
-            kept = _PLUMBING | _ENCODED if "mimeType" in members else _PLUMBING
+            if "mimeType" in members:
+                kept = _PLUMBING | _ENCODED
+            else:
+                kept = _PLUMBING
             return {name: one if name in kept else self._value(one) for name, one in members.items()}
         if isinstance(value, list | tuple):
             return [self._value(one) for one in cast("list[Any]", value)]

@@ -55,19 +55,29 @@ def target_of(request: Request) -> RequestTarget | None:
 
     A tool that is not offered has no definition.
     """
-    method, params = request.method, request.params
+    method = request.method
+    params = request.params
     if method == methods.TOOLS_CALL:
         name = params.get("name")
         if not isinstance(name, str):
             return None
-        spec = None if request.server is None else request.server.find_tool(name, asked_version(params))
-        return RequestTarget("tools", (name,)) if spec is None else _tool_target(spec)
+        if request.server is None:
+            spec = None
+        else:
+            spec = request.server.find_tool(name, asked_version(params))
+        if spec is None:
+            return RequestTarget("tools", (name,))
+        return _tool_target(spec)
     if method == methods.PROMPTS_GET:
         name = params.get("name")
-        return found_target(request.server, "prompts", name) if isinstance(name, str) else None
+        if isinstance(name, str):
+            return found_target(request.server, "prompts", name)
+        return None
     if method in methods.BY_URI:
         uri = params.get("uri")
-        return found_target(request.server, "resources", uri) if isinstance(uri, str) else None
+        if isinstance(uri, str):
+            return found_target(request.server, "resources", uri)
+        return None
     if method == methods.COMPLETION_COMPLETE:
         return _completed(request)
     return None
@@ -89,7 +99,10 @@ def _completed(request: Request) -> RequestTarget | None:
 def found_target(lookup: OfferLookup | None, kind: OfferKind, name: str) -> RequestTarget:
     """Return a prompt, a resource or a template by its name or URI, at each server that may have it."""
     method, key = (methods.PROMPTS_GET, "name") if kind == "prompts" else (methods.RESOURCES_READ, "uri")
-    offers = () if lookup is None else lookup.offers_of(method, {key: name})
+    if lookup is None:
+        offers = ()
+    else:
+        offers = lookup.offers_of(method, {key: name})
     names: dict[str | None, dict[str, None]] = {}
     for offer in offers:
         names.setdefault(offer.server, {name: None})[offer.name] = None

@@ -45,7 +45,10 @@ class SizeLimits(Value, frozen=True, kw_only=True):
 
     async def __call__(self, request: Request, call_next: CallNext) -> Json:
         """Answer a request, or refuse it or its result."""
-        target = target_of(request) if request.method in _LIMITED else None
+        if request.method in _LIMITED:
+            target = target_of(request)
+        else:
+            target = None
         if target is None or not selected(self.only, target):
             return await call_next(request)
         if self.arguments is not None:
@@ -63,7 +66,9 @@ class SizeLimits(Value, frozen=True, kw_only=True):
 
 
 def _size(value: object) -> int:
-    return 0 if value is None else len(encode_value(value, errors="replace"))
+    if value is None:
+        return 0
+    return len(encode_value(value, errors="replace"))
 
 
 def _too_large(request: Request, said: str, *, code: int = INVALID_PARAMS) -> Json:

@@ -26,7 +26,8 @@ _COLLECTION = "gateway-limits"
 _MOST_KEYS = 10_000
 _ASK_SECONDS = 1.0
 """Seconds that a call waits for the store before this process counts alone."""
-_FIRST_PAUSE, _LAST_PAUSE = 1.0, 8.0
+_FIRST_PAUSE = 1.0
+_LAST_PAUSE = 8.0
 """Seconds until a store without a watch is asked again; the wait doubles."""
 _LEAST_TTL = 60.0
 _MOST_TRIES = 20
@@ -76,7 +77,10 @@ class StoreLimits:
         clock: Callable[[], float] = time.time,
         watch: StoreWatch | None = None,
     ) -> None:
-        self._store = store.within(_ASK_SECONDS) if isinstance(store, BoundedStore) else store
+        if isinstance(store, BoundedStore):
+            self._store = store.within(_ASK_SECONDS)
+        else:
+            self._store = store
         self._watch = watch
         self._name = name
         self._clock = clock
@@ -97,19 +101,26 @@ class StoreLimits:
             return [tokens if wait else tokens - 1, max(since, now)], wait
 
         found = await self._counted(f"rate:{key}", count, ttl=burst / rate + _LEAST_TTL)
-        return await self._alone.take(key, rate=rate, burst=burst) if found is None else found
+        if found is None:
+            return await self._alone.take(key, rate=rate, burst=burst)
+        return found
 
     async def spend(self, key: str, *, most: int, period: float) -> float:
         """Count one use; see `LimitStore`."""
 
         def count(before: list[float] | None, now: float) -> Counted:
             current = float(now // period)
-            uses = before[1] if before is not None and before[0] == current else 0.0
+            if before is not None and before[0] == current:
+                uses = before[1]
+            else:
+                uses = 0.0
             full = uses >= most
             return [current, uses if full else uses + 1], (current + 1) * period - now if full else 0.0
 
         found = await self._counted(f"budget:{key}", count, ttl=period + _LEAST_TTL)
-        return await self._alone.spend(key, most=most, period=period) if found is None else found
+        if found is None:
+            return await self._alone.spend(key, most=most, period=period)
+        return found
 
     async def _counted(
         self, key: str, count: Callable[[list[float] | None, float], Counted], *, ttl: float
@@ -181,7 +192,9 @@ class StoreLimits:
     async def _read(self, name: str) -> _Known | None:
         found = await self._store.get(_COLLECTION, name)
         value: Any = None if found is None else found.value
-        return None if found is None else _Known([float(one) for one in value], found.revision)
+        if found is None:
+            return None
+        return _Known([float(one) for one in value], found.revision)
 
     def _note(self, name: str, known: _Known) -> None:
         self._known[name] = known

@@ -20,7 +20,10 @@ _OPEN_ENDED = frozenset({methods.SUBSCRIPTIONS_LISTEN})
 
 
 def _logged(method: str, name: str | None, outcome: str, seconds: float) -> None:
-    shown = "" if name is None else f" {shortened(printable(name), 200)!r}"
+    if name is None:
+        shown = ""
+    else:
+        shown = f" {shortened(printable(name), 200)!r}"
     _log.warning("%s%s took %.3f s: %s", method, shown, seconds, outcome)
 
 

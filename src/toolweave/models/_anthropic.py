@@ -89,10 +89,16 @@ class AnthropicModel(HttpModel):
         self.price = price
         self.max_tokens = max_tokens
         self._thinking = _thinking(thinking)
-        self._cache = None if cache is None else {"type": "ephemeral", **({"ttl": cache} if cache != "5m" else {})}
+        if cache is None:
+            self._cache = None
+        else:
+            self._cache = {"type": "ephemeral", **({"ttl": cache} if cache != "5m" else {})}
         self._schemas = schemas_for(base_url, model, PROVIDER, tool_schemas)
         super().__init__(_api(self.name, base_url, api_key, headers or {}), _writers(self._schemas), retry)
-        self.origin = PROVIDER if self._api.host == _HOST else self._api.url
+        if self._api.host == _HOST:
+            self.origin = PROVIDER
+        else:
+            self.origin = self._api.url
         self.native_tool_search = self._api.host == _HOST
 
     @property
@@ -105,14 +111,18 @@ class AnthropicModel(HttpModel):
         return super().wire_tools(tools, strict=strict or self._schemas.always_strict)
 
     async def _attempt(self, request: ModelRequest, tools: WireTools, body: bytes) -> AsyncGenerator[ModelEvent, None]:
-        turn, timeout = TurnReader(tools, self.origin, taken=call_ids(request)), request.settings.timeout
+        turn = TurnReader(tools, self.origin, taken=call_ids(request))
+        timeout = request.settings.timeout
         async with aclosing(self._api.events(_PATH, body, timeout=timeout)) as events:
             async for event in until_end(events, lambda: turn.ended, timeout=timeout):
                 members = self._api.decode(event.data)
                 if event.type == "error" or members.get("type", "error") == "error":
                     raise self._api.refusal(members)
                 try:
-                    ours = turn.take_whole(members) if event.type == BODY else turn.take(members)
+                    if event.type == BODY:
+                        ours = turn.take_whole(members)
+                    else:
+                        ours = turn.take(members)
                 except ValueError as exc:
                     raise self._api.protocol(str(exc)) from exc
                 for one in ours:
@@ -124,7 +134,10 @@ class AnthropicModel(HttpModel):
         yield turn.finished()
 
     def _body(self, request: ModelRequest, tools: WireTools) -> Json:
-        output = None if request.output_schema is None else _format(request.output_schema)
+        if request.output_schema is None:
+            output = None
+        else:
+            output = _format(request.output_schema)
         if output is None:
             request = prompted(request)  # the API has no words for some schemas
         settings = request.settings
@@ -218,15 +231,22 @@ def _api(
 def _thinking(wanted: int | Literal["adaptive"] | None) -> Json | None:
     if wanted is None:
         return None
-    return {"type": "adaptive"} if wanted == "adaptive" else {"type": "enabled", "budget_tokens": wanted}
+    if wanted == "adaptive":
+        return {"type": "adaptive"}
+    return {"type": "enabled", "budget_tokens": wanted}
 
 
 def _within(thinking: Json | None, max_tokens: int) -> Json | None:
     """Return the `thinking` member within `max_tokens`, towards which thoughts count; None if none fits."""
-    budget = None if thinking is None else thinking.get("budget_tokens")
+    if thinking is None:
+        budget = None
+    else:
+        budget = thinking.get("budget_tokens")
     if thinking is None or budget is None or budget < max_tokens:
         return thinking
-    return {**thinking, "budget_tokens": max_tokens - 1} if max_tokens > _LEAST_THOUGHT else None
+    if max_tokens > _LEAST_THOUGHT:
+        return {**thinking, "budget_tokens": max_tokens - 1}
+    return None
 
 
 def _format(schema: Mapping[str, Any]) -> Json | None:

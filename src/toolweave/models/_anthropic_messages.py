@@ -76,7 +76,9 @@ def container_id(messages: Iterable[Message], provider: str, *, now: float) -> s
         expires = datetime.fromisoformat(found["expires_at"]).timestamp()
     except (KeyError, TypeError, ValueError):
         expires = math.inf
-    return found.get("id") if expires > now else None
+    if expires > now:
+        return found.get("id")
+    return None
 
 
 def _append(out: list[Json], role: str, blocks: list[Json]) -> None:
@@ -91,14 +93,18 @@ def _append(out: list[Json], role: str, blocks: list[Json]) -> None:
 def _part(part: AssistantPart, tools: WireTools, provider: str, ids: WireIds) -> Json | None:
     match part:
         case TextPart():
-            return anthropic_text(part.text) if part.text.strip() else None
+            if part.text.strip():
+                return anthropic_text(part.text)
+            return None
         case ToolCallPart():
             call = {"type": "tool_use", "id": ids.wire(part.id), "name": tools.names.wire(part.name)}
             return {**added_members(part, provider), **call, "input": tools.wire_arguments(part.name, part.arguments)}
         case ProviderPart(raw={"type": "container"}):
             return None  # it goes beside the messages
         case ThinkingPart() | ProviderPart():
-            return dict(part.raw) if part.raw is not None and part.provider == provider else None
+            if part.raw is not None and part.provider == provider:
+                return dict(part.raw)
+            return None
 
 
 def _tool_result(outcome: ToolOutcome, ids: WireIds) -> Json:

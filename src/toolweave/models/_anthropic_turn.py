@@ -148,14 +148,19 @@ class TurnReader:
             cached_tokens=read,
             cache_written_tokens=written,
         )
-        detail = short(self._stop_reason or "") if reason == "other" else None
+        if reason == "other":
+            detail = short(self._stop_reason or "")
+        else:
+            detail = None
         message = AssistantMessage(parts=tuple(parts))
         return Finished(message=message, usage=usage, stop_reason=reason, stop_detail=detail)
 
     def _reason(self) -> StopReason:
         if self._stop_reason is None:  # the turn is complete, its server only does not say why
             calls = any(block.raw.get("type") == "tool_use" for block in self._blocks)
-            return "tool_calls" if calls else "end"
+            if calls:
+                return "tool_calls"
+            return "end"
         return _STOP_REASONS.get(self._stop_reason, "other")
 
     def _is_cut(self, block: _PartialBlock, reason: StopReason) -> bool:
@@ -225,10 +230,13 @@ class TurnReader:
         return self._at[index]
 
     def _part(self, block: _PartialBlock, reason: StopReason) -> AssistantPart | None:
-        raw, text = block.raw, "".join(block.pieces)
+        raw = block.raw
+        text = "".join(block.pieces)
         match raw.get("type"):
             case "text":
-                return TextPart(text=text) if text else None
+                if text:
+                    return TextPart(text=text)
+                return None
             case "thinking":
                 kept = {**raw, "thinking": text}
                 if block.signature:
@@ -239,7 +247,10 @@ class TurnReader:
             case "tool_use":
                 return self._call(block, text, reason)
             case _:  # a step of the provider's own tools
-                whole = {**raw, "input": read_arguments(text)[0]} if text else raw
+                if text:
+                    whole = {**raw, "input": read_arguments(text)[0]}
+                else:
+                    whole = raw
                 return ProviderPart(provider=self._provider, raw=whole)
 
     def _call(self, block: _PartialBlock, text: str, reason: StopReason) -> ToolCallPart:
@@ -273,17 +284,23 @@ class TurnReader:
 
 def _text_delta(block: _PartialBlock, text: str) -> list[ModelEvent]:
     block.pieces.append(text)
-    return [StreamedText(text=text)] if text else []
+    if text:
+        return [StreamedText(text=text)]
+    return []
 
 
 def _thinking_delta(block: _PartialBlock, text: str) -> list[ModelEvent]:
     block.pieces.append(text)
-    return [StreamedThinking(text=text)] if text else []
+    if text:
+        return [StreamedThinking(text=text)]
+    return []
 
 
 def _arguments_delta(block: _PartialBlock, text: str) -> list[ModelEvent]:
     block.pieces.append(text)
-    return [ToolCallDelta(id=block.id, arguments=text)] if text and block.id else []
+    if text and block.id:
+        return [ToolCallDelta(id=block.id, arguments=text)]
+    return []
 
 
 def _begins_twice(block: _PartialBlock, raw: Mapping[str, Any]) -> bool:
@@ -310,4 +327,6 @@ def _object(event: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def _text(members: Mapping[str, Any], name: str) -> str:
     value = members.get(name)
-    return value if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value
+    return ""

@@ -48,7 +48,9 @@ class _PartialCall:
         joined = "".join(self.pieces)
         if len(self.pieces) > 1 and _is_whole(self.pieces[-1]) and not _is_whole(joined):
             repeated = all(later.startswith(earlier) for earlier, later in pairwise(self.pieces))
-            return self.pieces[-1] if repeated else joined
+            if repeated:
+                return self.pieces[-1]
+            return joined
         return joined
 
     def is_whole(self) -> bool:
@@ -206,9 +208,14 @@ class StreamedCalls:
 
 def _read(members: Mapping[str, Any]) -> _Piece:
     function = members.get("function")
-    inner = cast("dict[str, Any]", function) if isinstance(function, dict) else {}
-    given, index = members.get("id"), members.get("index")
-    name, arguments = inner.get("name"), inner.get("arguments")
+    if isinstance(function, dict):
+        inner = cast("dict[str, Any]", function)
+    else:
+        inner = {}
+    given = members.get("id")
+    index = members.get("index")
+    name = inner.get("name")
+    arguments = inner.get("arguments")
     if arguments is None:
         arguments = ""
     return _Piece(
@@ -231,7 +238,9 @@ def _new_text(call: _PartialCall, piece: _Piece) -> str:
         call.pieces.clear()
         return text
     repeated = text == known or not _begins_call(text)
-    return "" if repeated and _is_whole(known) else text
+    if repeated and _is_whole(known):
+        return ""
+    return text
 
 
 def _begins_call(text: str) -> bool:

@@ -77,7 +77,9 @@ def _answer(request: ModelRequest) -> str | ToolCallPart:
 def _told(name: str, text: str, *, is_error: bool) -> str:
     if is_error:
         return f"{name} failed: {text}"
-    return text if text.strip() else f"{name} is done; it said nothing."
+    if text.strip():
+        return text
+    return f"{name} is done; it said nothing."
 
 
 def _call(rest: str, request: ModelRequest) -> str | ToolCallPart:
@@ -115,10 +117,14 @@ def _found(text: str, tools: Sequence[ToolSpec]) -> str:
         return "there are no tools, and without a model nothing else can answer."
     found = [one.tool for one in ToolIndex(ToolSnapshot(tools)).search(text, limit=_MOST)]
     if not found:
-        return f"none of the {len(tools)} tools fits {text!r}. {_HELP}" if text else _HELP
+        if text:
+            return f"none of the {len(tools)} tools fits {text!r}. {_HELP}"
+        return _HELP
     return "\n".join([*(_line(tool) for tool in found), _usage(found[0])])
 
 
 def _line(tool: ToolSpec) -> str:
     first = tool.description.strip().partition("\n")[0]
-    return f"{tool.name}: {first}" if first else tool.name
+    if first:
+        return f"{tool.name}: {first}"
+    return tool.name

@@ -41,7 +41,11 @@ def pair_tool_calls(messages: Sequence[Message]) -> list[Message]:
             continue
         out += _answers(waiting, outcomes)
         out.append(message)
-        waiting, outcomes = (message if isinstance(message, AssistantMessage) else None), []
+        if isinstance(message, AssistantMessage):
+            waiting = message
+        else:
+            waiting = None
+        outcomes = []
     return out + _answers(waiting, outcomes)
 
 
@@ -83,7 +87,10 @@ def added_members(part: TextPart | ToolCallPart, provider: str) -> dict[str, Any
 def _answers(asked: AssistantMessage | None, outcomes: Iterable[ToolOutcome]) -> list[Message]:
     found: dict[str, ToolOutcome] = {}
     strays: list[ToolOutcome] = []
-    known = {call.id for call in asked.tool_calls} if asked is not None else set[str]()
+    if asked is not None:
+        known = {call.id for call in asked.tool_calls}
+    else:
+        known = set[str]()
     for outcome in outcomes:
         if outcome.call_id in known:
             found.setdefault(outcome.call_id, outcome)

@@ -167,7 +167,10 @@ class ProviderApi:
 
     async def aclose(self) -> None:
         """Close the connections; a later request opens new ones."""
-        client, loop, self._client, self._loop = self._client, self._loop, None, None
+        client = self._client
+        loop = self._loop
+        self._client = None
+        self._loop = None
         if client is not None and loop is asyncio.get_running_loop():
             client.close()
 
@@ -214,7 +217,8 @@ class ProviderApi:
         if kind not in ("text/event-stream", ""):
             text = self._beginning(await response.beginning(_MAX_ERROR_BYTES, timeout))
             raise self.protocol(f"expected an event stream from {self.url}, not {kind}: {text}")
-        parser, size = EventParser(MAX_EVENT_BYTES), 0
+        parser = EventParser(MAX_EVENT_BYTES)
+        size = 0
         last_event = anyio.current_time()
         while piece := await self._piece(response, timeout):
             size += len(piece)

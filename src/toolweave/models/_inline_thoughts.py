@@ -58,14 +58,16 @@ class ThoughtSplitter:
 
     def end(self) -> Iterator[ModelEvent]:
         """Yield the event of the kept text, which is not a tag."""
-        kept, self._kept = self._kept, ""
+        kept = self._kept
+        self._kept = ""
         if kept:
             yield StreamedThinking(text=kept) if self._closing else StreamedText(text=kept)
 
     def _inside(self) -> Iterator[ModelEvent]:
         thought, closed, rest = self._kept.partition(self._closing)
         if closed:
-            self._closing, self._kept = "", rest
+            self._closing = ""
+            self._kept = rest
         else:
             thought, self._kept = _without_beginning(thought, (self._closing,))
         if thought:
@@ -94,7 +96,9 @@ class ThoughtSplitter:
             yield StreamedText(text=text)
 
     def _open(self, opening: str, rest: str) -> None:
-        self.found, self._closing, self._kept = True, _CLOSING[opening], rest
+        self.found = True
+        self._closing = _CLOSING[opening]
+        self._kept = rest
 
 
 def split_events(splitter: ThoughtSplitter, event: ModelEvent, provider: str | None) -> Iterator[ModelEvent]:
@@ -120,7 +124,9 @@ def without_inline_thoughts(message: AssistantMessage, provider: str | None) -> 
     for part in message.parts:
         parts += _split(part, provider) if isinstance(part, TextPart) else (part,)
     unchanged = len(parts) == len(message.parts) and all(map(operator.is_, parts, message.parts))
-    return message if unchanged else AssistantMessage(parts=tuple(parts))
+    if unchanged:
+        return message
+    return AssistantMessage(parts=tuple(parts))
 
 
 def _split(part: TextPart, provider: str | None) -> Iterator[AssistantPart]:

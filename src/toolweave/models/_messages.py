@@ -22,7 +22,10 @@ class UserMessage:
     @classmethod
     def of(cls, value: str | ContentBlock | Sequence[str | ContentBlock]) -> UserMessage:
         """Return a message of a text, a block, or a sequence of these."""
-        items = [value] if isinstance(value, str) or not isinstance(value, Sequence) else value
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            items = [value]
+        else:
+            items = value
         return cls(content=tuple(TextContent(text=one) if isinstance(one, str) else one for one in items))
 
     @property

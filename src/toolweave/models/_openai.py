@@ -79,7 +79,10 @@ class OpenAICompatibleModel(HttpModel):
         refused = RefusedTools(repairs=self._schemas.limits.repair)
         writers = self._writer(None, refused), self._writer(self._schemas.strict, refused)
         super().__init__(server, writers, retry)
-        self._inline_provider = None if self._responses else self.provider
+        if self._responses:
+            self._inline_provider = None
+        else:
+            self._inline_provider = self.provider
 
     def _writer(self, strict: SchemaProfile | None, refused: RefusedTools) -> ToolWriter:
         return ToolWriter(

@@ -114,10 +114,15 @@ def chat_messages(
                 {"role": "tool", "tool_call_id": ids.wire(one.call_id), "content": chat_text(one.result)}
                 for one in message.outcomes
             ]
-            waiting = chat_images((one.name, one.result) for one in message.outcomes) if images else []
+            if images:
+                waiting = chat_images((one.name, one.result) for one in message.outcomes)
+            else:
+                waiting = []
     if waiting:
         out.append({"role": "user", "content": waiting})
-    return _bridged(out) if mistral else out
+    if mistral:
+        return _bridged(out)
+    return out
 
 
 def _bridged(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -136,7 +141,10 @@ def chat_usage(usage: Any) -> Usage:
         return Usage()
     members = cast("dict[str, Any]", usage)
     details = members.get("prompt_tokens_details")
-    cached = cast("dict[str, Any]", details).get("cached_tokens") if isinstance(details, dict) else 0
+    if isinstance(details, dict):
+        cached = cast("dict[str, Any]", details).get("cached_tokens")
+    else:
+        cached = 0
     cost = members.get("cost")
     return Usage(
         input_tokens=_count(members.get("prompt_tokens")),
@@ -182,7 +190,10 @@ def _assistant(
             if thoughts and INLINE in part.raw:
                 out["content"] = part.raw[INLINE]
             if thoughts and _CHUNKS in part.raw:
-                said = [{"type": "text", "text": message.text}] if message.text else []
+                if message.text:
+                    said = [{"type": "text", "text": message.text}]
+                else:
+                    said = []
                 out["content"] = [*part.raw[_CHUNKS], *said]
     return out
 
@@ -225,7 +236,8 @@ class ChatTurn:
         delta = _members(choice.get("delta"))
         yield from self._take_delta(delta or _members(choice.get("message")), streamed=bool(delta))
         if choice.get("finish_reason"):
-            self._stop, self.complete = str(choice["finish_reason"]), True
+            self._stop = str(choice["finish_reason"])
+            self.complete = True
         if choice.get("error"):
             self.failure = {"error": choice["error"]}
         elif self._stop.lower() in _FAILURES:
@@ -256,7 +268,9 @@ class ChatTurn:
         reason = _STOPS.get(self._stop.lower(), "other")  # without a finish reason too: it may have been cut off
         if self._calls and reason == "end":
             return "tool_calls"  # local servers say "stop" of a turn that calls tools
-        return "end" if reason == "tool_calls" and not self._calls else reason
+        if reason == "tool_calls" and not self._calls:
+            return "end"
+        return reason
 
     def _thought(self) -> ThinkingPart | None:
         raw: dict[str, Any] = {}
@@ -269,7 +283,9 @@ class ChatTurn:
             raw[self._thoughts_member] = thoughts
         if self._added is not None:
             raw[_ADDED] = self._added
-        return ThinkingPart(text=thoughts, raw=raw, provider=self._provider) if raw else None
+        if raw:
+            return ThinkingPart(text=thoughts, raw=raw, provider=self._provider)
+        return None
 
     def _take_delta(self, delta: Mapping[str, Any], *, streamed: bool) -> Iterator[ModelEvent]:
         thought = next((name for name in _THOUGHTS if isinstance(delta.get(name), str) and delta[name]), None)
@@ -344,12 +360,18 @@ def _first_choice(choices: Any) -> Mapping[str, Any]:
 
 
 def _members(value: Any) -> Mapping[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else _NOTHING
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value)
+    return _NOTHING
 
 
 def _list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    return []
 
 
 def _count(value: Any) -> int:
-    return value if type(value) is int and value >= 0 else 0
+    if type(value) is int and value >= 0:
+        return value
+    return 0

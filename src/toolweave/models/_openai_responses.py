@@ -73,7 +73,10 @@ def responses_usage(usage: Any) -> Usage:
         return Usage()
     members = cast("dict[str, Any]", usage)
     details = members.get("input_tokens_details")
-    cached = cast("dict[str, Any]", details).get("cached_tokens") if isinstance(details, dict) else 0
+    if isinstance(details, dict):
+        cached = cast("dict[str, Any]", details).get("cached_tokens")
+    else:
+        cached = 0
     return Usage(
         input_tokens=_count(members.get("input_tokens")),
         output_tokens=_count(members.get("output_tokens")),
@@ -193,7 +196,8 @@ class ResponsesTurn:
             yield StreamedText(text=text) if item.kind == "message" else StreamedThinking(text=text)
 
     def _end(self, response: Mapping[str, Any]) -> None:
-        self._response, self.complete = response, True
+        self._response = response
+        self.complete = True
         if response.get("status") == "failed" or response.get("error"):
             self.failure = {"error": response.get("error")}
         self._items.merge(_list(response.get("output")))
@@ -205,7 +209,9 @@ class ResponsesTurn:
             return "refusal"
         if not self.complete and any(not item.done for item in self._items):
             return "other"  # it may have been cut off
-        return "tool_calls" if any(isinstance(part, ToolCallPart) for part in parts) else "end"
+        if any(isinstance(part, ToolCallPart) for part in parts):
+            return "tool_calls"
+        return "end"
 
     @property
     def _is_incomplete(self) -> bool:
@@ -239,13 +245,19 @@ class ResponsesTurn:
         if item.kind != "function_call" or item.id or not (name or at_end):
             return
         given = _given_id(item)
-        item.id = given if given is not None and given not in self._ids else fresh_id()
+        if given is not None and given not in self._ids:
+            item.id = given
+        else:
+            item.id = fresh_id()
         self._ids.add(item.id)
         yield StreamedToolCall(id=item.id, name=self._wire.call_name(str(name or "")))
 
     def _call(self, item: StreamedItem, *, unique: bool) -> ToolCallPart:
         given = item.raw.get("arguments")
-        text = item.arguments if given is None or isinstance(given, str) else json_text(given)
+        if given is None or isinstance(given, str):
+            text = item.arguments
+        else:
+            text = json_text(given)
         arguments, malformed = read_arguments(text)
         name = self._wire.call_name(str(item.raw.get("name") or ""))
         extra = {key: value for key, value in item.raw.items() if key not in _CALL_MEMBERS and value is not None}
@@ -267,16 +279,24 @@ class ResponsesTurn:
 
 def _given_id(item: StreamedItem) -> str | None:
     given = item.raw.get("call_id") or item.raw.get("id")
-    return given if given and isinstance(given, str) and item.kind == "function_call" else None
+    if given and isinstance(given, str) and item.kind == "function_call":
+        return given
+    return None
 
 
 def _members(value: Any) -> Mapping[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value)
+    return {}
 
 
 def _list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    return []
 
 
 def _count(value: Any) -> int:
-    return value if type(value) is int and value >= 0 else 0
+    if type(value) is int and value >= 0:
+        return value
+    return 0

@@ -151,7 +151,10 @@ def _no_provider(spec: str, provider: str, also: str, others: Iterable[str] = ()
     """Return the error for a provider that does not exist, with the closest that does, or all of them."""
     known = {*_SERVERS, *_BUILDERS}
     near = difflib.get_close_matches(provider, [*known, *others], n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}."
+    if near:
+        hint = f"did you mean {near[0]!r}?"
+    else:
+        hint = f"there are {', '.join(sorted(known))}."
     return ConfigError(f"model {spec!r}: no provider {provider!r}; {hint} {also}", field="model")
 
 
@@ -161,7 +164,10 @@ def _providers_of_pydantic_ai() -> frozenset[str]:
     Importing it takes half a second, so nothing is imported: a model that is never asked costs nothing.
     """
     found = find_spec("pydantic_ai")
-    folders = found.submodule_search_locations if found is not None else None
+    if found is not None:
+        folders = found.submodule_search_locations
+    else:
+        folders = None
     names = {path.stem for folder in folders or () for path in Path(folder, "providers").glob("[a-z]*.py")}
     return frozenset(name.replace("_", "-") for name in names)
 
@@ -229,7 +235,10 @@ def _ollama_url(host: str) -> str:
         port = parts.port or (443 if parts.scheme == "https" else 11434)
     except ValueError as exc:
         raise ConfigError(f"OLLAMA_HOST is no host: {exc}", field="model") from exc
-    name = "127.0.0.1" if parts.hostname in (None, "0.0.0.0") else parts.hostname  # noqa: S104 - not bound, asked
+    if parts.hostname in (None, "0.0.0.0"):  # noqa: S104 - not bound, asked
+        name = "127.0.0.1"
+    else:
+        name = parts.hostname
     shown = f"[{name}]" if ":" in name else name
     return f"{parts.scheme}://{shown}:{port}{parts.path.rstrip('/').removesuffix('/v1')}/v1"
 

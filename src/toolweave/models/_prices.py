@@ -47,7 +47,9 @@ def priced(finished: Finished, model: Model) -> Finished:
     answered = finished.model or model.name
     price = getattr(model, "price", None)
     if finished.usage.cost is not None or not isinstance(price, Price) or not (finished.usage.tokens or price == FREE):
-        return finished if finished.model is not None else replace(finished, model=answered)
+        if finished.model is not None:
+            return finished
+        return replace(finished, model=answered)
     return replace(finished, model=answered, usage=replace(finished.usage, cost=price.of(finished.usage)))
 
 
@@ -56,7 +58,8 @@ def listed(finished: Finished) -> Finished:
 
     The list is `genai-prices`, of the extra `toolweave[prices]`.
     """
-    usage, name = finished.usage, finished.model
+    usage = finished.usage
+    name = finished.model
     if usage.cost is not None or name is None or not usage.tokens or find_spec("genai_prices") is None:
         return finished
     import genai_prices  # some 0.2 s of CPU, and only a bound on the cost needs it

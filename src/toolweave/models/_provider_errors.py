@@ -76,7 +76,10 @@ def malformed_turn(error: ModelError) -> Finished | None:
     """Return the turn of a model whose provider could not read its call; None for any other error."""
     if error.malformed_call is None:
         return None
-    parts = (TextPart(text=error.malformed_call),) if error.malformed_call else ()
+    if error.malformed_call:
+        parts = (TextPart(text=error.malformed_call),)
+    else:
+        parts = ()
     message = AssistantMessage(parts=parts)
     return Finished(message=message, stop_reason="malformed_call", stop_detail=error.message)
 
@@ -127,7 +130,9 @@ def without_secrets(text: str) -> str:
 def short(text: str) -> str:
     """Return a provider's text as one short line for an error."""
     text = _CONTROL.sub(" ", text).strip()
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST]}..."
 
 
 def _kind(status: int | None, words: str) -> str:
@@ -140,9 +145,14 @@ def _kind(status: int | None, words: str) -> str:
 
 
 def _error_members(body: Any) -> dict[str, Any]:
-    members = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    if isinstance(body, dict):
+        members = cast("dict[str, Any]", body)
+    else:
+        members = {}
     error = members.get("error")
-    return cast("dict[str, Any]", error) if isinstance(error, dict) else members
+    if isinstance(error, dict):
+        return cast("dict[str, Any]", error)
+    return members
 
 
 def _upstream(body: Any) -> tuple[Any, str]:
@@ -151,7 +161,8 @@ def _upstream(body: Any) -> tuple[Any, str]:
     if not isinstance(metadata, dict):
         return None, ""
     members = cast("dict[str, Any]", metadata)
-    raw, name = members.get("raw"), members.get("provider_name")
+    raw = members.get("raw")
+    name = members.get("provider_name")
     if isinstance(raw, str):
         with suppress(ValueError, RecursionError):
             raw = decode_json(raw)
@@ -160,7 +171,9 @@ def _upstream(body: Any) -> tuple[Any, str]:
 
 def _generation(body: Any) -> str:
     found = _error_members(body).get("failed_generation")
-    return found if isinstance(found, str) else ""
+    if isinstance(found, str):
+        return found
+    return ""
 
 
 def _param(body: Any) -> str:
@@ -172,7 +185,10 @@ def _param(body: Any) -> str:
     for name in ("detail", "details", "errors"):
         details = members.get(name)
         for detail in cast("list[Any]", details) if isinstance(details, list) else ():
-            place = cast("dict[str, Any]", detail).get("loc") if isinstance(detail, dict) else None
+            if isinstance(detail, dict):
+                place = cast("dict[str, Any]", detail).get("loc")
+            else:
+                place = None
             if isinstance(place, list):
                 return ".".join(map(str, cast("list[Any]", place)))
     return ""
@@ -187,7 +203,9 @@ def _message(body: Any) -> str:
             break
         members = cast("dict[str, Any]", body)
         body = next((members[name] for name in _MEMBERS if members.get(name)), "")
-    return body if isinstance(body, str) else ""
+    if isinstance(body, str):
+        return body
+    return ""
 
 
 def _words(body: Any) -> str:
@@ -214,9 +232,10 @@ def _delay(body: Any) -> float | None:
         members = cast("dict[str, Any]", body)
         details = members.get("details")
         for one in cast("list[Any]", details) if isinstance(details, list) else ():
-            found = (
-                _DELAY.fullmatch(str(cast("dict[str, Any]", one).get("retryDelay"))) if isinstance(one, dict) else None
-            )
+            if isinstance(one, dict):
+                found = _DELAY.fullmatch(str(cast("dict[str, Any]", one).get("retryDelay")))
+            else:
+                found = None
             if found is not None:
                 return float(found.group(1))
         body = members.get("error")

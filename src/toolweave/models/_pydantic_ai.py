@@ -108,7 +108,8 @@ def _our_parts(part: wire.ModelResponsePart, tools: WireTools) -> Iterable[Assis
             yield ThinkingPart(text=part.content, raw=_adapter().dump_python(part, mode="json"), provider=PROVIDER)
         case wire.ToolCallPart():
             if isinstance(part.args, dict):
-                arguments, malformed = cast("dict[str, Any]", part.args), None
+                arguments = cast("dict[str, Any]", part.args)
+                malformed = None
             else:
                 arguments, malformed = read_arguments(part.args or "")
             yield from _added(part)
@@ -158,7 +159,10 @@ def _tool_return(outcome: ToolOutcome, names: NameMap) -> wire.ToolReturnPart:
     from pydantic_ai import messages as wire
 
     result = outcome.result.for_model()
-    contents = _contents(result.content) if result.content and not result.is_error else [result.text]
+    if result.content and not result.is_error:
+        contents = _contents(result.content)
+    else:
+        contents = [result.text]
     texts = [one for one in contents if isinstance(one, str)]
     return wire.ToolReturnPart(
         tool_name=names.wire(outcome.name),
@@ -170,7 +174,9 @@ def _tool_return(outcome: ToolOutcome, names: NameMap) -> wire.ToolReturnPart:
 
 def _user_content(blocks: Sequence[ContentBlock]) -> str | list[str | wire.BinaryContent]:
     contents = _contents(blocks)
-    return contents[0] if len(contents) == 1 and isinstance(contents[0], str) else contents
+    if len(contents) == 1 and isinstance(contents[0], str):
+        return contents[0]
+    return contents
 
 
 def _contents(blocks: Iterable[ContentBlock]) -> list[str | wire.BinaryContent]:
@@ -267,7 +273,9 @@ class PydanticAIModel:
     def name(self) -> str:
         """The string, or provider and model of the object."""
         model = self._model
-        return model if isinstance(model, str) else f"{model.system}:{model.model_name}"
+        if isinstance(model, str):
+            return model
+        return f"{model.system}:{model.model_name}"
 
     def wire_tools(self, tools: Sequence[ToolSpec]) -> WireTools:
         """Return these tools as Pydantic AI is given them, with the changed and the omitted parts of their schemas."""
@@ -286,7 +294,9 @@ class PydanticAIModel:
         """
         repairs = ToolRepairs(self._writer.refused)
         while True:
-            splitter, sent, begun = ThoughtSplitter(), SentTools(), False
+            splitter = ThoughtSplitter()
+            sent = SentTools()
+            begun = False
             try:
                 async for event in self._events(request, sent):
                     begun = True
@@ -335,7 +345,8 @@ class PydanticAIModel:
         yield finished
 
     def _settings(self, request: ModelRequest, tools: WireTools) -> WireSettings:
-        settings, wanted = request.settings, request.tool_choice
+        settings = request.settings
+        wanted = request.tool_choice
         given: dict[str, Any] = {
             "max_tokens": settings.max_tokens,
             "temperature": settings.temperature,
@@ -427,7 +438,9 @@ def _told(event: object, tools: WireTools, calls: dict[int, str]) -> Iterator[Mo
 
 
 def _text(args: object) -> str:
-    return args if isinstance(args, str) else json_text(args)
+    if isinstance(args, str):
+        return args
+    return json_text(args)
 
 
 def _finished(response: wire.ModelResponse, tools: WireTools) -> Finished:
@@ -453,5 +466,8 @@ def _finished(response: wire.ModelResponse, tools: WireTools) -> Finished:
         last, ToolCallPart
     ):  # which of its calls is whole it does not say: all but the last
         message = replace(message, parts=(*message.parts[:-1], replace(last, cut=True)))
-    detail = short(own) if reason in ("other", "malformed_call") else None
+    if reason in ("other", "malformed_call"):
+        detail = short(own)
+    else:
+        detail = None
     return Finished(message=message, usage=usage, stop_reason=reason, stop_detail=detail)

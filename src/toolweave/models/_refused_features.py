@@ -45,7 +45,9 @@ class RefusedFeatures:
         if request.settings.strict_tools and not self._strict:
             request = replace(request, settings=replace(request.settings, strict_tools=False))
         # some servers take a schema, but not with tools
-        return prompted(request) if bool(request.tools) in self._output else request
+        if bool(request.tools) in self._output:
+            return prompted(request)
+        return request
 
     async def stream(
         self,
@@ -59,7 +61,9 @@ class RefusedFeatures:
             ModelError: From `send`, if nothing can be left out, or an event was yielded already.
         """
         while True:
-            adapted, begun, sent = self.adapted(request), False, SentTools()
+            adapted = self.adapted(request)
+            begun = False
+            sent = SentTools()
             try:
                 async with aclosing(send(adapted, sent)) as events:
                     async for event in events:

@@ -116,11 +116,14 @@ class StreamedItems:
     @property
     def last(self) -> StreamedItem | None:
         """The last item of the output."""
-        return list(self)[-1] if self._items else None
+        if self._items:
+            return list(self)[-1]
+        return None
 
     def begin(self, event: Mapping[str, Any], *, done: bool) -> StreamedItem:
         """Return the item that an event reports whole, as it begins or as it is done."""
-        members, index = as_object(event.get("item")) or {}, _index(event)
+        members = as_object(event.get("item")) or {}
+        index = _index(event)
         item = self._of_item(index, members, done=done)
         if item is None:
             item = StreamedItem(kind=_kind(members), index=index)
@@ -144,7 +147,8 @@ class StreamedItems:
         whole = next((text for one in _TEXT_MEMBERS if isinstance(text := event.get(one), str) and text), None)
         if kind is None or whole is None:
             return
-        item, part = self._of_piece(kind, event), _part(name, event)
+        item = self._of_piece(kind, event)
+        part = _part(name, event)
         if len(whole) > len("".join(item.texts.get(part, ()))):
             item.texts[part] = [whole]
         if kind == "function_call" and isinstance(event.get("name"), str):
@@ -171,7 +175,9 @@ class StreamedItems:
         newest = self._items[::-1]
         named = next((one for one in newest if _is_named(one, index, members)), None)
         if named is not None:
-            return None if named.done and _is_another_call(named, members) else named
+            if named.done and _is_another_call(named, members):
+                return None
+            return named
         if index is None and not done:
             return None
         fits = _is_like if index is None else _is_at
@@ -179,7 +185,8 @@ class StreamedItems:
 
     def _of_piece(self, kind: str, event: Mapping[str, Any]) -> StreamedItem:
         """Return the item of a piece, which may be its first event."""
-        index, item_id = _index(event), event.get("item_id")
+        index = _index(event)
+        item_id = event.get("item_id")
         same_kind = [one for one in reversed(self._items) if one.kind == kind]
         named = [one for one in same_kind if item_id and one.raw.get("id") == item_id]
         if index is not None:
@@ -199,7 +206,10 @@ def texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     for members in map(as_object, as_array(value) or ()):
-        text = None if members is None else members.get("text") or members.get("refusal")
+        if members is None:
+            text = None
+        else:
+            text = members.get("text") or members.get("refusal")
         if isinstance(text, str):
             yield text
 
@@ -214,7 +224,8 @@ def _has_id(item: StreamedItem, _: int | None, members: Mapping[str, Any]) -> bo
     """Return whether an item has the call id or the id of these members, at any place."""
     if item.kind != _kind(members):
         return False
-    known, given = item.raw.get("call_id"), members.get("call_id")
+    known = item.raw.get("call_id")
+    given = members.get("call_id")
     if known and given:
         return known == given
     return bool(members.get("id")) and item.raw.get("id") == members["id"]
@@ -227,7 +238,8 @@ def _is_at(item: StreamedItem, index: int | None, members: Mapping[str, Any]) ->
 
 def _is_like(item: StreamedItem, index: int | None, members: Mapping[str, Any]) -> bool:
     """Return whether an item is of this type, and not of another call."""
-    known, given = item.raw.get("call_id"), members.get("call_id")
+    known = item.raw.get("call_id")
+    given = members.get("call_id")
     return item.kind == _kind(members) and (not known or not given or known == given)
 
 
@@ -252,4 +264,6 @@ def _part(name: str, event: Mapping[str, Any]) -> tuple[str, int]:
 
 def _index(event: Mapping[str, Any]) -> int | None:
     index = event.get("output_index")
-    return index if type(index) is int and index >= 0 else None
+    if type(index) is int and index >= 0:
+        return index
+    return None

@@ -54,7 +54,9 @@ class Retry:
         if failed >= self.attempts:
             return math.inf
         if asked is not None:
-            return asked if asked <= self.longest_asked else math.inf
+            if asked <= self.longest_asked:
+                return asked
+            return math.inf
         return backoff(failed, first=self.first, longest=self.longest, spread=(0.75, 1.0), chance=1 - chance())
 
 
@@ -104,7 +106,10 @@ async def with_retries(
             return
         except ModelError as exc:
             failed += 1
-            seconds = retry.wait(failed, exc.retry_after) if exc.kind in _WORTH_IT else math.inf
+            if exc.kind in _WORTH_IT:
+                seconds = retry.wait(failed, exc.retry_after)
+            else:
+                seconds = math.inf
             if seconds == math.inf:
                 raise
             _log.info("%s; sending it again in %.1f s (%d of %d)", exc, seconds, failed + 1, retry.attempts)
@@ -119,4 +124,6 @@ def _number(text: str | None) -> float | None:
         value = float(text or "")
     except ValueError:
         return None
-    return value if 0 <= value < math.inf else None
+    if 0 <= value < math.inf:
+        return value
+    return None

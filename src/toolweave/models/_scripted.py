@@ -72,7 +72,10 @@ class ScriptedModel:
             ModelError: The script has no further turn.
         """
         self.requests.append(request)
-        turn = self._say if self._say is not None else next(self._turns, None)
+        if self._say is not None:
+            turn = self._say
+        else:
+            turn = next(self._turns, None)
         while callable(turn):
             turn = turn(request)
             if inspect.isawaitable(turn):
@@ -92,7 +95,10 @@ def _finished(turn: Any) -> Finished:
     if isinstance(turn, Finished):
         return turn
     if not isinstance(turn, AssistantMessage):
-        several = cast("Sequence[Any]", turn) if isinstance(turn, (list, tuple)) else (turn,)
+        if isinstance(turn, (list, tuple)):
+            several = cast("Sequence[Any]", turn)
+        else:
+            several = (turn,)
         turn = AssistantMessage(parts=tuple(TextPart(text=one) if isinstance(one, str) else one for one in several))
     return Finished(message=turn, stop_reason="tool_calls" if turn.tool_calls else "end")
 
@@ -106,7 +112,10 @@ def _events(part: AssistantPart) -> Iterable[ModelEvent]:
             yield StreamedThinking(text=part.text)
         case ToolCallPart():
             yield StreamedToolCall(id=part.id, name=part.name)
-            arguments = part.malformed if part.malformed is not None else json.dumps(dict(part.arguments))
+            if part.malformed is not None:
+                arguments = part.malformed
+            else:
+                arguments = json.dumps(dict(part.arguments))
             yield ToolCallDelta(id=part.id, arguments=arguments)
         case _:
             pass

@@ -134,7 +134,10 @@ def result_from_json(data: Json) -> ToolResult:
 
 def turn_to_json(turn: Finished) -> Json:
     """Return a turn of a model as JSON."""
-    detail = {} if turn.stop_detail is None else {"stop_detail": turn.stop_detail}
+    if turn.stop_detail is None:
+        detail = {}
+    else:
+        detail = {"stop_detail": turn.stop_detail}
     return {
         "message": message_to_json(turn.message),
         "usage": usage_to_json(turn.usage),
@@ -171,7 +174,9 @@ def plain(value: Any, *, levels: int = _LEVELS) -> Any:
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        if math.isfinite(value):
+            return value
+        return None
     if isinstance(value, (Mapping, list, tuple)) and not levels:
         return "[nested too deeply to be kept]"
     if isinstance(value, Mapping):
@@ -215,7 +220,9 @@ def _fields(made: Any) -> Mapping[str, tuple[bool, Callable[[], Any]]]:
 
 def _default(one: Field[Any] | msgspec.structs.FieldInfo) -> Callable[[], Any]:
     factory = one.default_factory
-    return factory if factory is not MISSING and factory is not msgspec.NODEFAULT else lambda: one.default
+    if factory is not MISSING and factory is not msgspec.NODEFAULT:
+        return factory
+    return lambda: one.default
 
 
 def _made(made: type[T], data: Json) -> T:
@@ -264,7 +271,10 @@ def _result(data: Json) -> ToolResult:
 
 
 def _error(data: Json) -> ToolError:
-    kind = data["kind"] if data["kind"] in set(ErrorKind) else ErrorKind.EXECUTION_FAILED
+    if data["kind"] in set(ErrorKind):
+        kind = data["kind"]
+    else:
+        kind = ErrorKind.EXECUTION_FAILED
     return ToolError(
         data["message"],
         kind=kind,

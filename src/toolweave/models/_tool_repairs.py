@@ -234,7 +234,9 @@ def _has_path(schema: Mapping[str, Any], path: Sequence[str]) -> bool:
 
 
 def _members(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value)
+    return {}
 
 
 def _trace(name: str, error: ModelError) -> None:

@@ -25,7 +25,9 @@ def kind_of_address(text: str) -> AddressKind:
         return "special"
     if isinstance(address, IPv6Address):
         inner = _embedded(address)
-        return _kind6(address) if inner is None else _kind4(inner)
+        if inner is None:
+            return _kind6(address)
+        return _kind4(inner)
     return _kind4(address)
 
 
@@ -36,7 +38,9 @@ def _embedded(address: IPv6Address) -> IPv4Address | None:
     if address.sixtofour is not None:
         return address.sixtofour
     carries = address in _NAT64 or (address in _COMPATIBLE and not (address.is_loopback or address.is_unspecified))
-    return IPv4Address(int(address) & 0xFFFFFFFF) if carries else None
+    if carries:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return None
 
 
 def _kind6(address: IPv6Address) -> AddressKind:
@@ -47,7 +51,9 @@ def _kind6(address: IPv6Address) -> AddressKind:
     if any(address in net for net in _PRIVATE6):
         return "private"
     odd = address in _NAT64_LOCAL or address.teredo is not None or address.is_multicast
-    return "public" if address.is_global and not odd else "special"
+    if address.is_global and not odd:
+        return "public"
+    return "special"
 
 
 def _kind4(address: IPv4Address) -> AddressKind:
@@ -59,4 +65,6 @@ def _kind4(address: IPv4Address) -> AddressKind:
         return "shared"
     if any(address in net for net in _PRIVATE):
         return "private"
-    return "public" if address.is_global and not address.is_multicast else "special"
+    if address.is_global and not address.is_multicast:
+        return "public"
+    return "special"

@@ -78,8 +78,14 @@ class BrowserUserAgent:
 
     async def _present(self, url: str, listener: LoopbackListener, server: str) -> None:
         page = _checked(url, server)
-        opens = can_open_browser() if self._browser is None else self._browser
-        how = "your browser opens this page; if it does not, open it yourself" if opens else "open this page"
+        if self._browser is None:
+            opens = can_open_browser()
+        else:
+            opens = self._browser
+        if opens:
+            how = "your browser opens this page; if it does not, open it yourself"
+        else:
+            how = "open this page"
         lines = [f"To sign in to {printable(server)}, {how}:", "", f"  {page}"]
         if self._read_line is not None:
             lines += [
@@ -125,9 +131,15 @@ def plain_url(url: str) -> str:
     if problem is not None:
         raise ValueError(problem)
     host = parts.hostname or ""
-    host = f"[{host}]" if ":" in host else host.encode("idna").decode("ascii")
+    if ":" in host:
+        host = f"[{host}]"
+    else:
+        host = host.encode("idna").decode("ascii")
     port = "" if parts.port is None else f":{parts.port}"
-    query = f"?{quote(parts.query, safe='%/:=&?@+,-._~')}" if parts.query else ""
+    if parts.query:
+        query = f"?{quote(parts.query, safe='%/:=&?@+,-._~')}"
+    else:
+        query = ""
     return f"{parts.scheme}://{quote(host, safe='[]:.-_')}{port}{quote(parts.path, safe='%/:=@+,-._~')}{query}"
 
 

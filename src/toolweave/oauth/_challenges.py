@@ -35,7 +35,9 @@ class Challenge(Value, frozen=True):
 
 def parse_challenges(header: str) -> list[Challenge]:
     """Return the challenges of a header; repeated headers are joined by commas, and unreadable parts are skipped."""
-    text, at, found = header[:_MAX_CHARACTERS], 0, list[Challenge]()
+    text = header[:_MAX_CHARACTERS]
+    at = 0
+    found = list[Challenge]()
     while at < len(text) and len(found) < _MAX_CHALLENGES:
         at = _after(_GAP, text, at)
         scheme = _SCHEME.match(text, at)
@@ -57,7 +59,9 @@ def challenge_for(challenges: Sequence[Challenge]) -> Challenge | None:
     """Return the challenge that OAuth answers: Bearer's, else DPoP's, those first that name an error."""
     ours = [each for each in challenges if each.scheme in ("bearer", "dpop")]
     ours.sort(key=lambda each: ("error" not in each.parameters, each.scheme != "bearer"))
-    return ours[0] if ours else None
+    if ours:
+        return ours[0]
+    return None
 
 
 def _parameters(text: str, at: int) -> tuple[dict[str, str], int]:
@@ -65,7 +69,10 @@ def _parameters(text: str, at: int) -> tuple[dict[str, str], int]:
     if text[at : at + 1] not in (" ", "\t"):
         return found, at
     while (one := _PARAMETER.match(text, at)) is not None:
-        value = one[2] if one[2] is not None else _ESCAPED.sub(r"\1", one[3])
+        if one[2] is not None:
+            value = one[2]
+        else:
+            value = _ESCAPED.sub(r"\1", one[3])
         found.setdefault(one[1].lower(), value)
         at = one.end()
         comma = _COMMA.match(text, at)
@@ -77,4 +84,6 @@ def _parameters(text: str, at: int) -> tuple[dict[str, str], int]:
 
 def _after(pattern: re.Pattern[str], text: str, at: int) -> int:
     found = pattern.match(text, at)
-    return at if found is None else found.end()
+    if found is None:
+        return at
+    return found.end()

@@ -60,7 +60,8 @@ def begin(
     endpoint = found.server.authorization_endpoint
     if endpoint is None:
         raise NotFetched("its authorization server has no authorization endpoint", final=True)
-    verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(32)
+    verifier = secrets.token_urlsafe(48)
+    state = secrets.token_urlsafe(32)
     wanted = {
         "response_type": "code",
         "client_id": client_id,
@@ -101,7 +102,10 @@ def redeemed(
     if response.issuer is not None and response.issuer != server.issuer:
         raise NotFetched("the redirect comes from another authorization server ('iss'): it is not used", final=True)
     if response.error is not None:
-        said = f": {quoted(response.error_description)}" if response.error_description else ""
+        if response.error_description:
+            said = f": {quoted(response.error_description)}"
+        else:
+            said = ""
         raise NotFetched(f"the authorization server refuses: {quoted(response.error)}{said}", final=True)
     if not response.code:
         raise NotFetched("the redirect has no code", final=True)

@@ -85,7 +85,10 @@ async def _protected_resource(
 ) -> ProtectedResource | None:
     """Return the metadata at the URL of the challenge, else at the well-known ones; None where there are none."""
     named = next((one for each in challenges if (one := each.parameters.get("resource_metadata"))), None)
-    urls = [] if named is None else [checked_url(named, "the URL of its metadata")]
+    if named is None:
+        urls = []
+    else:
+        urls = [checked_url(named, "the URL of its metadata")]
     for candidate in dict.fromkeys([*urls, *protected_resource_urls(url)]):
         answer = await fetch.get(candidate, "its metadata")
         if answer.status == 200:
@@ -112,7 +115,9 @@ async def _unnamed(fetch: GuardedFetch, settings: OAuth, url: str, *, lenient: b
         raise NotFetched(text, final=True)
     own = fallback_server(url)
     found = await _metadata_of(fetch, own.issuer)
-    return own if found is None else checked_server(found, found.issuer if _same_place(found, own) else own.issuer)
+    if found is None:
+        return own
+    return checked_server(found, found.issuer if _same_place(found, own) else own.issuer)
 
 
 def _same_place(found: AuthorizationServer, own: AuthorizationServer) -> bool:

@@ -80,7 +80,10 @@ class FetchedAnswer(Value, frozen=True):
         try:
             return decode_json(self.body, kind)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:  # too deep is a RecursionError
-            why = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)[:200]
+            if isinstance(exc, RecursionError):
+                why = "it is nested too deeply"
+            else:
+                why = str(exc)[:200]
             raise NotFetched(f"the answer of {shown_url(self.url)} is not taken: {why}", final=True) from None
 
 
@@ -158,7 +161,10 @@ class GuardedFetch:
             NotFetched: As `get`.
         """
         kind = "application/json" if isinstance(body, bytes) else _FORM
-        sent = body if isinstance(body, bytes) else urlencode(body).encode()
+        if isinstance(body, bytes):
+            sent = body
+        else:
+            sent = urlencode(body).encode()
         return await self._bounded("POST", url, what, {**_HEADERS, "content-type": kind, **(headers or {})}, sent)
 
     async def judged(self, url: str, what: str) -> list[Address]:
@@ -173,7 +179,10 @@ class GuardedFetch:
         kinds = {kind_of_address(address[0]) for _, address in addresses}
         refused = sorted(kinds - allowed)
         if refused or not addresses:
-            reason = f"a {refused[0].replace('_', '-')} address" if refused else "no address"
+            if refused:
+                reason = f"a {refused[0].replace('_', '-')} address"
+            else:
+                reason = "no address"
             raise NotFetched(
                 f"{what} {shown_url(url)} has {reason}, where the server itself is not: it is not asked", final=True
             )
@@ -214,7 +223,10 @@ class GuardedFetch:
         try:
             response = await client.send(method, target_of(url), headers, body)
             with response:
-                data = b"" if 300 <= response.status < 400 else await _whole(response, what, url, self._max_bytes)
+                if 300 <= response.status < 400:
+                    data = b""
+                else:
+                    data = await _whole(response, what, url, self._max_bytes)
             return FetchedAnswer(url=url, status=response.status, headers=response.headers, body=data)
         except Unreadable as exc:
             raise NotFetched(f"{what} {shown_url(url)} is not taken: {exc.detail}", final=True) from None
@@ -244,7 +256,8 @@ def _moved(method: str, url: str, location: str, what: str, *, elsewhere: bool) 
         moved = urljoin(url, location)
         stays = method == "GET" and (elsewhere or origin_of(moved) == origin_of(url))
     except ValueError:
-        stays, moved = False, ""
+        stays = False
+        moved = ""
     if not stays:
         raise NotFetched(f"{what} {shown_url(url)} redirects to {shown_url(moved)}, where it is not asked", final=True)
     return moved

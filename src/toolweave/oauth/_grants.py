@@ -67,7 +67,9 @@ async def device_tokens(
 
 def _complete(answer: DeviceAnswer) -> str | None:
     url = answer.verification_uri_complete
-    return None if url is None else checked_url(url, "the page of the sign-in by device")
+    if url is None:
+        return None
+    return checked_url(url, "the page of the sign-in by device")
 
 
 async def _polled(endpoint: TokenEndpoint, found: Discovered, answer: DeviceAnswer) -> AnswerOfTokens:
@@ -128,7 +130,9 @@ async def _exchange(settings: OAuth, found: Discovered) -> dict[str, str]:
         "requested_token_type": _ACCESS_TOKEN,
         "resource": found.resource,
     }
-    return {**form, "audience": settings.audience} if settings.audience else form
+    if settings.audience:
+        return {**form, "audience": settings.audience}
+    return form
 
 
 async def _id_jag(fetch: GuardedFetch, settings: OAuth, found: Discovered, scopes: Sequence[str]) -> str:
@@ -157,4 +161,6 @@ async def _id_jag(fetch: GuardedFetch, settings: OAuth, found: Discovered, scope
 
 
 def _with_scopes(form: dict[str, str], scopes: Sequence[str]) -> dict[str, str]:
-    return {**form, "scope": " ".join(scopes)} if scopes else form
+    if scopes:
+        return {**form, "scope": " ".join(scopes)}
+    return form

@@ -105,9 +105,10 @@ class LoopbackListener:
             parts = urlsplit(url.strip())
         except ValueError:
             return False
-        found = (
-            _response_of(parts.query) if f"{parts.scheme}://{parts.netloc}{parts.path}" == self.redirect_uri else None
-        )
+        if f"{parts.scheme}://{parts.netloc}{parts.path}" == self.redirect_uri:
+            found = _response_of(parts.query)
+        else:
+            found = None
         if not self._is_wanted(found):
             return False
         self._arrived.set()

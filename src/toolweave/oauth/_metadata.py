@@ -79,7 +79,8 @@ def covers(resource: str, url: str) -> bool:
     try:
         if origin_of(resource) != origin_of(url):
             return False
-        named, asked = urlsplit(resource), urlsplit(url)
+        named = urlsplit(resource)
+        asked = urlsplit(url)
     except ValueError:
         return False
     folder = named.path.rstrip("/")

@@ -75,7 +75,9 @@ def other_method(settings: OAuth, server: AuthorizationServer, registration: Cli
         return None
     other = _POST if registration.method == _BASIC else _BASIC
     offered = server.token_endpoint_auth_methods_supported
-    return other if offered is None or other in offered else None
+    if offered is None or other in offered:
+        return other
+    return None
 
 
 def usable(registration: ClientRegistration | None, scopes: Iterable[str] = (), *, now: float | None = None) -> bool:
@@ -118,7 +120,10 @@ async def register(
     else:
         wanted["response_types"] = []  # else it is `code`, which needs a redirect URI (RFC 7591, 2)
     try:
-        named = {**wanted, "scope": " ".join(scopes)} if scopes else wanted
+        if scopes:
+            named = {**wanted, "scope": " ".join(scopes)}
+        else:
+            named = wanted
         made = await _registered(fetch, server.registration_endpoint, named)
     except TokenRefused as exc:
         if not scopes or exc.code not in _SCOPE_REFUSALS:
@@ -152,5 +157,8 @@ def _refused(status: int, body: bytes) -> Exception:
         refusal = decode_json(body, RefusalBody)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return NotFetched(f"{_ENDPOINT} answers HTTP {status}", final=True)
-    text = f"{refusal.error}: {refusal.error_description}" if refusal.error_description else refusal.error
+    if refusal.error_description:
+        text = f"{refusal.error}: {refusal.error_description}"
+    else:
+        text = refusal.error
     return TokenRefused(refusal.error, f"{_ENDPOINT} refuses: {quoted(text)}")

@@ -119,9 +119,14 @@ class SignIn:
         if self.settings.scopes:
             return tuple(self.settings.scopes)
         wanted = next((one["scope"] for each in challenges if "scope" in (one := each.parameters)), None)
-        scopes = found.scopes if wanted is None else tuple(dict.fromkeys(wanted.split()))
+        if wanted is None:
+            scopes = found.scopes
+        else:
+            scopes = tuple(dict.fromkeys(wanted.split()))
         lasting = self.settings.grant in PERSONAL and OFFLINE_ACCESS in (found.server.scopes_supported or ())
-        return (*scopes, OFFLINE_ACCESS) if scopes and lasting and OFFLINE_ACCESS not in scopes else scopes
+        if scopes and lasting and OFFLINE_ACCESS not in scopes:
+            return (*scopes, OFFLINE_ACCESS)
+        return scopes
 
     async def authorize(self, found: Discovered, scopes: Sequence[str]) -> TokenRecord:
         """Get a new token by the grant of the settings, and keep it.
@@ -191,7 +196,10 @@ class SignIn:
 
     async def forget(self, record: TokenRecord) -> SignedOut:
         """Revoke a record's tokens where that can be done, and delete it."""
-        problem = await self.revoke(record) if record.access_token else "it held no token"
+        if record.access_token:
+            problem = await self.revoke(record)
+        else:
+            problem = "it held no token"
         await self._store.delete(record.key)
         return SignedOut(key=record.key, revoked=not problem, problem=problem)
 
@@ -210,14 +218,20 @@ class SignIn:
         """Return the command that signs in, or the function if the command cannot be given these settings."""
         settings = self.settings
         if not self.configured and not _COMMAND_HAS.issuperset(settings.without_defaults()):
-            named = f" and the scopes {' '.join(scopes)!r}" if scopes else ""
+            if scopes:
+                named = f" and the scopes {' '.join(scopes)!r}"
+            else:
+                named = ""
             return f"call `toolweave.oauth.sign_in` with the same settings{named}"
         words = ["toolweave", "auth", "login", self.server if self.configured else self.url]
         if settings.grant == "device_code" and not self.configured:
             words.append("--device")
         if settings.principal:
             words += ["--principal", settings.principal]
-        wanted = scopes if self.configured else (*settings.scopes, *scopes)
+        if self.configured:
+            wanted = scopes
+        else:
+            wanted = (*settings.scopes, *scopes)
         for scope in dict.fromkeys(wanted):
             words += ["--scope", scope]
         return f"run `{shlex.join(words)}`"
@@ -255,7 +269,9 @@ class SignIn:
                     "not sent there; make sure that it has moved, register anew there, and set 'oauth.issuer' with it"
                 )
                 raise AuthRequiredError(text, server=self.server)
-        return None if record is None else record.registration
+        if record is None:
+            return None
+        return record.registration
 
     async def _proof_key(self, found: Discovered) -> ProofKey | None:
         """Return a new key where tokens are to be bound to one."""
@@ -303,7 +319,10 @@ class SignIn:
         """Open the listener, where a client that was registered before is redirected to; if it cannot, forget that."""
         assert self._user_agent is not None
         how: dict[str, Any] = {"server": self.server, "seconds": self.settings.timeout}
-        before = kept.redirect_uris[0] if kept is not None and kept.redirect_uris else None
+        if kept is not None and kept.redirect_uris:
+            before = kept.redirect_uris[0]
+        else:
+            before = None
         port = self.settings.redirect_port or (None if before is None else urlsplit(before).port)
         try:
             listener = await stack.enter_async_context(self._user_agent.listener(**how, port=port))
@@ -325,7 +344,10 @@ class SignIn:
             except TokenRefused as exc:
                 if exc.code not in _DROPPING:
                     raise NotFetched(str(exc), final=False) from None
-                known = None if exc.code in CLIENT_REFUSALS and not self.settings.client_id else registration
+                if exc.code in CLIENT_REFUSALS and not self.settings.client_id:
+                    known = None
+                else:
+                    known = registration
                 await self._store.save(record.replace(refresh_token=None, registration=known, saved_at=time.time()))
                 return None
         tokens = tokens.replace(refresh_token=tokens.refresh_token or refresh_token)
@@ -352,7 +374,8 @@ class SignIn:
         key: ProofKey | None,
         pem: str | None = None,
     ) -> TokenRecord:
-        now, seconds = time.time(), tokens.seconds
+        now = time.time()
+        seconds = tokens.seconds
         record = TokenRecord(
             key=self._key(issuer),
             access_token=tokens.access_token,

@@ -45,7 +45,8 @@ class SignInStatus(Value, frozen=True, kw_only=True):
             record: The record.
             now: The time in seconds since the epoch.
         """
-        renewable, until = record.refresh_token is not None, record.expires_at
+        renewable = record.refresh_token is not None
+        until = record.expires_at
         valid = until is None or until > (time.time() if now is None else now)
         state: SignInState = "signed in" if valid else "renewable" if renewable else "expired"
         if not record.access_token:

@@ -41,7 +41,9 @@ class StoredSignIn:
             ConnectError: The token has expired, and could not be renewed now.
             StoreError: The store cannot be read.
         """
-        return _NONE if self._source is None else await self._source.headers(method, url)
+        if self._source is None:
+            return _NONE
+        return await self._source.headers(method, url)
 
     async def challenged(self, challenge: AuthChallenge) -> Mapping[str, str] | None:
         """Return the headers with which a refused request is sent again, or None to leave it refused.

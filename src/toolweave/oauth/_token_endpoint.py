@@ -76,7 +76,9 @@ class AnswerOfTokens(Value, frozen=True):
             seconds = float(self.expires_in or "")
         except ValueError:
             return None
-        return seconds if 0 < seconds <= _MOST_SECONDS else None
+        if 0 < seconds <= _MOST_SECONDS:
+            return seconds
+        return None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -170,7 +172,8 @@ class TokenEndpoint:
 
     async def _authentication(self) -> tuple[dict[str, str], dict[str, str]]:
         """Return the headers and the members of the form with which the client names or authenticates itself."""
-        client, secret = self.registration.client_id, self.registration.client_secret
+        client = self.registration.client_id
+        secret = self.registration.client_secret
         match self.registration.method:
             case "private_key_jwt":
                 key = await revealed(self.settings.private_key) or ""
@@ -200,13 +203,18 @@ async def revealed(secret: OAuthSecret | None) -> str | None:
     if callable(secret):
         made = secret()
         made = await made if inspect.isawaitable(made) else made
-        return made.reveal() if isinstance(made, Secret) else str(made)
-    return None if secret is None else secret.reveal()
+        if isinstance(made, Secret):
+            return made.reveal()
+        return str(made)
+    if secret is None:
+        return None
+    return secret.reveal()
 
 
 def take_nonce(nonces: dict[str, str], url: str, headers: Mapping[str, str]) -> bool:
     """Keep the nonce of an answer for its origin; return whether it is another one than before."""
-    nonce, origin = headers.get("dpop-nonce"), origin_of(url)
+    nonce = headers.get("dpop-nonce")
+    origin = origin_of(url)
     if nonce is None or not _NONCE.fullmatch(nonce) or nonces.get(origin) == nonce:
         return False
     nonces[origin] = nonce
@@ -224,10 +232,14 @@ def _refusal(answer: FetchedAnswer, what: str, sent: Mapping[str, str]) -> Token
         body = answer.decoded(RefusalBody)
     except NotFetched:
         raise NotFetched(f"{what} answers HTTP {answer.status}", final=not temporary) from None
-    text = body.error if body.error_description is None else f"{body.error}: {body.error_description}"
+    if body.error_description is None:
+        text = body.error
+    else:
+        text = f"{body.error}: {body.error_description}"
     for name in _SECRET_FIELDS:
         value = sent.get(name, "")
-        text = text.replace(value, "***") if len(value) >= _HIDDEN_FROM else text
+        if len(value) >= _HIDDEN_FROM:
+            text = text.replace(value, "***")
     if temporary:
         raise NotFetched(f"{what} answers HTTP {answer.status}: {quoted(text)}", final=False)
     return TokenRefused(body.error, f"{what} refuses: {quoted(text)}")

@@ -108,13 +108,17 @@ class TokenSource:
         errors = {each.parameters.get("error") for each in challenges}
         if self._key is not None and "use_dpop_nonce" in errors:
             stale = self._way.nonces.get(self._origin) != _nonce_in(challenge.sent)
-            return self._made(challenge.method, challenge.url) if stale else None
+            if stale:
+                return self._made(challenge.method, challenge.url)
+            return None
         sent = _token_in(challenge.sent)
         if challenge.status == 403:
             changed = "insufficient_scope" in errors and await self._step_up(challenge, sent, challenges)
         else:
             changed = await self._replace(challenge, sent, challenges)
-        return self._made(challenge.method, challenge.url) if changed else None
+        if changed:
+            return self._made(challenge.method, challenge.url)
+        return None
 
     def answered(self, url: str, headers: Mapping[str, str]) -> None:
         """Keep the nonce that an answer brings for the next proof (RFC 9449, 8.2), which then is not refused first."""
@@ -125,10 +129,16 @@ class TokenSource:
 
     async def _adopt(self, record: TokenRecord | None) -> None:
         """Take a record as the current one."""
-        key = None if record is None else await self._way.proof_key(record)
+        if record is None:
+            key = None
+        else:
+            key = await self._way.proof_key(record)
         self._looked = True
-        self._record, self._key = record, key
-        self._bearer, self._due, self._end = None, math.inf, math.inf
+        self._record = record
+        self._key = key
+        self._bearer = None
+        self._due = math.inf
+        self._end = math.inf
         if record is None or not record.access_token:
             return
         if key is None:
@@ -139,10 +149,12 @@ class TokenSource:
             self._due = record.expires_at - min(_MARGIN_SECONDS, _MARGIN_SHARE * left)
 
     def _made(self, method: str, url: str) -> Mapping[str, str]:
-        record, key = self._record, self._key
+        record = self._record
+        key = self._key
         if self._bearer is not None or record is None or key is None:
             return self._bearer or {}
-        token, nonce = record.access_token, self._way.nonces.get(self._origin)
+        token = record.access_token
+        nonce = self._way.nonces.get(self._origin)
         return {"Authorization": f"DPoP {token}", "DPoP": key.proof(method, url, token=token, nonce=nonce)}
 
     def _holds_another(self, sent: str) -> bool:
@@ -161,7 +173,8 @@ class TokenSource:
 
     async def _renew_in_time(self) -> None:
         """Renew a token that ends soon, where its authorization server is known; else its refusal will name that."""
-        record, found = self._record, self._found
+        record = self._record
+        found = self._found
         if record is None or found is None or found.server.issuer != record.key.issuer:
             return
         alone = self._way.settings.grant not in PERSONAL
@@ -171,7 +184,10 @@ class TokenSource:
         async def work() -> None:
             if self._record is not record:
                 return
-            renewed = None if record.refresh_token is None else await self._way.renew(found, record)
+            if record.refresh_token is None:
+                renewed = None
+            else:
+                renewed = await self._way.renew(found, record)
             if renewed is None and alone:
                 renewed = await self._way.authorize(found, self._asked or record.scopes)
             if renewed is not None:
@@ -286,7 +302,9 @@ def _nonce_in(headers: Mapping[str, str]) -> object:
         claims = as_object(decode_json(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))))
     except (ValueError, msgspec.DecodeError):
         return None
-    return None if claims is None else claims.get("nonce")
+    if claims is None:
+        return None
+    return claims.get("nonce")
 
 
 def _good(record: TokenRecord) -> bool:
@@ -299,7 +317,9 @@ def _repeated(error: Exception) -> Exception:
         return AuthRequiredError(error.message, server=error.server, status=error.status, challenge=error.challenge)
     if isinstance(error, ServerError):
         return ConnectError(error.message, server=error.server)
-    return StoreError(str(error)) if isinstance(error, StoreError) else error
+    if isinstance(error, StoreError):
+        return StoreError(str(error))
+    return error
 
 
 _sources: WeakKeyDictionary[asyncio.AbstractEventLoop, OrderedDict[tuple[object, ...], TokenSource]] = (

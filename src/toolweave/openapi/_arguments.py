@@ -28,10 +28,14 @@ class ArgumentNames:
     def add(self, name: str, place: str, schema: Any, *, required: bool, description: str = "") -> str:
         """Add an argument and return its name: `name`, made legal for models, or with its location if it is taken."""
         word = _ILLEGAL.sub("_", name).strip("_")[:_MAX_NAME] or place
-        free, number = word, 1
+        free = word
+        number = 1
         while free in self._members:
             number += 1
-            free = f"{word[: _MAX_NAME - 16]}_{place}" if number == 2 else f"{word[: _MAX_NAME - 16]}_{place}_{number}"
+            if number == 2:
+                free = f"{word[: _MAX_NAME - 16]}_{place}"
+            else:
+                free = f"{word[: _MAX_NAME - 16]}_{place}_{number}"
         if description and not (isinstance(schema, Mapping) and "description" in schema):
             schema = {
                 **(cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}),

@@ -65,7 +65,8 @@ class AsgiSender:
 
     async def stop(self) -> None:
         """Run the lifespan's shutdown, within a bound."""
-        owner, self._owner = self._owner, None
+        owner = self._owner
+        self._owner = None
         self._ending.set()
         if owner is not None:
             with anyio.CancelScope(shield=True):
@@ -84,7 +85,10 @@ class AsgiSender:
     async def _once(self, request: ApiRequest) -> ApiAnswer:
         self._origin = self._origin or origin_of(request.url)
         if self._group is None or origin_of(request.url) != self._origin:
-            why = "is not running" if self._group is None else "redirects to another server"
+            if self._group is None:
+                why = "is not running"
+            else:
+                why = "redirects to another server"
             raise ToolError(f"the application {why}", kind=ErrorKind.NOT_SENT)
         exchange = _Exchange(request)
         self._group.start_soon(exchange.run, self._app, dict(self._state))
@@ -221,7 +225,8 @@ class _Exchange:
             self.status = message["status"]
             found: dict[str, str] = {}
             for name, value in message.get("headers", ()):
-                key, text = bytes(name).decode("latin-1").lower(), bytes(value).decode("latin-1")
+                key = bytes(name).decode("latin-1").lower()
+                text = bytes(value).decode("latin-1")
                 found[key] = f"{found[key]}, {text}" if key in found else text
             self.headers, self.encoding = found, found.get("content-encoding", "")
             self.begun.set()

@@ -107,7 +107,8 @@ class BodyWriter:
         given = [name for name in ("base64", "text", "path") if value.get(name) is not None]
         if len(given) != 1:
             raise UnusableArgument(where, "a file has exactly one of base64, text and path")
-        filename, media_type = value.get("filename"), value.get("media_type") or ""
+        filename = value.get("filename")
+        media_type = value.get("media_type") or ""
         if media_type and not _MEDIA_TYPE.fullmatch(media_type):
             raise UnusableArgument(f"{where}/media_type", "is no media type")
         if given == ["path"]:

@@ -93,7 +93,8 @@ def read_body(
     media, pointer = document.follow(kinds[chosen], f"{pointer}/content/{escaped(chosen)}")
     media_type = "application/json" if chosen == "*/*" else chosen
     schema: Any = media.get("schema", {})
-    at, required = f"{pointer}/schema", node.get("required") is True
+    at = f"{pointer}/schema"
+    required = node.get("required") is True
     description = as_text(node.get("description")) or ""
     if not (is_json(media_type) or _is_form(media_type) or media_type.startswith("text/")):
         read: Any = file_schema(paths=paths)
@@ -102,7 +103,10 @@ def read_body(
         name = arguments.add(_WHOLE, "body", read, required=required, description=description)
         return Body(media_type=media_type, whole=name, is_file="properties" in read)
     found = object_members(document, schema, at)
-    parts = {} if found is None else _parts(document, media, found[0], media_type)
+    if found is None:
+        parts = {}
+    else:
+        parts = _parts(document, media, found[0], media_type)
     has_files = any(part.kind != "value" for part in parts.values())
     if found is not None and (required or has_files or not found[0].get("required")):
         members = _flat(reader, found, parts, arguments, required=required, paths=paths)
@@ -163,7 +167,8 @@ def _parts(
     made: dict[str, BodyPart] = {}
     for name, one in (as_object(schema.get("properties")) or {}).items():
         own = as_object(encoding.get(name)) or {}
-        style, explode = own.get("style"), own.get("explode")
+        style = own.get("style")
+        explode = own.get("explode")
         made[name] = BodyPart(
             name=name,
             kind=_part_kind(document, one) if media_type.startswith("multipart/") else "value",
@@ -179,14 +184,18 @@ def _part_kind(document: ApiDocument, schema: object) -> Literal["value", "file"
     if is_binary_schema(document, schema):
         return "file"
     listed = any(is_binary_schema(document, view.get("items")) for view in views(schema, document.root))
-    return "files" if listed else "value"
+    if listed:
+        return "files"
+    return "value"
 
 
 def _preference(media_type: str) -> int:
     if media_type == "*/*" or is_json(media_type):
         return 0
     ranks = (MULTIPART, FORM, "text/plain")
-    return 1 + ranks.index(media_type) if media_type in ranks else 9
+    if media_type in ranks:
+        return 1 + ranks.index(media_type)
+    return 9
 
 
 def _is_form(media_type: str) -> bool:

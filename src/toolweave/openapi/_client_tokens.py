@@ -36,7 +36,10 @@ class ClientTokens:
         self._metadata_url = metadata_url
         self._fetch = GuardedFetch((*trusted, settings.metadata_url))
         self._server = AuthorizationServer(issuer=token_url, token_endpoint=token_url)
-        self._methods = ["private_key_jwt"] if settings.private_key else ["client_secret_basic", "client_secret_post"]
+        if settings.private_key:
+            self._methods = ["private_key_jwt"]
+        else:
+            self._methods = ["client_secret_basic", "client_secret_post"]
         self._flight = SingleFlight[str](_SECONDS)
         self._token = ""
         self._until = 0.0
@@ -113,7 +116,8 @@ def client_tokens(
     """
     settings = settings.of_client()
     flow = as_object((as_object(scheme.get("flows")) or {}).get("clientCredentials")) or {}
-    token_url, metadata_url = flow.get("tokenUrl"), settings.metadata_url
+    token_url = flow.get("tokenUrl")
+    metadata_url = settings.metadata_url
     if not metadata_url and scheme.get("type") == "openIdConnect":
         metadata_url = str(scheme.get("openIdConnectUrl") or "")
     if metadata_url or not isinstance(token_url, str):

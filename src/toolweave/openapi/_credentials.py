@@ -73,7 +73,10 @@ class ApiCredentials:
         elif isinstance(auth, (str, Secret)):
             made = Auth.of(auth)
             self._one = None if made is None else made.token
-            self._fixed = made if made is not None and made.oauth is not None else None
+            if made is not None and made.oauth is not None:
+                self._fixed = made
+            else:
+                self._fixed = None
         elif auth is None or isinstance(auth, tuple) or callable(auth):
             self._one = auth
         else:
@@ -139,7 +142,10 @@ class ApiCredentials:
         if self._one is not None:
             names = next((one for one in security or () if len(one) == 1 and one[0] in self._schemes), None)
             if names is not None or not self._declared:
-                scheme = {"type": "http", "scheme": "bearer"} if names is None else self._schemes[names[0]]
+                if names is None:
+                    scheme = {"type": "http", "scheme": "bearer"}
+                else:
+                    scheme = self._schemes[names[0]]
                 _place(made, scheme, await _asked(self._one))
             return made
         for names in security or ():
@@ -179,7 +185,9 @@ def _place(made: Placed, scheme: Mapping[str, Any], credential: Any) -> None:
         }
         return
     if scheme.get("type") == "apiKey":
-        name, token, place = str(scheme.get("name", "")), _text(credential), scheme.get("in")
+        name = str(scheme.get("name", ""))
+        token = _text(credential)
+        place = scheme.get("in")
         if place == "header":
             made.headers[name.lower()] = token
         elif place == "query":
@@ -187,7 +195,10 @@ def _place(made: Placed, scheme: Mapping[str, Any], credential: Any) -> None:
         elif place == "cookie":
             made.cookies.append(f"{name}={token}")
         return
-    kind = str(scheme.get("scheme", "bearer")).lower() if scheme.get("type") == "http" else "bearer"
+    if scheme.get("type") == "http":
+        kind = str(scheme.get("scheme", "bearer")).lower()
+    else:
+        kind = "bearer"
     if kind == "basic" or isinstance(credential, tuple):
         pair = _text(credential).encode()
         made.headers["authorization"] = f"Basic {b64encode(pair).decode('ascii')}"

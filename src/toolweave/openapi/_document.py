@@ -95,8 +95,13 @@ class ApiDocument:
         """Return the object at this path, or an empty one."""
         found: Any = self.root
         for name in path:
-            found = cast("dict[str, Any]", found).get(name) if isinstance(found, dict) else None
-        return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+            if isinstance(found, dict):
+                found = cast("dict[str, Any]", found).get(name)
+            else:
+                found = None
+        if isinstance(found, dict):
+            return cast("dict[str, Any]", found)
+        return {}
 
 
 def _version_fault(root: Mapping[str, Any]) -> str:
@@ -152,7 +157,8 @@ def plain(value: object, shown: str) -> Any:
         made: Any
         if isinstance(one, Mapping):
             pairs = [(_name(name), copied(inner)) for name, inner in cast("Mapping[Any, Any]", one).items()]
-            made, parts = {name: inner[0] for name, inner in pairs}, [inner for _, inner in pairs]
+            made = {name: inner[0] for name, inner in pairs}
+            parts = [inner for _, inner in pairs]
         else:
             parts = [copied(inner) for inner in cast("list[Any]", one)]
             made = [inner[0] for inner in parts]
@@ -169,7 +175,9 @@ def plain(value: object, shown: str) -> Any:
 
 
 def _name(name: object) -> str:
-    return str(name).lower() if isinstance(name, (bool, type(None))) else str(name)
+    if isinstance(name, (bool, type(None))):
+        return str(name).lower()
+    return str(name)
 
 
 def _yaml(text: bytes, shown: str) -> Any:
@@ -190,4 +198,6 @@ def _yaml(text: bytes, shown: str) -> Any:
 
 
 def _kind(value: object) -> str:
-    return "null" if value is None else type(value).__name__
+    if value is None:
+        return "null"
+    return type(value).__name__

@@ -184,7 +184,10 @@ class OperationReader:
             except SchemaError as exc:
                 self._leave_out(f"{method} {path}", pointer, exc.message, tool=name)
             except (RecursionError, TypeError, AttributeError, ValueError) as exc:  # unforeseen shapes
-                why = "it is nested too deeply" if isinstance(exc, RecursionError) else f"it is malformed: {exc}"
+                if isinstance(exc, RecursionError):
+                    why = "it is nested too deeply"
+                else:
+                    why = f"it is malformed: {exc}"
                 self._leave_out(f"{method} {path}", pointer, why, tool=name)
         return read
 
@@ -288,7 +291,8 @@ class OperationReader:
         for where, listed in ((pointer.rpartition("/")[0], item), (pointer, operation)):
             for index, one in enumerate(listed.get("parameters") or ()):
                 node, at = self.document.follow(one, f"{where}/parameters/{index}")
-                name, place = node.get("name"), node.get("in")
+                name = node.get("name")
+                place = node.get("in")
                 if not isinstance(name, str) or place not in _STYLES:
                     raise UnusablePart(at, f"a parameter has a name, and is in one of {', '.join(_STYLES)}")
                 given[name, place] = node, at  # an operation's own wins
@@ -307,9 +311,11 @@ class OperationReader:
         media_type: str | None = None
         if content:
             media_type, inner = next(iter(content.items()))
-            schema, at = inner.get("schema", True), f"{pointer}/content/{escaped(media_type)}/schema"
+            schema = inner.get("schema", True)
+            at = f"{pointer}/content/{escaped(media_type)}/schema"
         else:
-            schema, at = node.get("schema", True), f"{pointer}/schema"
+            schema = node.get("schema", True)
+            at = f"{pointer}/schema"
         read = self._inputs.read(schema, at, arguments.needed)
         style = as_text(node.get("style")) or _STYLES[place]
         argument = arguments.add(
@@ -354,7 +360,10 @@ class OperationReader:
         try:
             return self._output(schemas), accept
         except (UnusablePart, SchemaError) as exc:
-            reason = exc.reason if isinstance(exc, UnusablePart) else exc.message
+            if isinstance(exc, UnusablePart):
+                reason = exc.reason
+            else:
+                reason = exc.message
             self._leave_out(named, exc.pointer or pointer, reason, "output schema", tool=tool)
             return None, accept
 
@@ -370,7 +379,8 @@ class OperationReader:
         definitions = self._outputs.definitions(needed)
         while whole.keys() == {"$ref"}:  # handshake-era clients look for the type
             whole = definitions[str(whole["$ref"]).removeprefix("#/$defs/")]
-        whole = {**whole, "$defs": definitions} if definitions else whole
+        if definitions:
+            whole = {**whole, "$defs": definitions}
         if len(encode(whole)) > _MAX_OUTPUT_SCHEMA:
             raise SchemaError(
                 f"its output schema is larger than {_MAX_OUTPUT_SCHEMA // 1024} kB", pointer=schemas[0][1]
@@ -385,7 +395,8 @@ def _described(
     spec: ToolSpec, method: str, path: str, operation: Mapping[str, Any], parameters: Sequence[ApiParameter]
 ) -> ToolSpec:
     """Return the definition with its texts and hints, and with the parameters by which it has pages."""
-    summary, description = _text(operation, "summary"), _text(operation, "description")
+    summary = _text(operation, "summary")
+    description = _text(operation, "description")
     parts = [summary, description if description != summary else ""]
     paging = [one.argument for one in parameters if _is_paging(one)]
     if paging:
@@ -419,7 +430,9 @@ def _is_paging(parameter: ApiParameter) -> bool:
 
 def _security(given: Any) -> tuple[tuple[str, ...], ...] | None:
     listed = as_array(given)
-    return None if listed is None else tuple(tuple(as_object(one) or ()) for one in listed)
+    if listed is None:
+        return None
+    return tuple(tuple(as_object(one) or ()) for one in listed)
 
 
 def _text(node: Any, name: str) -> str:

@@ -36,8 +36,10 @@ def request_parts(operation: Operation, arguments: Mapping[str, Any]) -> Request
         if one.argument not in arguments:
             continue
         value = arguments[one.argument]
-        if one.media_type is not None and (is_json(one.media_type) or one.place != "querystring"):
-            value = json_text(value) if is_json(one.media_type) or not isinstance(value, str) else value
+        if one.media_type is not None:
+            is_json_body = is_json(one.media_type)
+            if is_json_body or (one.place != "querystring" and not isinstance(value, str)):
+                value = json_text(value)
         if one.place == "path":
             text = in_path(one.name, value, style=one.style, explode=one.explode)
             if not text.strip(".;"):

@@ -79,7 +79,10 @@ class ApiResources:
         """
         for one in self._readable if len(uri) <= _LONGEST else ():
             found = one.pattern.fullmatch(uri)
-            arguments = None if found is None else _typed(one, map(unquote, found.groups()))
+            if found is None:
+                arguments = None
+            else:
+                arguments = _typed(one, map(unquote, found.groups()))
             if arguments is None:
                 continue
             name = one.operation.spec.name
@@ -113,7 +116,8 @@ class ApiResources:
         simple = all(one.style == "simple" and one.media_type is None for one in in_path.values())
         if operation.method != "GET" or not simple or needed - {one.argument for one in in_path.values()}:
             return None
-        literals, names = _EXPRESSION.split(path)[::2], _EXPRESSION.findall(path)
+        literals = _EXPRESSION.split(path)[::2]
+        names = _EXPRESSION.findall(path)
         arguments = tuple(in_path[name].argument for name in names if name in in_path)
         variables = [re.sub(r"\W", "_", argument) for argument in arguments]
         legal = len(arguments) == len(names) == len(set(variables)) and all(map(_VARIABLE.fullmatch, variables))
@@ -147,7 +151,9 @@ def _typed(one: _Readable, texts: Any) -> Json | None:
                 arguments[name] = json.loads(text)
             except ValueError:
                 continue
-    return arguments if fits(arguments) else None
+    if fits(arguments):
+        return arguments
+    return None
 
 
 def _contents(result: ToolResult, uri: str) -> list[Json]:

@@ -74,7 +74,10 @@ class AnswerReader:
         try:
             if kind == "text/event-stream" and answer.status < 300:
                 return await self._events(answer, ctx)
-            body = b"" if request.method == "HEAD" else await self.whole(answer)
+            if request.method == "HEAD":
+                body = b""
+            else:
+                body = await self.whole(answer)
         except NoAnswer as exc:
             raise unanswered(exc, request) from None
         if not 200 <= answer.status < 300:
@@ -98,7 +101,8 @@ class AnswerReader:
         Raises:
             NoAnswer: It breaks off, or is too large.
         """
-        pieces, size = list[bytes](), 0
+        pieces = list[bytes]()
+        size = 0
         while piece := await answer.piece():
             size += len(piece)
             if size > self.max_bytes:
@@ -121,7 +125,8 @@ class AnswerReader:
 
     async def _stream(self, answer: ApiAnswer) -> AsyncGenerator[Any, None]:
         """Yield events as JSON; None at the end, nothing more where it falls silent or breaks a bound."""
-        parser, size = EventParser(self.max_bytes), 0
+        parser = EventParser(self.max_bytes)
+        size = 0
         while size <= self.max_bytes:
             piece: bytes | None = None
             with anyio.move_on_after(self.seconds):
@@ -176,7 +181,8 @@ def _checked(operation: Operation, answer: ApiAnswer, result: ToolResult) -> Too
 
 
 def _failure(answer: ApiAnswer, body: bytes, kind: str, through: str) -> ToolResult:
-    status, text = answer.status, shortened(_decoded(body, answer).strip(), _MAX_ERROR)
+    status = answer.status
+    text = shortened(_decoded(body, answer).strip(), _MAX_ERROR)
     data: dict[str, Any] = {"status": status}
     if is_json(kind) and len(body) <= _MAX_ERROR:
         data["body"] = _json(body, text)
@@ -235,7 +241,10 @@ def _parameter_for(field: str, queries: Mapping[str, str]) -> str | None:
     """Return the argument of the query parameter that a field is for: `page_token` for `nextPageToken`."""
     wanted = field.lower().replace("_", "").removeprefix("next")
     words = {name.lower().replace("_", ""): argument for name, argument in queries.items()}
-    names = (wanted,) if wanted else ("next", "cursor", "page", "offset")
+    if wanted:
+        names = (wanted,)
+    else:
+        names = ("next", "cursor", "page", "offset")
     return next((words[name] for name in names if name in words), None)
 
 

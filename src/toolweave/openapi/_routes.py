@@ -100,7 +100,10 @@ def framework_origin(app: object) -> str | None:
     settings = import_module("django.conf").settings
     allowed = [str(host).removeprefix(".") for host in settings.ALLOWED_HOSTS]
     named = [host for host in allowed if "*" not in host]
-    host = "localhost" if not named or "localhost" in named else named[0]
+    if not named or "localhost" in named:
+        host = "localhost"
+    else:
+        host = named[0]
     scheme = "https" if settings.SECURE_SSL_REDIRECT else "http"
     return f"{scheme}://{host}"
 
@@ -150,7 +153,10 @@ def _operation(route: _Route, operation_id: str) -> dict[str, Any]:
 
 def _described(handler: object) -> tuple[str, Mapping[str, Any]]:
     """Return the text of a docstring, and the members of an operation that follow `---` in it, as Starlette reads."""
-    text = inspect.getdoc(handler) if inspect.isroutine(handler) else None
+    if inspect.isroutine(handler):
+        text = inspect.getdoc(handler)
+    else:
+        text = None
     text, separator, below = (text or "").partition("---\n")
     if not separator:
         return text.strip(), {}
@@ -288,7 +294,9 @@ def _django_methods(view: Any) -> Sequence[str]:
         return [method for method in _METHODS if hasattr(owner, method)]
     required = _required_methods(view)
     if required is None:
-        return ["get", "post"] if getattr(view, "csrf_exempt", False) else ["get"]
+        if getattr(view, "csrf_exempt", False):
+            return ["get", "post"]
+        return ["get"]
     return [method for method in _METHODS if method.upper() in required]
 
 
@@ -299,11 +307,15 @@ def _django_class(view: Any) -> Any:
 def _django_handler(view: Any, method: str) -> Any:
     owner = _django_class(view)
     if owner is None:
-        return inspect.unwrap(view) if inspect.isfunction(view) else view
+        if inspect.isfunction(view):
+            return inspect.unwrap(view)
+        return view
     actions = getattr(view, "actions", None)
     named: Mapping[str, str] = cast("Mapping[str, str]", actions) if isinstance(actions, Mapping) else {}
     handler = getattr(owner, named.get(method, method), None)
-    return handler if getattr(handler, "__doc__", None) else view
+    if getattr(handler, "__doc__", None):
+        return handler
+    return view
 
 
 def _required_methods(view: Any) -> Iterable[str] | None:

@@ -67,7 +67,9 @@ class _Cut:
         while self._waiting:
             name = self._waiting.popleft()
             kept[name] = self._cut(self._definitions[name], self._levels[name])
-        return {**made, "$defs": kept} if kept else made
+        if kept:
+            return {**made, "$defs": kept}
+        return made
 
     def _cut(self, node: Any, level: int) -> Any:
         members = as_object(node)
@@ -90,14 +92,18 @@ class _Cut:
         return made
 
     def _need(self, reference: Any, level: int) -> None:
-        name = reference.removeprefix(_PREFIX) if isinstance(reference, str) else ""
+        if isinstance(reference, str):
+            name = reference.removeprefix(_PREFIX)
+        else:
+            name = ""
         if name in self._definitions and name not in self._levels:
             self._levels[name] = level
             self._waiting.append(name)
 
     def _open(self, members: Mapping[str, Any]) -> Any:
         """Return the open form of a part; that of a scalar is the part itself."""
-        target, seen = members, set[str]()
+        target = members
+        seen = set[str]()
         while (name := (as_text(target.get("$ref")) or "").removeprefix(_PREFIX)) in self._definitions:
             if name in seen:
                 break
@@ -133,7 +139,8 @@ def _with_patterns(given: Any, kept: Any) -> Any:
         if len(others) != len(items):
             return items
         return [_with_patterns(*pair) for pair in zip(others, items, strict=True)]
-    before, after = as_object(given), as_object(kept)
+    before = as_object(given)
+    after = as_object(kept)
     if before is None or after is None:
         return kept
     made = {name: _with_patterns(before.get(name), part) for name, part in after.items()}

@@ -117,9 +117,11 @@ class SchemaReader:
             last = pointer.rpartition("/")[2]
             word = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in last)
             word = word[:_MAX_NAME] or "schema"
-            known, number = word, 2
+            known = word
+            number = 2
             while known in self._taken:
-                known, number = f"{word}_{number}", number + 1
+                known = f"{word}_{number}"
+                number = number + 1
             self._taken.add(known)
             self._names[pointer] = known
         return known
@@ -138,7 +140,9 @@ def object_members(document: ApiDocument, schema: object, pointer: str) -> tuple
     if found.get("type", "object") != "object" or not isinstance(members, dict) or not members:
         return None
     extra = {name for name in _NOT_FLAT & found.keys() if (name, found[name]) != ("additionalProperties", False)}
-    return None if extra else (found, pointer)
+    if extra:
+        return None
+    return (found, pointer)
 
 
 def is_binary_schema(document: ApiDocument, schema: object) -> bool:

@@ -131,7 +131,8 @@ class HttpSender:
         return await redirected(self._once, request)
 
     async def _once(self, request: ApiRequest) -> ApiAnswer:
-        url, headers = request.url, {**request.headers, "accept-encoding": ACCEPTED, "user-agent": "toolweave"}
+        url = request.url
+        headers = {**request.headers, "accept-encoding": ACCEPTED, "user-agent": "toolweave"}
         if origin_of(url) == self._own:
             headers |= request.private
             if request.private_query:
@@ -159,7 +160,10 @@ class HttpSender:
                     addresses = await self._guard.judged(url, "the server")
                 proxy = http_proxy_for(url)
             except NotFetched as exc:
-                hint = "" if origin != self._own else "; if that is right, give its URL as base_url"
+                if origin != self._own:
+                    hint = ""
+                else:
+                    hint = "; if that is right, give its URL as base_url"
                 raise ToolError(f"{exc}{hint}", kind=ErrorKind.NOT_SENT) from None
             except ValueError as exc:
                 raise ToolError(str(exc), kind=ErrorKind.NOT_SENT) from None
@@ -202,7 +206,10 @@ def unanswered(exc: NoAnswer, request: ApiRequest) -> ToolError:
     """Return the error for a request without an answer."""
     where = f"{request.method} {shown_url(request.url)}"
     if isinstance(exc, Unreadable):
-        kind = ErrorKind.TOO_LARGE if exc.limit is not None or exc.bomb else ErrorKind.EXECUTION_FAILED
+        if exc.limit is not None or exc.bomb:
+            kind = ErrorKind.TOO_LARGE
+        else:
+            kind = ErrorKind.EXECUTION_FAILED
         return ToolError(f"the answer to {where} is not taken: {exc.detail}", kind=kind)
     if not exc.sent:
         return ToolError(f"{where} was not sent: {exc}", kind=ErrorKind.NOT_SENT, retryable=True)
@@ -215,12 +222,18 @@ def _moved(request: ApiRequest, status: int, location: str) -> ApiRequest:
     Raises:
         ToolError: It is not sent there.
     """
-    method = "GET" if status == 303 and request.method != "HEAD" else request.method
+    if status == 303 and request.method != "HEAD":
+        method = "GET"
+    else:
+        method = request.method
     try:
         url = urljoin(request.url, location).partition("#")[0]
-        stays, scheme = origin_of(url) == origin_of(request.url), urlsplit(url).scheme
+        stays = origin_of(url) == origin_of(request.url)
+        scheme = urlsplit(url).scheme
     except ValueError:
-        stays, url, scheme = False, "", ""
+        stays = False
+        url = ""
+        scheme = ""
     follows = method in _SAFE or (stays and status in _KEEPS_METHOD)
     if scheme not in ("http", "https") or not follows:
         raise ToolError(
@@ -229,4 +242,6 @@ def _moved(request: ApiRequest, status: int, location: str) -> ApiRequest:
         )
     changed = replace(request, url=url, method=method, body=request.body if method == request.method else b"")
     # headers may be arguments of a call, and another origin sees none; one that leads back here gets no credentials
-    return changed if stays else replace(changed, headers={"accept": "*/*"}, private={}, private_query="")
+    if stays:
+        return changed
+    return replace(changed, headers={"accept": "*/*"}, private={}, private_query="")

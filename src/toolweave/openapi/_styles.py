@@ -21,7 +21,9 @@ def text_of(value: Any) -> str:  # any JSON value
     """Return a value as text: a string as it is, null as nothing, all others as JSON."""
     if isinstance(value, str):
         return value
-    return "" if value is None else json_text(value)
+    if value is None:
+        return ""
+    return json_text(value)
 
 
 def in_path(name: str, value: Any, *, style: str, explode: bool) -> str:
@@ -35,10 +37,14 @@ def in_path(name: str, value: Any, *, style: str, explode: bool) -> str:
             items = [_quoted(one) for one in cast("list[Any]", value)]
         if style == "matrix" and not isinstance(value, Mapping):
             items = [f"{name}={one}" for one in items]
-        return prefix + separator.join(items) if items else ""
+        if items:
+            return prefix + separator.join(items)
+        return ""
     text = ",".join(_flat(value))
     if style == "matrix":
-        return f";{name}={text}" if text else f";{name}"
+        if text:
+            return f";{name}={text}"
+        return f";{name}"
     return prefix + text
 
 
@@ -64,7 +70,9 @@ def in_header(value: Any, *, explode: bool) -> str:
     if isinstance(value, Mapping):
         pairs = cast("Mapping[str, Any]", value).items()
         return ",".join(f"{key}={text_of(one)}" if explode else f"{key},{text_of(one)}" for key, one in pairs)
-    return ",".join(map(text_of, cast("list[Any]", value))) if isinstance(value, list) else text_of(value)
+    if isinstance(value, list):
+        return ",".join(map(text_of, cast("list[Any]", value)))
+    return text_of(value)
 
 
 def in_cookie(name: str, value: Any, *, style: str, explode: bool) -> list[str]:
@@ -82,7 +90,9 @@ def _flat(value: Any, safe: str = "") -> list[str]:
     if isinstance(value, Mapping):
         pairs = cast("Mapping[str, Any]", value).items()
         return [text for key, one in pairs for text in (_quoted(key), _quoted(one, safe))]
-    return [_quoted(one, safe) for one in cast("list[Any]", value)] if isinstance(value, list) else [_quoted(value)]
+    if isinstance(value, list):
+        return [_quoted(one, safe) for one in cast("list[Any]", value)]
+    return [_quoted(value)]
 
 
 def _deep(name: str, value: Any, safe: str) -> list[tuple[str, str]]:
@@ -92,4 +102,6 @@ def _deep(name: str, value: Any, safe: str) -> list[tuple[str, str]]:
         return [pair for key, one in members for pair in _deep(f"{name}%5B{_quoted(key)}%5D", one, safe)]
     if isinstance(value, list):
         return [(name, _quoted(one, safe)) for one in cast("list[Any]", value)]
-    return [] if value is None else [(name, _quoted(value, safe))]
+    if value is None:
+        return []
+    return [(name, _quoted(value, safe))]

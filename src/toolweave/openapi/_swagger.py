@@ -131,7 +131,9 @@ class _PathConverter:
     def _response(self, response: object, produces: Sequence[str]) -> Any:
         node = as_object(self._target(response))
         if node is None or "schema" not in node:
-            return response if node is None else node
+            if node is None:
+                return response
+            return node
         kept = {name: value for name, value in node.items() if name not in ("schema", "examples")}
         schema = _schema(as_object(node["schema"]) or {})
         kept["headers"] = {}  # no reader of ours uses them, and their form differs
@@ -145,7 +147,10 @@ class _PathConverter:
             ref = None if known is None else known.get("$ref")
             if not isinstance(ref, str):
                 return node
-            found = local_target(dict(self._document), ref) if ref.startswith("#/") else None
+            if ref.startswith("#/"):
+                found = local_target(dict(self._document), ref)
+            else:
+                found = None
             if found is None:
                 return node
             node = found
@@ -168,7 +173,9 @@ def _body(parameters: Sequence[Any], consumes: Sequence[str]) -> dict[str, Any] 
         name = node.get("name")
         if node.get("in") == "formData" and isinstance(name, str):
             fields[name] = node
-    return _form(fields, consumes) if fields else None
+    if fields:
+        return _form(fields, consumes)
+    return None
 
 
 def _form(fields: Mapping[str, Mapping[str, Any]], consumes: Sequence[str]) -> dict[str, Any]:
@@ -224,7 +231,9 @@ def _is_repeated(parameter: Mapping[str, Any]) -> bool:
 def _separator_of(parameter: Mapping[str, Any], writable: Container[str]) -> str | None:
     """Return the separator of a list that OpenAPI 3 has no style for; None for every other list."""
     collection = as_text(parameter.get("collectionFormat")) or "csv"
-    return None if collection in writable else _SEPARATORS.get(collection)
+    if collection in writable:
+        return None
+    return _SEPARATORS.get(collection)
 
 
 def _separated(parameter: Mapping[str, Any], separator: str) -> dict[str, Any]:

@@ -177,18 +177,25 @@ class OpenApiToolset(BaseToolset):
     @property
     def problems(self) -> tuple[OperationProblem, ...]:
         """The faults of the document, and for each the operations left out; the others are not affected."""
-        return () if self._api is None else self._api.problems
+        if self._api is None:
+            return ()
+        return self._api.problems
 
     @property
     def name(self) -> str:
         """The name for messages."""
-        title = {} if self._api is None else self._api.document.objects("info")
+        if self._api is None:
+            title = {}
+        else:
+            title = self._api.document.objects("info")
         return self._settings.name or str(title.get("title") or "api")
 
     @property
     def base_url(self) -> str | None:
         """The URL that paths are appended to; None while the document is not read."""
-        return None if self._api is None else self._api.base_url
+        if self._api is None:
+            return None
+        return self._api.base_url
 
     def resources(self, uri: str = "api://") -> ApiResources:
         """Return the GET operations that need nothing but their path as resources; give it to `resources=` of a server.
@@ -275,7 +282,8 @@ class OpenApiToolset(BaseToolset):
         )
 
     async def _close(self) -> None:
-        sender, self._sender = self._sender, None
+        sender = self._sender
+        self._sender = None
         self._owner.leave()
         if isinstance(sender, AsgiSender):
             await sender.stop()
@@ -313,7 +321,9 @@ class OpenApiToolset(BaseToolset):
 
     def _origin_of_app(self, app: Any) -> str:
         base = self._settings.base_url
-        return origin_of(base) if base is not None else framework_origin(app) or _IN_PROCESS
+        if base is not None:
+            return origin_of(base)
+        return framework_origin(app) or _IN_PROCESS
 
     async def _fetched(self, url: str) -> ApiDocument:
         """Return the document at a URL."""
@@ -325,7 +335,8 @@ class OpenApiToolset(BaseToolset):
     async def _downloaded(self, url: str) -> tuple[bytes, str]:
         """Get a document and the URL that gave it; credentials are sent if the config names an API at its origin."""
         shown = url.partition("?")[0]
-        base, options = self._settings.base_url, self._settings.options
+        base = self._settings.base_url
+        options = self._settings.options
         sender = self._sender or HttpSender(base or url, trusted=(url,), connect_seconds=min(options.timeout, 15.0))
         request = ApiRequest(
             method="GET",
@@ -358,7 +369,8 @@ class OpenApiToolset(BaseToolset):
                 sender.close()
 
     def _read(self, document: ApiDocument, routes: RoutesDocument | None = None) -> None:
-        settings, options = self._settings, self._settings.options
+        settings = self._settings
+        options = self._settings.options
         trusted = [url for url in (settings.base_url, document.url) if url]
         credentials = ApiCredentials(settings.auth, document, trusted)
         reader = OperationReader(
@@ -372,7 +384,10 @@ class OpenApiToolset(BaseToolset):
         operations = {one.spec.name: one for one in reader.read()}
         base = settings.base_url
         if base is None:
-            base = _server_url(document, options) if self._app is None else self._origin_of_app(self._app)
+            if self._app is None:
+                base = _server_url(document, options)
+            else:
+                base = self._origin_of_app(self._app)
         self._api = _Api(
             document=document,
             base_url=base,
@@ -385,8 +400,12 @@ class OpenApiToolset(BaseToolset):
         self._listeners.emit(ToolsChanged.between(before, self._snapshot))
 
     async def _call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
-        api, sender = self._api, self._sender
-        operation = None if api is None else api.operations.get(call.name)
+        api = self._api
+        sender = self._sender
+        if api is None:
+            operation = None
+        else:
+            operation = api.operations.get(call.name)
         if api is None or sender is None or operation is None:
             return ToolResult.failure(unknown_tool(call.name, self._snapshot.by_name), kind=ErrorKind.NOT_FOUND)
         arguments = dict(call.arguments)
@@ -416,7 +435,9 @@ class OpenApiToolset(BaseToolset):
             )
         except Exception as exc:  # boundary: callables of the user, and an application's own
             return ToolResult.failure(as_tool_error(exc))
-        return _masked(result, secrets) if result.is_error else result
+        if result.is_error:
+            return _masked(result, secrets)
+        return result
 
     async def _answered(
         self, operation: Operation, sender: ApiSender, request: ApiRequest, ctx: CallContext
@@ -441,11 +462,10 @@ class OpenApiToolset(BaseToolset):
             base = _expanded(operation.server, api.document, self._settings.options) or base
         parts = request_parts(operation, arguments)
         headers = {"accept": operation.accept, **parts.headers}
-        body = (
-            None
-            if operation.body is None
-            else await BodyWriter(self._settings.options.uploads).write(operation.body, arguments)
-        )
+        if operation.body is None:
+            body = None
+        else:
+            body = await BodyWriter(self._settings.options.uploads).write(operation.body, arguments)
         if body is not None:
             headers["content-type"] = body[1]
         url = base.rstrip("/") + parts.path
@@ -483,11 +503,9 @@ def _application(source: object) -> AsgiApp:
 
 def _named(app: object) -> str:
     kind = type(app)
-    return (
-        "the function"
-        if kind.__name__ == "function"
-        else f"the {kind.__name__} of {kind.__module__.partition('.')[0]!r}"
-    )
+    if kind.__name__ == "function":
+        return "the function"
+    return f"the {kind.__name__} of {kind.__module__.partition('.')[0]!r}"
 
 
 def _from_file(path: Path) -> ApiDocument:
@@ -523,7 +541,10 @@ def _expanded(server: Any, document: ApiDocument, options: OpenApiOptions) -> st
         chosen = options.server_variables.get(found[1]) or declared.get("default")
         allowed = as_array(declared.get("enum"))
         if chosen is None or (allowed and chosen not in allowed):
-            known = f"; one of {', '.join(map(str, allowed))}" if allowed else ""
+            if allowed:
+                known = f"; one of {', '.join(map(str, allowed))}"
+            else:
+                known = ""
             raise ConfigError(
                 f"the server variable {found[1]!r} has no usable value: give options.server_variables{known}"
             )

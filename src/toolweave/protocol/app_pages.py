@@ -121,7 +121,8 @@ def without_result_type(result: Mapping[str, Any]) -> Json:
 
 
 def _html(uri: str, content: Mapping[str, Any]) -> str:
-    text, blob = as_text(content.get("text")), as_text(content.get("blob"))
+    text = as_text(content.get("text"))
+    blob = as_text(content.get("blob"))
     if text is not None:
         return text
     if blob is None:

@@ -93,7 +93,9 @@ def page_meta(
         "prefersBorder": prefers_border,
     }
     said = {name: value for name, value in members.items() if value is not None}
-    return {_UI: said} if said else {}
+    if said:
+        return {_UI: said}
+    return {}
 
 
 def tool_meta(uri: str, visibility: Sequence[AppVisibility]) -> Json:
@@ -104,7 +106,9 @@ def tool_meta(uri: str, visibility: Sequence[AppVisibility]) -> Json:
 def page_uri(meta: Mapping[str, Any]) -> str | None:
     """Return the URI of the page that shows the results of a tool with this `_meta`, or None."""
     ui = as_object(meta.get(_UI)) if _UI in meta else None
-    return None if ui is None else as_text(ui.get("resourceUri"))
+    if ui is None:
+        return None
+    return as_text(ui.get("resourceUri"))
 
 
 def is_for_models(meta: Mapping[str, Any]) -> bool:
@@ -121,7 +125,9 @@ def is_for_pages(meta: Mapping[str, Any]) -> bool:
 
 def _visibility(meta: Mapping[str, Any]) -> list[Any] | None:
     ui = as_object(meta.get(_UI)) if _UI in meta else None
-    return None if ui is None else as_array(ui.get("visibility"))
+    if ui is None:
+        return None
+    return as_array(ui.get("visibility"))
 
 
 def apps_capability() -> Json:

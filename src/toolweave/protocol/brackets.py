@@ -19,7 +19,10 @@ def outside_of_strings(text: bytes) -> Iterator[bytes]:
 
     A regular expression needs a hundred times as long for a text of brackets.
     """
-    unescaped = text.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in text else text
+    if b"\\" in text:
+        unescaped = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    else:
+        unescaped = text
     inside = 0
     for at in range(0, len(unescaped), _SLICE):
         parts = unescaped[at : at + _SLICE].split(b'"')

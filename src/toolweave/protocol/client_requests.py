@@ -121,7 +121,9 @@ def needs_of(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         return ABILITIES["elicitation.url" if params.get("mode") == "url" else "elicitation"]
     if method == methods.SAMPLING_CREATE_MESSAGE:
         return ABILITIES["sampling.tools" if params.get("tools") else "sampling"]
-    return ABILITIES["roots"] if method == methods.ROOTS_LIST else {}
+    if method == methods.ROOTS_LIST:
+        return ABILITIES["roots"]
+    return {}
 
 
 REJECTED = -1
@@ -204,7 +206,9 @@ def page_params(message: str, url: str, *, modern: bool, visit: str | None = Non
     if problem is not None:
         raise ValueError(f"the user cannot be asked to visit {one_line(url, 200)!r}: {problem}")
     page: Json = {"mode": "url", "message": message, "url": url}
-    return page if modern else page | visited_params(visit or uuid.uuid4().hex)
+    if modern:
+        return page
+    return page | visited_params(visit or uuid.uuid4().hex)
 
 
 def visited_params(visit: str) -> Json:
@@ -223,10 +227,14 @@ def elicitation_request(params: Mapping[str, Any], *, server: str) -> Elicitatio
     Raises:
         ValueError: Its mode is unknown, or its URL is not an address that a person can be sent to.
     """
-    mode, url = params.get("mode", "form"), as_text(params.get("url"))
+    mode = params.get("mode", "form")
+    url = as_text(params.get("url"))
     if mode not in ("form", "url"):
         raise ValueError("an elicitation has mode 'form' or 'url'")
-    problem = web_address_problem(url or "") if mode == "url" else None
+    if mode == "url":
+        problem = web_address_problem(url or "")
+    else:
+        problem = None
     if problem is not None:
         shown = one_line(url or "", 200)
         raise ValueError(f"an elicitation of mode 'url' has a web address, and {shown!r} is not one: {problem}")
@@ -250,7 +258,9 @@ def required_pages(data: object) -> list[Mapping[str, Any]]:
 def elicitation_result_json(result: ElicitationResult) -> Json:
     """Return the answer to a request, with the values of the form if there are any."""
     made: Json = {"action": result.action}
-    return made if result.content is None else made | {"content": dict(result.content)}
+    if result.content is None:
+        return made
+    return made | {"content": dict(result.content)}
 
 
 def read_elicitation_result(answer: object, *, form: bool) -> ElicitationResult:
@@ -264,7 +274,8 @@ def read_elicitation_result(answer: object, *, form: bool) -> ElicitationResult:
         ValueError: It is none.
     """
     result = _object(answer, "an elicitation result")
-    action, content = result.get("action"), result.get("content")
+    action = result.get("action")
+    content = result.get("content")
     if action not in ("accept", "decline", "cancel"):
         raise ValueError("an elicitation result has an action 'accept', 'decline' or 'cancel'")
     if action != "accept" or not form:
@@ -299,7 +310,9 @@ def check_form(schema: Mapping[str, Any], *, what: str = "a form") -> Json:
 
 
 def _is_flat(described: Mapping[str, Any]) -> bool:
-    kind, items, choices = described.get("type"), as_object(described.get("items")), described.get("enum", [])
+    kind = described.get("type")
+    items = as_object(described.get("items"))
+    choices = described.get("enum", [])
     if kind == "array":
         return items is not None and ("enum" in items or "anyOf" in items)
     if not isinstance(kind, str) or not isinstance(choices, list):
@@ -329,7 +342,9 @@ class SamplingMessage(Value, frozen=True, kw_only=True):
         return "\n".join(block.render() for block in self.content)
 
 
-STOPPED_AT_END, STOPPED_AT_TOKENS, STOPPED_FOR_TOOLS = "endTurn", "maxTokens", "toolUse"
+STOPPED_AT_END = "endTurn"
+STOPPED_AT_TOKENS = "maxTokens"
+STOPPED_FOR_TOOLS = "toolUse"
 """The stop reasons of the specification that a model has for itself."""
 
 
@@ -362,7 +377,10 @@ def message_content_json(content: Any) -> Any:
         return {"type": "text", "text": content}
     if isinstance(content, Sequence):
         blocks = [message_content_json(item) for item in cast("Sequence[Any]", content)]
-        return blocks[0] if len(blocks) == 1 else blocks  # older revisions know no array
+        # older revisions know no array
+        if len(blocks) == 1:
+            return blocks[0]
+        return blocks
     if isinstance(content, Mapping):
         return dict(cast("Mapping[str, Any]", content))
     return block_json(content)
@@ -423,7 +441,8 @@ def sampling_fields(params: Mapping[str, Any]) -> Json:
     messages = as_array(params.get("messages"))
     if messages is None:
         raise ValueError("a sampling request needs a list of messages")
-    max_tokens, temperature = params.get("maxTokens"), params.get("temperature")
+    max_tokens = params.get("maxTokens")
+    temperature = params.get("temperature")
     return {
         "messages": tuple(_sampling_message(item) for item in map(as_object, messages) if item is not None),
         "system_prompt": as_text(params.get("systemPrompt")),
@@ -458,7 +477,9 @@ def _sampling_message(raw: Mapping[str, Any]) -> SamplingMessage:
 def sampling_result_json(result: SamplingResult) -> Json:
     """Return the answer to a request."""
     made: Json = {"role": result.role, "content": message_content_json(result.content), "model": result.model}
-    return made if result.stop_reason is None else made | {"stopReason": result.stop_reason}
+    if result.stop_reason is None:
+        return made
+    return made | {"stopReason": result.stop_reason}
 
 
 def read_sampling_result(answer: object) -> SamplingResult:
@@ -468,7 +489,8 @@ def read_sampling_result(answer: object) -> SamplingResult:
         ValueError: It is none.
     """
     result = _object(answer, "a sampling result")
-    content, model = result.get("content"), result.get("model")
+    content = result.get("content")
+    model = result.get("model")
     if not isinstance(content, (dict, list)) or not content or not isinstance(model, str):
         raise ValueError("a sampling result has 'content', a block or blocks, and 'model', a text")
     blocks = cast("list[Any]", content if isinstance(content, list) else [content])
@@ -555,7 +577,10 @@ def refused_by_expiry(method: str) -> Json:
     """
     if method == methods.ELICITATION_CREATE:
         return elicitation_result_json(ElicitationResult.cancel())
-    code = REJECTED if method == methods.SAMPLING_CREATE_MESSAGE else INTERNAL_ERROR
+    if method == methods.SAMPLING_CREATE_MESSAGE:
+        code = REJECTED
+    else:
+        code = INTERNAL_ERROR
     raise RequestError("the user did not answer in time", code=code)
 
 

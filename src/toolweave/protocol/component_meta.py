@@ -76,14 +76,19 @@ def _checked(what: str, text: object) -> str:
 def tags_in(meta: object) -> frozenset[str]:
     """Return the tags that a definition's `_meta` names; a server may have written anything there."""
     found = _member(meta, TAGS, "tags")
-    listed = cast("list[Any]", found) if isinstance(found, list) else ()
+    if isinstance(found, list):
+        listed = cast("list[Any]", found)
+    else:
+        listed = ()
     return frozenset(tag for tag in listed if isinstance(tag, str))
 
 
 def version_in(meta: object) -> str | None:
     """Return the version that a definition's `_meta` names, or None."""
     found = _member(meta, VERSION, "version")
-    return found if isinstance(found, str) and found else None
+    if isinstance(found, str) and found:
+        return found
+    return None
 
 
 def asked_version(params: Mapping[str, Any]) -> str | None:
@@ -92,12 +97,16 @@ def asked_version(params: Mapping[str, Any]) -> str | None:
     if type(meta) is not dict and not isinstance(meta, Mapping):  # the first is nearly always enough
         return None
     asked = cast("Mapping[str, Any]", meta).get(VERSION)
-    return None if asked is None else str(asked)
+    if asked is None:
+        return None
+    return str(asked)
 
 
 def asking_for(version: str | None) -> dict[str, Any]:
     """Return the `_meta` of a request for a version; for the newest there is nothing."""
-    return {} if version is None else {VERSION: version}
+    if version is None:
+        return {}
+    return {VERSION: version}
 
 
 def _member(meta: object, name: str, foreign: str) -> Any:
@@ -121,7 +130,9 @@ def versioned(name: str, version: str) -> str:
 def with_versions(meta: Mapping[str, Any] | None, versions: Sequence[str]) -> dict[str, Any]:
     """Return the `_meta` of the newest version, with all that are offered, newest first; with one there is nothing."""
     made = {name: value for name, value in (meta or {}).items() if name != VERSIONS}
-    return made | {VERSIONS: list(versions)} if len(versions) > 1 else made
+    if len(versions) > 1:
+        return made | {VERSIONS: list(versions)}
+    return made
 
 
 def version_key(version: str) -> VersionKey:

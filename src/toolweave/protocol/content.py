@@ -64,7 +64,9 @@ class Block(Value, frozen=True, kw_only=True):
         """The roles that the block is for, `"user"` and `"assistant"`; both where it names neither of them."""
         told: Any = self.annotations if self.annotations is not None else as_object(self.raw.get("annotations"))
         named = as_array(told.get("audience")) if told else None
-        return (_ROLES & {one for one in named if isinstance(one, str)}) or _ROLES if named else _ROLES
+        if named:
+            return (_ROLES & {one for one in named if isinstance(one, str)}) or _ROLES
+        return _ROLES
 
 
 class TextContent(Block, frozen=True, kw_only=True):
@@ -202,29 +204,37 @@ def content_block(item: Any) -> ContentBlock:
     if made is None:
         return UnknownContent(type=str(kind), raw=block)
     if "annotations" in block or "_meta" in block:  # members that a block of any type may have, and few do
-        annotations, meta = as_object(block.get("annotations")), as_object(block.get("_meta"))
+        annotations = as_object(block.get("annotations"))
+        meta = as_object(block.get("_meta"))
         return made.replace(annotations=annotations, meta=meta or {})
     return made
 
 
 def _text(block: Mapping[str, Any]) -> ContentBlock | None:
     text = block.get("text")
-    return TextContent(text=text, raw=block) if isinstance(text, str) else None
+    if isinstance(text, str):
+        return TextContent(text=text, raw=block)
+    return None
 
 
 def _image(block: Mapping[str, Any]) -> ContentBlock | None:
     found = _media(block, "image/png")
-    return None if found is None else ImageContent(data=found[0], mime_type=found[1], raw=block)
+    if found is None:
+        return None
+    return ImageContent(data=found[0], mime_type=found[1], raw=block)
 
 
 def _audio(block: Mapping[str, Any]) -> ContentBlock | None:
     found = _media(block, "audio/wav")
-    return None if found is None else AudioContent(data=found[0], mime_type=found[1], raw=block)
+    if found is None:
+        return None
+    return AudioContent(data=found[0], mime_type=found[1], raw=block)
 
 
 def _media(block: Mapping[str, Any], default: str) -> tuple[str, str] | None:
     """Return the data of a block as plain base64, and its type."""
-    data, mime = block.get("data"), block.get("mimeType")
+    data = block.get("data")
+    mime = block.get("mimeType")
     if not isinstance(data, str) or not (mime is None or isinstance(mime, str)):
         return None
     plain, found = plain_base64(data)
@@ -253,7 +263,8 @@ def plain_base64(data: str) -> tuple[str, str | None]:
 
 
 def _link(block: Mapping[str, Any]) -> ContentBlock | None:
-    uri, size = block.get("uri"), block.get("size")
+    uri = block.get("uri")
+    size = block.get("size")
     if not isinstance(uri, str):
         return None
     return ResourceLink(
@@ -271,7 +282,9 @@ def _resource(block: Mapping[str, Any]) -> ContentBlock | None:
     inner = as_object(block.get("resource"))
     if inner is None or not isinstance(inner.get("uri"), str):
         return None
-    text, blob, mime = as_text(inner.get("text")), as_text(inner.get("blob")), as_text(inner.get("mimeType"))
+    text = as_text(inner.get("text"))
+    blob = as_text(inner.get("blob"))
+    mime = as_text(inner.get("mimeType"))
     if text is None and blob is None:
         return None
     if blob is not None:
@@ -334,4 +347,6 @@ def _size(base64_text: str) -> str:
     size = len(base64_text) * 3 // 4 - base64_text[-2:].count("=")
     if size < 1000:
         return f"{size} B"
-    return f"{size / 1000:.1f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
+    if size < 1_000_000:
+        return f"{size / 1000:.1f} kB"
+    return f"{size / 1_000_000:.1f} MB"

@@ -82,7 +82,9 @@ def passed_capabilities(declared: Mapping[str, Any], *, version: str, tasks: boo
     extensions.pop(TASKS_EXTENSION, None)
     if tasks:
         extensions[TASKS_EXTENSION] = {}
-    return made | {"extensions": extensions} if extensions else made
+    if extensions:
+        return made | {"extensions": extensions}
+    return made
 
 
 def capabilities_at(revision: str, declared: Mapping[str, Any]) -> Json:
@@ -187,7 +189,9 @@ def _without_hops(result: Mapping[str, Any]) -> Json:
 
 def _known_message(message: Any, version: str) -> Any:
     members = as_object(message)
-    return message if members is None else {**members, "content": _known_block(members.get("content"), version)}
+    if members is None:
+        return message
+    return {**members, "content": _known_block(members.get("content"), version)}
 
 
 def _known_block(block: Any, version: str) -> Any:

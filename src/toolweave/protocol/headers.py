@@ -69,11 +69,15 @@ def decode_value(header: bytes | None) -> str | None:
     text = header.decode("latin-1")
     found = _ENCODED.fullmatch(text)
     if found is None:  # without both ends of the wrapper it stands for itself
-        return text if text.isascii() else None
+        if text.isascii():
+            return text
+        return None
     try:
         decoded = base64.b64decode(found[1], validate=True)
         canonical = base64.b64encode(decoded).decode() == found[1]
-        return decoded.decode() if canonical else None
+        if canonical:
+            return decoded.decode()
+        return None
     except (binascii.Error, ValueError):
         return None
 
@@ -99,9 +103,13 @@ def argument_headers(mirrored: Mirrored, arguments: Any) -> dict[str, str]:
 
 def _rendered(value: Any) -> str | None:
     if isinstance(value, bool):
-        return "true" if value else "false"
+        if value:
+            return "true"
+        return "false"
     try:
-        return str(value) if isinstance(value, (str, int, float)) else None
+        if isinstance(value, (str, int, float)):
+            return str(value)
+        return None
     except ValueError:  # more digits than Python writes
         return None
 
@@ -118,7 +126,8 @@ def argument_mismatch(mirrored: Mirrored, arguments: Any, headers: Sequence[tupl
         sent = [value for key, value in headers if key == name.encode()]
         if len(sent) > 1:
             return f"the header {name} appears more than once"
-        value, where = _value_at(arguments, path), ".".join(path)
+        value = _value_at(arguments, path)
+        where = ".".join(path)
         text = _rendered(value)
         if text is None and sent:
             return f"the header {name} is there, but the argument {where!r} has no value for it"
@@ -143,7 +152,10 @@ def _agrees(value: Any, text: str, sent: str | None) -> bool:
 def _value_at(arguments: Any, path: _Path) -> Any:
     value = arguments
     for key in path:
-        value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else None
+        if isinstance(value, Mapping):
+            value = cast("Mapping[str, Any]", value).get(key)
+        else:
+            value = None
     return value
 
 
@@ -155,7 +167,9 @@ def mirroring_problem(schema: Mapping[str, Any]) -> tuple[str, str] | None:
             continue
         if not path:
             return f"{_ANNOTATION} stands where no chain of properties leads", ""
-        where, name, kind = ".".join(path), part[_ANNOTATION], part.get("type")
+        where = ".".join(path)
+        name = part[_ANNOTATION]
+        kind = part.get("type")
         pointer = "".join(f"/properties/{step.replace('~', '~0').replace('/', '~1')}" for step in path)
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
             return f"property {where!r}: {_ANNOTATION} is no header name", pointer
@@ -192,4 +206,6 @@ def _schemas(root: Any) -> Iterator[tuple[_Path | None, Mapping[str, Any]]]:
 
 
 def _members(value: Any) -> Iterable[tuple[str, Any]]:
-    return cast("Mapping[str, Any]", value).items() if isinstance(value, (dict, Mapping)) else ()
+    if isinstance(value, (dict, Mapping)):
+        return cast("Mapping[str, Any]", value).items()
+    return ()

@@ -60,7 +60,8 @@ def read_input_required(result: Mapping[str, Any]) -> tuple[Mapping[str, Any], s
     Raises:
         ValueError: It is malformed, or asks for nothing.
     """
-    requests, state = as_object(result.get(INPUT_REQUESTS, {})), result.get(REQUEST_STATE)
+    requests = as_object(result.get(INPUT_REQUESTS, {}))
+    state = result.get(REQUEST_STATE)
     if requests is None or not (state is None or isinstance(state, str)):
         raise ValueError("its request for input is malformed")
     if not requests and state is None:

@@ -14,14 +14,20 @@ Json: TypeAlias = dict[str, Any]
 def as_object(value: Any) -> Mapping[str, Any] | None:
     """Return a JSON object."""
     # nearly every one is a dict or missing, and asking for that first is several times cheaper than asking an ABC
-    return value if value is None or isinstance(value, (dict, Mapping)) else None  # pyright: ignore[reportUnknownVariableType]
+    if value is None or isinstance(value, (dict, Mapping)):
+        return value  # pyright: ignore[reportUnknownVariableType]
+    return None
 
 
 def as_array(value: Any) -> list[Any] | None:
     """Return a JSON array."""
-    return cast("list[Any]", value) if isinstance(value, list) else None
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    return None
 
 
 def as_text(value: Any) -> str | None:
     """Return a JSON string."""
-    return value if isinstance(value, str) else None
+    if isinstance(value, str):
+        return value
+    return None

@@ -201,7 +201,9 @@ def decode_raw_result(text: bytes) -> RawResult | None:
     if answer.method is not msgspec.UNSET or answer.error is not msgspec.UNSET:
         return None
     # A number that cannot be read makes the answer invalid on every path, so it must not pass unread on this one.
-    return None if is_out_of_range(text) else answer
+    if is_out_of_range(text):
+        return None
+    return answer
 
 
 def decode_lenient(text: bytes) -> list[LenientMessage]:
@@ -247,7 +249,10 @@ def _lenient(text: bytes | msgspec.Raw) -> LenientMessage:
         message = _without_result(text)
     except ValueError:  # text that is not UTF-8 is no `DecodeError`
         readable = mended(bytes(text))
-        message = _without_result(text) if readable is None else _decode_mended(readable)
+        if readable is None:
+            message = _without_result(text)
+        else:
+            message = _decode_mended(readable)
     if type(message.id) not in _ID_TYPES:
         raise msgspec.ValidationError("'id' is not a number, a string or null")
     return message
@@ -305,7 +310,8 @@ def without_deep_entries(text: bytes, *, levels: int = MAX_DEPTH) -> bytes:
             depth += 1
             deepest = max(deepest, depth)
             if depth == _ENTRY_DEPTH:
-                start, deepest = found.start(), depth
+                start = found.start()
+                deepest = depth
         elif token in b"}]":
             if depth == _ENTRY_DEPTH and deepest > levels:
                 kept += (text[copied:start], b"null")
@@ -329,7 +335,9 @@ def answer_id(text: bytes) -> RequestId | None:
         return None
     number, name = found.groups()
     if number:
-        return int(number) if len(number) < MAX_DIGITS else number[:_SHOWN_DIGITS].decode("ascii")
+        if len(number) < MAX_DIGITS:
+            return int(number)
+        return number[:_SHOWN_DIGITS].decode("ascii")
     return name.decode("ascii")
 
 
@@ -353,7 +361,9 @@ def objects_in(text: bytes) -> list[bytes]:
             if depth == 0:
                 parts.append(text[start : found.end()].strip())
                 start = found.end()
-    return [text] if text[start:].strip() or not parts else parts
+    if text[start:].strip() or not parts:
+        return [text]
+    return parts
 
 
 def _holds_too_many_tokens(text: bytes) -> bool:
@@ -373,7 +383,9 @@ def answer_behind(text: bytes) -> LenientMessage | None:
     except (ValueError, RecursionError):
         return None
     is_answer = message.result is not msgspec.UNSET or message.error is not msgspec.UNSET
-    return message if is_answer and message.method is msgspec.UNSET else None
+    if is_answer and message.method is msgspec.UNSET:
+        return message
+    return None
 
 
 def own_id(came: object) -> RequestId | None:
@@ -383,10 +395,16 @@ def own_id(came: object) -> RequestId | None:
     another id of it.
     """
     if isinstance(came, str):
-        return int(came) if came.isascii() and came.isdigit() and len(came) < MAX_DIGITS and _is_plain(came) else came
+        if came.isascii() and came.isdigit() and len(came) < MAX_DIGITS and _is_plain(came):
+            return int(came)
+        return came
     if isinstance(came, float):
-        return int(came) if came.is_integer() else None
-    return came if isinstance(came, int) and not isinstance(came, bool) else None
+        if came.is_integer():
+            return int(came)
+        return None
+    if isinstance(came, int) and not isinstance(came, bool):
+        return came
+    return None
 
 
 def _is_plain(digits: str) -> bool:
@@ -452,7 +470,10 @@ def _defect(text: bytes) -> MalformedMessage:
         return MalformedMessage(INVALID_REQUEST, "Invalid request: a message is a JSON object")
     members = cast("dict[str, Any]", value)
     key = members.get("id")
-    known = key if isinstance(key, str) or (isinstance(key, int) and not isinstance(key, bool)) else None
+    if isinstance(key, str) or (isinstance(key, int) and not isinstance(key, bool)):
+        known = key
+    else:
+        known = None
     if members.get("jsonrpc") != "2.0":
         why = "'jsonrpc' must be \"2.0\""
     elif "id" in members and known is None:

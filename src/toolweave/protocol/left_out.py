@@ -34,7 +34,10 @@ class LeftOut(Value, frozen=True, kw_only=True):
     part: str = "tool"
 
     def __str__(self) -> str:
-        named = f"tool {self.name!r}" if self.name else "a tool without a name"
+        if self.name:
+            named = f"tool {self.name!r}"
+        else:
+            named = "a tool without a name"
         part = "" if self.part == "tool" else f": its {self.part}"
         return f"{named}{part} is left out by the server: {self.reason}"
 
@@ -42,7 +45,9 @@ class LeftOut(Value, frozen=True, kw_only=True):
 def left_out_meta(parts: Iterable[LeftOut]) -> dict[str, Any]:
     """Return the `_meta` of a list of tools without these parts, at most 1,000 of them; empty for none."""
     made = [{"name": one.name, "part": one.part, "reason": one.reason} for one in parts][:_MOST]
-    return {LEFT_OUT: made} if made else {}
+    if made:
+        return {LEFT_OUT: made}
+    return {}
 
 
 def left_out_in(meta: object) -> tuple[LeftOut, ...]:

@@ -36,7 +36,9 @@ def mended(text: bytes) -> bytes | None:
 
 def _float_or_none(text: str) -> float | None:
     value = float(text)
-    return value if isfinite(value) else None
+    if isfinite(value):
+        return value
+    return None
 
 
 def _nothing(_name: str) -> None:
@@ -48,7 +50,10 @@ _DECODER = json.JSONDecoder(strict=False, parse_float=_float_or_none, parse_cons
 
 def _has_sound_ids(value: Any) -> bool:
     """Return whether each message's id is as it was written: a repaired one could be that of another request."""
-    messages = cast("list[Any]", value) if isinstance(value, list) else [value]
+    if isinstance(value, list):
+        messages = cast("list[Any]", value)
+    else:
+        messages = [value]
     return all(_has_sound_id(cast("Mapping[str, Any]", one)) for one in messages if isinstance(one, Mapping))
 
 

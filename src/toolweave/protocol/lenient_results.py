@@ -197,7 +197,9 @@ def _words(block: Json, *names: str) -> str:
         if value is not None:
             return _json(value)
     is_empty = block.keys() <= {"type", *names} and not isinstance(block.get("type"), (dict, list))
-    return "" if is_empty else _json(block)
+    if is_empty:
+        return ""
+    return _json(block)
 
 
 def _shared(block: Json) -> Json:

@@ -43,11 +43,14 @@ class LogMessage(Value, frozen=True, kw_only=True):
 
 def log_message(params: Mapping[str, Any], server: str) -> LogMessage:
     """Return the parameters of a notification as a value; a message without a level has `info`."""
-    level, logger = as_text(params.get("level")), as_text(params.get("logger"))
+    level = as_text(params.get("level"))
+    logger = as_text(params.get("logger"))
     return LogMessage(server=server, level=level or "info", logger=logger, data=params.get("data"))
 
 
 def log_params(level: LogLevel, data: Any, logger: str | None) -> dict[str, Any]:
     """Return the parameters of a notification; `data` is any JSON value."""
     params: dict[str, Any] = {"level": level, "data": data}
-    return params if logger is None else params | {"logger": logger}
+    if logger is None:
+        return params
+    return params | {"logger": logger}

@@ -272,7 +272,9 @@ def completion_params(
         context: The values of other arguments.
     """
     params: Json = {"ref": dict(ref), "argument": {"name": argument, "value": value}}
-    return params | {"context": {"arguments": dict(context)}} if context else params
+    if context:
+        return params | {"context": {"arguments": dict(context)}}
+    return params
 
 
 def read_reference(ref: Mapping[str, Any]) -> tuple[str, str]:

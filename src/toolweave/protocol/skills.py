@@ -101,12 +101,17 @@ class Skill(Value, frozen=True, kw_only=True):
     @property
     def size(self) -> int | None:
         """The bytes of all its files; None where these are made on demand."""
-        return None if self.files is None else sum(file.size for file in self.files)
+        if self.files is None:
+            return None
+        return sum(file.size for file in self.files)
 
     @property
     def fingerprint(self) -> str:
         """A digest of its identity, its frontmatter and its set of files: an approval of the skill is bound to it."""
-        files = None if self.files is None else sorted((file.uri, file.digest) for file in self.files)
+        if self.files is None:
+            files = None
+        else:
+            files = sorted((file.uri, file.digest) for file in self.files)
         parts = (self.server, self.uri, dict(self.frontmatter), files)
         return content_digest(msgspec.json.encode(parts, order="deterministic"))
 
@@ -118,7 +123,10 @@ class Skill(Value, frozen=True, kw_only=True):
         """Return the entry as `skills/list` and `skills/get` have it; one that came from a server unchanged."""
         if self.raw:
             return dict(self.raw)
-        files = None if self.files is None else [msgspec.to_builtins(file) for file in self.files]
+        if self.files is None:
+            files = None
+        else:
+            files = [msgspec.to_builtins(file) for file in self.files]
         return {
             "uri": self.uri,
             "frontmatter": dict(self.frontmatter),
@@ -151,7 +159,8 @@ def read_skill(entry: Mapping[str, Any], *, server: str = "") -> Skill:
     Raises:
         ValueError: A host must not load it; says what is wrong.
     """
-    uri, frontmatter = as_text(entry.get("uri")), as_object(entry.get("frontmatter"))
+    uri = as_text(entry.get("uri"))
+    frontmatter = as_object(entry.get("frontmatter"))
     if not uri or frontmatter is None:
         raise ValueError("it has no 'uri', or no object 'frontmatter'")
     problem = name_problem(frontmatter.get("name"))
@@ -187,7 +196,9 @@ def _read_files(skill: Skill, given: object) -> tuple[SkillFile, ...]:
 
 
 def _read_file(skill: Skill, file: Mapping[str, Any]) -> SkillFile:
-    uri, digest, size = as_text(file.get("uri")), as_text(file.get("digest")), file.get("size")
+    uri = as_text(file.get("uri"))
+    digest = as_text(file.get("digest"))
+    size = file.get("size")
     if not uri or not uri.startswith(f"{skill.root}/"):
         raise ValueError(f"{uri!r} is no URI of a file in its folder")
     if digest is None or not _DIGEST.fullmatch(digest):
@@ -201,10 +212,12 @@ def same_value(one: Any, other: Any) -> bool:
     """Whether two JSON values are the same: 1 and 1.0 are, 1 and true are not."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
-    mine, theirs = as_object(one), as_object(other)
+    mine = as_object(one)
+    theirs = as_object(other)
     if mine is not None and theirs is not None:
         return mine.keys() == theirs.keys() and all(same_value(mine[name], theirs[name]) for name in mine)
-    first, second = as_array(one), as_array(other)
+    first = as_array(one)
+    second = as_array(other)
     if first is not None and second is not None:
         return len(first) == len(second) and all(map(same_value, first, second))
     return bool(one == other)
@@ -213,7 +226,8 @@ def same_value(one: Any, other: Any) -> bool:
 def with_prefix(result: Mapping[str, Any], prefix: str) -> Json:
     """Return an entry, or the listing of a folder, whose URIs all have a prefix, as those of a gateway may."""
     made = dict(result)
-    uri, resources = as_text(made.get("uri")), as_array(made.get("resources"))
+    uri = as_text(made.get("uri"))
+    resources = as_array(made.get("resources"))
     if uri is not None:
         made["uri"] = prefix + uri
     if resources is not None:

@@ -44,7 +44,8 @@ class EventParser:
     def resumed(self) -> EventParser:
         """Return a parser for the stream that resumes this one."""
         parser = EventParser(self._max_bytes)
-        parser.last_id, parser.retry_seconds = self.last_id, self.retry_seconds
+        parser.last_id = self.last_id
+        parser.retry_seconds = self.retry_seconds
         return parser
 
     def feed(self, piece: bytes) -> list[ServerSentEvent]:
@@ -114,8 +115,12 @@ class EventParser:
     def _end_event(self) -> ServerSentEvent | None:
         if self._id is not None:
             self.last_id = self._id.decode("utf-8", "replace") or None
-        data, kind = b"\n".join(self._data), self._type.decode("utf-8", "replace")
-        self._data, self._type, self._id, self._size = [], b"", None, 0
+        data = b"\n".join(self._data)
+        kind = self._type.decode("utf-8", "replace")
+        self._data = []
+        self._type = b""
+        self._id = None
+        self._size = 0
         if not data:
             return None
         self.taken += 1

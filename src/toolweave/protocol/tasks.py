@@ -124,7 +124,9 @@ def failed(shown: Json, now: float, error: RequestError) -> Json:
 
 def _error_json(error: RequestError) -> Json:
     made: Json = {"code": error.code, "message": error.message}
-    return made if error.data is None else made | {"data": error.data}
+    if error.data is None:
+        return made
+    return made | {"data": error.data}
 
 
 def in_core(shown: Mapping[str, Any]) -> Json:
@@ -153,7 +155,9 @@ def with_outcome(shown: Mapping[str, Any], outcome: Mapping[str, Any] | RequestE
 
 def task_result(shown: Mapping[str, Any], *, modern: bool) -> Json:
     """Return the result of a call that became a task."""
-    return {"resultType": "task", **shown} if modern else {"task": in_core(shown)}
+    if modern:
+        return {"resultType": "task", **shown}
+    return {"task": in_core(shown)}
 
 
 def is_task(result: Mapping[str, Any]) -> bool:

@@ -37,7 +37,9 @@ _MAX_KEPT_CHARACTERS = 1024
 
 def normal_uri(uri: str) -> str:
     """Return the normal form of a URI; a text that is not a URI has one, too."""
-    return _kept(uri) if len(uri) <= _MAX_KEPT_CHARACTERS else _normal(uri)
+    if len(uri) <= _MAX_KEPT_CHARACTERS:
+        return _kept(uri)
+    return _normal(uri)
 
 
 def normal_literal(text: str, *, first: bool) -> str:
@@ -54,7 +56,9 @@ def normal_literal(text: str, *, first: bool) -> str:
     authority = _AUTHORITY.match(rest)
     if authority is not None and authority.end() < len(rest):
         return normal_uri(text)
-    return _encoded(text) if scheme is None else scheme[0].lower() + _encoded(rest)
+    if scheme is None:
+        return _encoded(text)
+    return scheme[0].lower() + _encoded(rest)
 
 
 def _normal(uri: str) -> str:
@@ -68,7 +72,10 @@ def _normal(uri: str) -> str:
         return f"{name}:{_encoded(rest)}"
     path = _encoded(rest[authority.end() :])
     if name == "file":
-        host = "" if authority[1].lower() == "localhost" else _encoded(authority[1])
+        if authority[1].lower() == "localhost":
+            host = ""
+        else:
+            host = _encoded(authority[1])
         return f"{name}://{host}{path}"
     if name not in _DEFAULT_PORTS:
         return f"{name}://{_encoded(authority[1])}{path}"
@@ -84,7 +91,8 @@ def _normal_authority(authority: str, default_port: str) -> str:
     user, at, address = authority.rpartition("@")
     host, colon, port = address.rpartition(":")
     if not colon or not ((port.isascii() and port.isdigit()) or not port):  # no port: the colons of an IPv6 address
-        host, port = address, ""
+        host = address
+        port = ""
     shown_port = f":{port}" if port and port != default_port else ""
     return f"{_encoded(user)}{at}{_normal_host(host)}{shown_port}"
 
@@ -99,13 +107,18 @@ def _normal_host(host: str) -> str:
 
 def _encoded(text: str) -> str:
     """Return a text with each character encoded that a URI cannot contain, and none encoded that never needs it."""
-    plain = _TRIPLET.sub(_normal_triplet, text) if "%" in text else text
+    if "%" in text:
+        plain = _TRIPLET.sub(_normal_triplet, text)
+    else:
+        plain = text
     return quote(plain, safe=_RESERVED + "%", errors="surrogatepass")
 
 
 def _normal_triplet(found: re.Match[str]) -> str:
     character = chr(int(found[1], 16))
-    return character if character in _UNRESERVED else found[0].upper()
+    if character in _UNRESERVED:
+        return character
+    return found[0].upper()
 
 
 def web_address_problem(address: str) -> str | None:
@@ -143,7 +156,8 @@ def has_parts_in_order(text: str, parts: Sequence[str]) -> bool:
     *middle, last = others
     if not text.startswith(first) or not text.endswith(last) or len(text) < len(first) + len(last):
         return False
-    place, end = len(first), len(text) - len(last)
+    place = len(first)
+    end = len(text) - len(last)
     for part in middle:
         found = text.find(part, place, end)
         if found < 0:

@@ -50,4 +50,6 @@ def versions_of(protocol: str) -> tuple[str, ...]:
         return (protocol,)
     if protocol not in ("auto", "legacy"):
         raise ValueError(f"protocol {protocol!r} is unknown; there are auto, legacy, {', '.join(known)}")
-    return known if protocol == "auto" else HANDSHAKE_VERSIONS
+    if protocol == "auto":
+        return known
+    return HANDSHAKE_VERSIONS

@@ -70,7 +70,9 @@ def implementation(function: Callable[..., Any]) -> Any:  # whatever carries the
         target = cast("functools.partial[Any]", target).func
     if isinstance(target, type):
         return target.__init__
-    return target if inspect.isroutine(target) else type(target).__call__
+    if inspect.isroutine(target):
+        return target
+    return type(target).__call__
 
 
 def documentation(function: Callable[..., Any]) -> str | None:
@@ -89,7 +91,9 @@ def documentation(function: Callable[..., Any]) -> str | None:
 def _own_text(documented: object) -> str | None:
     """Return an object's own docstring; None for the ones of Python's built-in types."""
     text = inspect.getdoc(documented)
-    return None if text in _PYTHONS_OWN else text
+    if text in _PYTHONS_OWN:
+        return None
+    return text
 
 
 def annotation_text(annotation: Any) -> str | None:
@@ -156,7 +160,10 @@ def _without_wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _check(name: str, parameter: inspect.Parameter, annotation: Any) -> None:
     if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
-        stars = "*" if parameter.kind == parameter.VAR_POSITIONAL else "**"
+        if parameter.kind == parameter.VAR_POSITIONAL:
+            stars = "*"
+        else:
+            stars = "**"
         raise SchemaError(f"function {name!r} takes {stars}{parameter.name}; name every parameter of a tool")
     if parameter.kind == parameter.POSITIONAL_ONLY:
         raise SchemaError(f"function {name!r}: parameter {parameter.name!r} is positional-only; remove the /")
@@ -247,8 +254,10 @@ def _modern_typed_dict(annotation: Any) -> Any:
         marker: Any = typing.get_origin(hint)  # says more than __required_keys__, which string annotations mislead
         if marker in {typing.Required, typing.NotRequired}:
             hint = typing.get_args(hint)[0]
+        elif name in annotation.__required_keys__:
+            marker = typing.Required
         else:
-            marker = typing.Required if name in annotation.__required_keys__ else typing.NotRequired
+            marker = typing.NotRequired
         fields[name] = marker[modern(hint)]
     renewed: Any = typing_extensions.TypedDict(annotation.__name__, fields)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues]
     renewed.__doc__ = annotation.__doc__

@@ -18,7 +18,8 @@ def joined(base: Mapping[str, Any], branches: Sequence[Mapping[str, Any]]) -> tu
 
     The `allOf` of a branch is added to that of the result.
     """
-    node, lost = dict(base), list[str]()
+    node = dict(base)
+    lost = list[str]()
     for branch in branches:
         for key, value in branch.items():
             if key == "properties":
@@ -68,7 +69,9 @@ def either(base: Mapping[str, Any], branches: Sequence[Mapping[str, Any]]) -> tu
 def as_text(value: Any) -> str:
     """Return a JSON value as short text."""
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST]}..."
 
 
 def _is_open(node: Mapping[str, Any]) -> bool:
@@ -92,7 +95,10 @@ def _properties(known: Mapping[str, Any], more: Mapping[str, Any], keyword: str)
 
 def _with_branch(known: Any, part: Any, keyword: str) -> dict[str, Any]:
     """Combine `known` and `part` under `keyword`; a list of branches from an earlier call is extended."""
-    single = cast("dict[str, Any]", known) if isinstance(known, dict) and len(cast("Any", known)) == 1 else {}
+    if isinstance(known, dict) and len(cast("Any", known)) == 1:
+        single = cast("dict[str, Any]", known)
+    else:
+        single = {}
     branches = single.get(keyword, [known])
     return {keyword: branches if part in branches else [*branches, part]}
 

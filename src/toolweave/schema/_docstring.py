@@ -66,7 +66,10 @@ def parse_docstring(text: str | None) -> Docstring:
 def _heading(lines: list[str], position: int) -> tuple[str, int] | None:
     """Return a section's name in lower case and the number of its underline lines; None for any other line."""
     line = lines[position].strip()
-    following = lines[position + 1] if position + 1 < len(lines) else ""
+    if position + 1 < len(lines):
+        following = lines[position + 1]
+    else:
+        following = ""
     if line.lower() in _HEADINGS and re.fullmatch(r"-{3,}", following.strip()):
         return line.lower(), 1
     if line.endswith(":") and line[:-1].lower() in _HEADINGS and (not following or following[:1].isspace()):
@@ -101,7 +104,10 @@ def _read_parameters(body: list[str], found: dict[str, list[str]], pattern: re.P
             texts = []
             if match := pattern.match(line.strip()):
                 first = [match[2] or ""] if pattern is _GOOGLE else []
-                names = [match[1]] if pattern is _GOOGLE else re.split(r"\s*,\s*", match[1])
+                if pattern is _GOOGLE:
+                    names = [match[1]]
+                else:
+                    names = re.split(r"\s*,\s*", match[1])
                 texts = [found.setdefault(name.lstrip("*"), list(first)) for name in names]
         elif line.strip():
             for text in texts:

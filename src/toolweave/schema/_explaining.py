@@ -152,7 +152,8 @@ class _Estimate:
 
     def _own(self, keywords: _Keywords, value: Any) -> int:
         """Return the steps of the errors that the keywords of a subschema itself may have with a value."""
-        errors, copied = keywords.asserted, keywords.limits
+        errors = keywords.asserted
+        copied = keywords.limits
         steps = keywords.own
         if keywords.enum and not (isinstance(value, str) and value in keywords.options):
             copied += keywords.enum

@@ -73,7 +73,9 @@ def fitted(validator: Validator, arguments: Mapping[str, Any]) -> tuple[Mapping[
             shown = path_text(path)
             repair = NULL_MEMBER if value is _NOTHING else TEXT_OF_JSON
             changes.append(repair.problem.format(shown))
-    return (plain, tuple(changes)) if validator.is_valid(plain) else None
+    if validator.is_valid(plain):
+        return (plain, tuple(changes))
+    return None
 
 
 def as_fitted(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -90,7 +92,9 @@ def fitted_or_same(validator: Validator, arguments: Mapping[str, Any]) -> Mappin
     if validator.is_valid(arguments):
         return arguments
     found = fitted(validator, arguments)
-    return arguments if found is None else found[0]
+    if found is None:
+        return arguments
+    return found[0]
 
 
 def json_values(value: Any) -> Any:
@@ -108,7 +112,9 @@ def _listed(value: Any) -> Any:
     """Return a copy of a value with lists in place of tuples."""
     if isinstance(value, dict):
         return {name: _listed(one) for name, one in cast("dict[str, Any]", value).items()}
-    return [_listed(one) for one in cast("list[Any]", value)] if isinstance(value, (list, tuple)) else value
+    if isinstance(value, (list, tuple)):
+        return [_listed(one) for one in cast("list[Any]", value)]
+    return value
 
 
 def json_form(value: Any) -> Any:
@@ -146,7 +152,10 @@ def _changes(validator: Validator, value: Any) -> Iterator[tuple[list[str | int]
         is_candidate = found is None or isinstance(found, str)
         if not is_candidate or repr(path) in seen or not _refuses_kind(error, found):
             continue
-        changed = _decoded(found) if isinstance(found, str) else _without(value, path)
+        if isinstance(found, str):
+            changed = _decoded(found)
+        else:
+            changed = _without(value, path)
         if changed is not None:
             seen.add(repr(path))
             yield path, changed[0]
@@ -154,7 +163,8 @@ def _changes(validator: Validator, value: Any) -> Iterator[tuple[list[str | int]
 
 def _refuses_kind(error: Any, value: str | None) -> bool:
     """Return whether an error refuses every text, or every null, where this one stands."""
-    limit, name = error.kind.value, error.kind.name
+    limit = error.kind.value
+    name = error.kind.name
     if name == "type":
         return ("null" if value is None else "string") not in limit
     if name == "enum":
@@ -177,13 +187,17 @@ def _decoded(text: str) -> tuple[Any] | None:
         value = decode_json(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    return None if isinstance(value, str) else (value,)
+    if isinstance(value, str):
+        return None
+    return (value,)
 
 
 def _without(value: Any, path: list[str | int]) -> tuple[Any] | None:
     """Return the mark of a member to leave out, if the path names a member of an object and it is null."""
     is_member = bool(path) and isinstance(path[-1], str) and _at(value, path) is None
-    return (_NOTHING,) if is_member else None
+    if is_member:
+        return (_NOTHING,)
+    return None
 
 
 def _at(value: Any, path: list[str | int]) -> Any:

@@ -116,12 +116,16 @@ def max_steps_per_value(schema: dict[str, Any], every: int) -> int:
             raise TooManySteps
         # Ids are stable here: the schema is held by the caller for as long as this runs.
         looked_at.add(id(node))
-        here, member, item = own_steps(node), _members(node, steps), _items(node, steps)
+        here = own_steps(node)
+        member = _members(node, steps)
+        item = _items(node, steps)
         for branch in branches_of(find, node):
             own, of_member, of_item, _ = steps(branch)
             # Branches that apply to the same value add up, since each of them looks at the value, its members and its
             # items.
-            here, member, item = here + own, member + of_member, item + of_item
+            here = here + own
+            member = member + of_member
+            item = item + of_item
         known[id(node)] = here, member, item, max(here, member, item)
         return known[id(node)]
 
@@ -204,7 +208,10 @@ def _members(node: dict[str, Any], steps: Callable[[Any], tuple[int, int, int, i
     """Return the most steps at one member of an object, or inside of it."""
     by_name = [steps(inner)[3] for inner in named(node, "properties").values()]
     # every pattern is tried with the name of each member
-    patterns = own_steps({"patternProperties": node["patternProperties"]}) if "patternProperties" in node else 0
+    if "patternProperties" in node:
+        patterns = own_steps({"patternProperties": node["patternProperties"]})
+    else:
+        patterns = 0
     found = sum(steps(inner)[3] for inner in named(node, "patternProperties").values())
     rest = sum(steps(node.get(keyword))[3] for keyword in EACH_MEMBER)
     # A member has one name, so of `properties` the costliest one applies; patterns and the rest may all apply to it as
@@ -220,12 +227,16 @@ def _items(node: dict[str, Any], steps: Callable[[Any], tuple[int, int, int, int
 
 def named(node: dict[str, Any], keyword: str) -> dict[str, Any]:
     found = node.get(keyword)
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    if isinstance(found, dict):
+        return cast("dict[str, Any]", found)
+    return {}
 
 
 def listed(node: dict[str, Any], keyword: str) -> list[Any]:
     found = node.get(keyword)
-    return cast("list[Any]", found) if isinstance(found, list) else []
+    if isinstance(found, list):
+        return cast("list[Any]", found)
+    return []
 
 
 def local_target(root: dict[str, Any], ref: object) -> Any:  # any JSON value
@@ -262,7 +273,9 @@ def _fragment(root: dict[str, Any], ref: str) -> str | None:
     """Return the fragment of a reference to the schema itself, or None for one to another document."""
     document, mark, fragment = ref.partition("#")
     if not document:
-        return fragment if mark else None
+        if mark:
+            return fragment
+        return None
     own = root.get("$id")
     if not isinstance(own, str):
         return None
@@ -270,7 +283,9 @@ def _fragment(root: dict[str, Any], ref: str) -> str | None:
         same = urljoin(own, document) == own.partition("#")[0]
     except ValueError:  # such as brackets that hold no address
         return None
-    return fragment if same else None
+    if same:
+        return fragment
+    return None
 
 
 def containers(level: Iterable[Any]) -> list[Any]:
@@ -278,7 +293,9 @@ def containers(level: Iterable[Any]) -> list[Any]:
 
 
 def _values(node: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return node.values() if isinstance(node, dict) else node
+    if isinstance(node, dict):
+        return node.values()
+    return node
 
 
 def _check_combinations(root: dict[str, Any], schemas: list[dict[str, Any]]) -> None:

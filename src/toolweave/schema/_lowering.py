@@ -279,7 +279,9 @@ class _Lowering:
             raise SchemaError("strict mode needs a type, and this takes any value", pointer=where)
         if schema is False and self._rules.keeps is not None:
             self._note(where, "false, which takes no value, is read as any value", is_loss=True)
-        return {"not": {}} if schema is False and self._rules.keeps is None else {}
+        if schema is False and self._rules.keeps is None:
+            return {"not": {}}
+        return {}
 
     def _keeps(self, key: str, value: Any, node: Mapping[str, Any]) -> bool:
         rules = self._rules
@@ -336,7 +338,9 @@ class _Lowering:
         # Without the pattern `additionalProperties: false` would refuse the very members that the pattern allows.
         if by_pattern and node.get("additionalProperties") is False and not (rules.closed or rules.shut):
             node["additionalProperties"] = True  # members of such names are not to be refused
-        return self._plain(node, where, lost) if rules.plain_unions else node
+        if rules.plain_unions:
+            return self._plain(node, where, lost)
+        return node
 
     def _inlined(self, node: dict[str, Any], where: str, lost: list[str]) -> dict[str, Any]:
         """Return a schema with its `$ref` replaced by the target."""
@@ -357,7 +361,9 @@ class _Lowering:
         self._count()
         target = self._target(reference, where)
         if not isinstance(target, Mapping):
-            return {"not": {}} if target is False else {}
+            if target is False:
+                return {"not": {}}
+            return {}
         schema = modern(cast("Mapping[str, Any]", target), partial(self._note, where))
         key = id(cast("Any", target))
         # `allOf: [{$ref: A}, {$ref: A}]`: part of this schema already. Adding it again would be the same and might
@@ -367,7 +373,9 @@ class _Lowering:
         # A recursive type, in an API without references: the model reads its name and kind in place of a further level.
         if key in self._path:
             lost.append(f"$ref: the form of {_last(reference) or 'the whole'} again")
-            return {"type": schema["type"]} if "type" in schema else {}
+            if "type" in schema:
+                return {"type": schema["type"]}
+            return {}
         self._path.append(key)
         return schema
 
@@ -487,7 +495,8 @@ class _Lowering:
 def _legal_name(name: str, taken: Collection[str]) -> str:
     """Return a name for an argument with the letters of the original one, unlike those that are taken."""
     wanted = _ILLEGAL.sub("_", name).strip("_")[:_MAX_NAME] or "argument"
-    found, number = wanted, 1
+    found = wanted
+    number = 1
     while found in taken:
         number += 1
         found = f"{wanted}_{number}"
@@ -496,7 +505,8 @@ def _legal_name(name: str, taken: Collection[str]) -> str:
 
 def _anchors_of(node: Mapping[str, Any]) -> list[str]:
     """Return the names of a subschema; before 2019-09 an anchor was an `$id` that is a fragment."""
-    anchor, identifier = node.get("$anchor"), node.get("$id")
+    anchor = node.get("$anchor")
+    identifier = node.get("$id")
     names = [anchor] if isinstance(anchor, str) else []
     if isinstance(identifier, str) and identifier.startswith("#"):
         names.append(identifier[1:])
@@ -545,13 +555,17 @@ def _too_deep() -> str:
 
 
 def _members(schema: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+    if isinstance(schema, Mapping):
+        return cast("Mapping[str, Any]", schema)
+    return {}
 
 
 def _copy(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _copy(one) for key, one in cast("Mapping[str, Any]", value).items()}
-    return [_copy(one) for one in cast("list[Any]", value)] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_copy(one) for one in cast("list[Any]", value)]
+    return value
 
 
 def _escaped(name: str) -> str:

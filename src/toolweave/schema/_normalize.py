@@ -120,7 +120,9 @@ def types_of(node: Mapping[str, Any]) -> tuple[str, ...]:
     kind = node.get("type")
     if isinstance(kind, str):
         return (kind,)
-    return tuple(cast("list[str]", kind)) if isinstance(kind, list) else ()
+    if isinstance(kind, list):
+        return tuple(cast("list[str]", kind))
+    return ()
 
 
 def views(schema: Any, root: Any) -> Iterator[Mapping[str, Any]]:  # any JSON values
@@ -128,7 +130,8 @@ def views(schema: Any, root: Any) -> Iterator[Mapping[str, Any]]:  # any JSON va
 
     Each is yielded once, so that references in a circle end, and alternatives of alternatives do not multiply.
     """
-    waiting, seen = [schema], set[int]()
+    waiting = [schema]
+    seen = set[int]()
     while waiting:
         node = waiting.pop()
         if not isinstance(node, Mapping) or id(cast("Any", node)) in seen:
@@ -136,7 +139,10 @@ def views(schema: Any, root: Any) -> Iterator[Mapping[str, Any]]:  # any JSON va
         seen.add(id(cast("Any", node)))
         one = cast("Mapping[str, Any]", node)
         yield one
-        found = [local_target(root, one["$ref"])] if "$ref" in one else list[Any]()
+        if "$ref" in one:
+            found = [local_target(root, one["$ref"])]
+        else:
+            found = list[Any]()
         for keyword in ("allOf", "anyOf", "oneOf"):
             branches = one.get(keyword)
             found += cast("list[Any]", branches) if isinstance(branches, list) else ()
@@ -164,7 +170,10 @@ def _dependencies(node: dict[str, Any]) -> None:
     if not isinstance(dependencies, Mapping):  # draft 7
         return
     for name, wanted in cast("Mapping[str, Any]", dependencies).items():
-        keyword = "dependentRequired" if isinstance(wanted, list) else "dependentSchemas"
+        if isinstance(wanted, list):
+            keyword = "dependentRequired"
+        else:
+            keyword = "dependentSchemas"
         known: Any = node.get(keyword)
         node[keyword] = {**(cast("Mapping[str, Any]", known) if isinstance(known, Mapping) else {}), name: wanted}
 
@@ -230,10 +239,16 @@ def _known_types(node: dict[str, Any], note: Note) -> None:
     if "type" not in node:
         return
     given: Any = node.pop("type")
-    names = cast("list[Any]", given) if isinstance(given, list) else [given]
+    if isinstance(given, list):
+        names = cast("list[Any]", given)
+    else:
+        names = [given]
     kinds: list[str] = []
     for name in names:
-        meant = name if isinstance(name, str) and name in _TYPES else _MEANT.get(str(name).lower(), "")
+        if isinstance(name, str) and name in _TYPES:
+            meant = name
+        else:
+            meant = _MEANT.get(str(name).lower(), "")
         if meant != name:
             note(ODD_TYPE.problem.format(str(name)[:40], meant or "any"))
         if not meant:

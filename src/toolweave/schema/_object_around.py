@@ -28,7 +28,8 @@ def object_around(schema: Mapping[str, Any] | bool, member: str) -> dict[str, An
         inner = {key: value for key, value in schema.items() if key not in _AT_ROOT}
         shared = {key: schema[key] for key in _AT_ROOT if key in schema}
         place = f"#/properties/{member}"
-        inner, shared = _moved(inner, place), _moved(shared, place)
+        inner = _moved(inner, place)
+        shared = _moved(shared, place)
     return {
         **shared,
         "type": "object",

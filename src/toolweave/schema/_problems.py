@@ -64,13 +64,17 @@ class Problem(Value, frozen=True, kw_only=True):
     message: str
 
     def __str__(self) -> str:
-        return f'"{self.path}": {self.message}' if self.path else self.message
+        if self.path:
+            return f'"{self.path}": {self.message}'
+        return self.message
 
 
 def describe(problems: Iterable[Problem]) -> str:
     """Return problems as one text, a line each when there are several."""
     lines = [str(problem) for problem in problems]
-    return lines[0] if len(lines) == 1 else "\n".join(f"- {line}" for line in lines)
+    if len(lines) == 1:
+        return lines[0]
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def path_text(parts: Iterable[str | int]) -> str:
@@ -109,7 +113,9 @@ def problems_of(errors: Sequence[Any], schema: Any) -> tuple[Problem, ...]:
 
 def _count(error: Any) -> int:
     """Return the number of problems in an error."""
-    return len(error.kind.value) if error.kind.name in _PROPERTIES else 1
+    if error.kind.name in _PROPERTIES:
+        return len(error.kind.value)
+    return 1
 
 
 def _explain(error: Any, schema: Any) -> list[Problem]:
@@ -137,16 +143,24 @@ def _sentence(error: Any, keyword: str) -> str:
         return f"expected {' or '.join(limit)}, got {_shown(error)}"
     if keyword == "enum":
         options = ", ".join(_glimpse(option) for option in limit[:_LISTED])
-        more = f", ... ({len(limit)} in all)" if len(limit) > _LISTED else ""
+        if len(limit) > _LISTED:
+            more = f", ... ({len(limit)} in all)"
+        else:
+            more = ""
         return f"must be one of {options}{more}; got {_shown(error)}"
     if keyword == "const":
         return f"must be {_glimpse(limit)}; got {_shown(error)}"
     if keyword in _LIMITS:
-        shown = f", got {_shown(error)}" if isinstance(error.instance, (int, float, str)) else ""
+        if isinstance(error.instance, (int, float, str)):
+            shown = f", got {_shown(error)}"
+        else:
+            shown = ""
         return _LIMITS[keyword].format(limit=_glimpse(limit)) + shown
     if keyword == "falseSchema":
         closed = error.schema_path and error.schema_path[-1] in _PROPERTIES
-        return "takes no properties" if closed else "is not allowed here"
+        if closed:
+            return "takes no properties"
+        return "is not allowed here"
     return f"does not satisfy {keyword!r} of the schema"
 
 
@@ -155,8 +169,12 @@ def _unknown_properties(error: Any, schema: Any) -> list[Problem]:
     allowed: list[str] | None = None
     if isinstance(owner, dict):
         declared = cast("dict[str, Any]", owner).get("properties")
-        allowed = sorted(cast("dict[str, Any]", declared)) if isinstance(declared, dict) else []
-    path, names = path_text(error.instance_path), cast("list[str]", error.kind.value)
+        if isinstance(declared, dict):
+            allowed = sorted(cast("dict[str, Any]", declared))
+        else:
+            allowed = []
+    path = path_text(error.instance_path)
+    names = cast("list[str]", error.kind.value)
     said = [_unknown(name, allowed, hints=number < _HINTS) for number, name in enumerate(names[: MAX_PROBLEMS + 1])]
     # of those that are not shown, only the number counts
     said += [f"unknown property number {number}" for number in range(len(said), len(names))]
@@ -166,7 +184,9 @@ def _unknown_properties(error: Any, schema: Any) -> list[Problem]:
 def _unknown(name: str, allowed: list[str] | None, *, hints: bool) -> str:
     text = f"{_quoted(name)} is not a known property"
     if not allowed:
-        return text if allowed is None else f"{text}; none are allowed here"
+        if allowed is None:
+            return text
+        return f"{text}; none are allowed here"
     near = nearest(name, allowed, n=1) if hints else []
     hint = f"; did you mean {_quoted(near[0])}?" if near else ""
     more = ", ..." if len(allowed) > _LISTED else ""
@@ -201,7 +221,10 @@ def _no_alternative(error: Any, schema: Any) -> list[Problem]:
         text = "; or ".join(option.replace("\n", " ") for option in dict.fromkeys(options))
         return [Problem(path=path, message=f"fits none of {len(branches)} alternatives: {text}")]
     wanted = list(dict.fromkeys(_wanted(branch, depth) for branch in branches[:_MOST_BRANCHES]))
-    more = f" or ... ({len(branches)} in all)" if max(len(wanted), len(branches) - _MOST_BRANCHES) > _LISTED else ""
+    if max(len(wanted), len(branches) - _MOST_BRANCHES) > _LISTED:
+        more = f" or ... ({len(branches)} in all)"
+    else:
+        more = ""
     return [Problem(path=path, message=f"expected {' or '.join(wanted[:_LISTED])}{more}, got {_shown(error)}")]
 
 
@@ -225,7 +248,10 @@ def _wanted(branch: list[Any], depth: int) -> str:
         return " or ".join(limit)
     if error.kind.name == "enum":
         return "one of " + ", ".join(_glimpse(option) for option in limit[:_LISTED])
-    where = f"{path_text(error.instance_path[depth:])} = " if len(error.instance_path) > depth else ""
+    if len(error.instance_path) > depth:
+        where = f"{path_text(error.instance_path[depth:])} = "
+    else:
+        where = ""
     return where + _glimpse(limit)
 
 
@@ -267,11 +293,16 @@ def _glimpse(value: Any) -> str:
     if isinstance(value, str):
         return _quoted(value)
     text = _json(value)
-    return text if len(text) <= _GLIMPSE else f"{text[: _GLIMPSE - 3]}..."
+    if len(text) <= _GLIMPSE:
+        return text
+    return f"{text[: _GLIMPSE - 3]}..."
 
 
 def _quoted(text: str) -> str:
-    short = text if len(text) <= _GLIMPSE else f"{text[: _GLIMPSE - 3]}..."
+    if len(text) <= _GLIMPSE:
+        short = text
+    else:
+        short = f"{text[: _GLIMPSE - 3]}..."
     return _json(short)
 
 

@@ -141,7 +141,9 @@ class _SchemaReader:
             raise SchemaError(f"nested or chained deeper than {_MAX_DEPTH} levels")
         annotation = self._choose(schema, name)
         self._depth -= 1
-        return typing.Union[annotation, None] if schema.get("nullable") is True else annotation  # noqa: UP007  # a ForwardRef knows no |
+        if schema.get("nullable") is True:
+            return typing.Union[annotation, None]  # noqa: UP007  # a ForwardRef knows no |
+        return annotation  # a ForwardRef knows no |
 
     def _choose(self, schema: SchemaNode, name: str) -> Any:
         if "$ref" in schema:
@@ -247,13 +249,17 @@ class _SchemaReader:
         if _is_list(schema.get("prefixItems")) or isinstance(items, list):
             self._warn(name, "items by position cannot be expressed")
             return list[Any]
-        return list[self._type(items, f"{name}_item")] if items is not None else list[Any]
+        if items is not None:
+            return list[self._type(items, f"{name}_item")]
+        return list[Any]
 
     def _object(self, schema: SchemaNode, name: str) -> Any:
         if schema.get("properties"):
             return self._model(schema, name)
         others = schema.get("additionalProperties", True)
-        return dict[str, self._type(others, f"{name}_value")] if isinstance(others, dict) else dict[str, Any]
+        if isinstance(others, dict):
+            return dict[str, self._type(others, f"{name}_value")]
+        return dict[str, Any]
 
     def _model(self, schema: SchemaNode, name: str, class_name: str | None = None) -> Any:
         from pydantic import ConfigDict, create_model
@@ -262,7 +268,10 @@ class _SchemaReader:
         self._reserved.setdefault(f"model {class_name}", class_name)
         properties = schema.get("properties")
         required = schema.get("required")
-        wanted = set(cast("list[Any]", required)) if isinstance(required, list) else set[Any]()
+        if isinstance(required, list):
+            wanted = set(cast("list[Any]", required))
+        else:
+            wanted = set[Any]()
         fields: dict[str, Any] = {}
         for key, sub in cast("SchemaNode", properties).items() if isinstance(properties, dict) else ():
             fields[_attribute(key, fields)] = self._field(key, sub, f"{name}_{key}", required=key in wanted)
@@ -319,7 +328,9 @@ def _constrained(annotation: Any, schema: SchemaNode, keywords: Mapping[str, str
         for key, argument in keywords.items()
         if isinstance(schema.get(key), (int, float)) and not isinstance(schema[key], bool)
     }
-    return Annotated[annotation, Field(**bounds)] if bounds else annotation
+    if bounds:
+        return Annotated[annotation, Field(**bounds)]
+    return annotation
 
 
 def _attribute(key: str, taken: Mapping[str, Any]) -> str:
@@ -339,16 +350,22 @@ def _attribute(key: str, taken: Mapping[str, Any]) -> str:
 def _class_name(name: str) -> str:
     words = re.split(r"[\W_]+", name)
     joined = "".join(word[:1].upper() + word[1:] for word in words)
-    return joined if joined.isidentifier() and not keyword.iskeyword(joined) else f"Model{joined}"
+    if joined.isidentifier() and not keyword.iskeyword(joined):
+        return joined
+    return f"Model{joined}"
 
 
 def _object(value: Any) -> SchemaNode | None:
-    return cast("SchemaNode", value) if isinstance(value, dict) else None
+    if isinstance(value, dict):
+        return cast("SchemaNode", value)
+    return None
 
 
 def _text(schema: SchemaNode, key: str) -> str | None:
     value = schema.get(key)
-    return value if isinstance(value, str) else None
+    if isinstance(value, str):
+        return value
+    return None
 
 
 def _is_list(value: Any) -> bool:

@@ -133,13 +133,17 @@ def _rewritten_value(key: str, value: Any, level: _Level) -> Any:
         return value
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        return [_subschema(one, level) for one in items] if _holds_schemas(key) else items
+        if _holds_schemas(key):
+            return [_subschema(one, level) for one in items]
+        return items
     members = cast("dict[str, Any]", value)
     if key in NAMED_SCHEMAS or key in DEFINITIONS or key == "dependencies":
         return {name: _subschema(one, level) for name, one in members.items()}
     if key in ONE_SCHEMA:
         return _rewritten(members, level)
-    return members if key in KEYWORDS else _rewritten(members, level)
+    if key in KEYWORDS:
+        return members
+    return _rewritten(members, level)
 
 
 def _holds_schemas(key: str) -> bool:
@@ -147,4 +151,6 @@ def _holds_schemas(key: str) -> bool:
 
 
 def _subschema(value: Any, level: _Level) -> Any:
-    return _rewritten(cast("dict[str, Any]", value), level) if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return _rewritten(cast("dict[str, Any]", value), level)
+    return value

@@ -227,7 +227,8 @@ def _field(parameter: Parameter, description: str | None) -> Any:
     from pydantic import Field
     from pydantic.fields import FieldInfo
 
-    annotation, default = parameter.annotation, parameter.default
+    annotation = parameter.annotation
+    default = parameter.default
     text = (
         annotation_text(annotation) or (default.description if isinstance(default, FieldInfo) else None) or description
     )
@@ -240,7 +241,9 @@ def _field(parameter: Parameter, description: str | None) -> Any:
             annotation = Annotated[annotation, Field(default=default)]
     if text:
         annotation = Annotated[annotation, Field(description=text)]
-    return typing.Required[annotation] if required else typing.NotRequired[annotation]
+    if required:
+        return typing.Required[annotation]
+    return typing.NotRequired[annotation]
 
 
 def _returned_adapter(returns: Any, opaque: tuple[type, ...]) -> tuple[TypeAdapter[Any], dict[str, Any]] | None:
@@ -272,7 +275,9 @@ def _describes_objects(schema: Mapping[str, Any], definitions: Mapping[str, Any]
 
 def _load(returns: Any, opaque: tuple[type, ...]) -> TypeLoader | None:
     """Return a converter from JSON to a return type; None for one without information, such as `Any`."""
-    return None if _is_uninformative(returns, opaque) else TypeLoader(lambda: adapter_of(returns, "the return type"))
+    if _is_uninformative(returns, opaque):
+        return None
+    return TypeLoader(lambda: adapter_of(returns, "the return type"))
 
 
 def _is_uninformative(returns: Any, opaque: tuple[type, ...]) -> bool:
@@ -283,7 +288,8 @@ def _may_be_content(returns: Any, opaque: tuple[type, ...]) -> bool:
     """Whether a return type is content, has it among its alternatives, or is a list that may hold some."""
     if isinstance(returns, type) and typing.get_origin(returns) is None:
         return issubclass(returns, opaque) or returns in _BARE_LISTS
-    origin, arguments = typing.get_origin(returns), typing.get_args(returns)
+    origin = typing.get_origin(returns)
+    arguments = typing.get_args(returns)
     if origin in {Annotated, typing.Union, types.UnionType}:
         return any(_may_be_content(one, opaque) for one in arguments)
     if not isinstance(origin, type) or not issubclass(origin, Iterable) or issubclass(origin, Mapping):
@@ -323,7 +329,9 @@ def _root_inlined(schema: dict[str, Any]) -> dict[str, Any]:
     """Inline a root `$ref`, as pydantic generates it for a recursive model."""
     definitions = schema.pop("$defs", {})
     target = definitions.get(str(schema.get("$ref", "")).removeprefix("#/$defs/"), schema)
-    return {**target, "$defs": definitions} if definitions else schema
+    if definitions:
+        return {**target, "$defs": definitions}
+    return schema
 
 
 @cache
@@ -347,7 +355,9 @@ def _generator() -> Any:  # a class of pydantic's, which is imported late
             if _is_json(made.get("default")):
                 return made
             without = {name: value for name, value in made.items() if name != "default"}
-            return {"anyOf": [without, {"type": "null"}]} if self.mode == "serialization" else without
+            if self.mode == "serialization":
+                return {"anyOf": [without, {"type": "null"}]}
+            return without
 
         def model_schema(self, schema: Any) -> Any:
             return _closed(super().model_schema(schema))

@@ -49,7 +49,9 @@ def close(out: dict[str, Any], where: str, original: Mapping[str, Any]) -> bool:
         out["type"] = kinds[0] if len(kinds) == 1 else list(kinds)
     if "array" in kinds and not out.get("items"):
         raise SchemaError("strict mode needs arrays of one type of item", pointer=where)
-    return _close_object(out, where, original) if "object" in kinds else False
+    if "object" in kinds:
+        return _close_object(out, where, original)
+    return False
 
 
 def _close_object(out: dict[str, Any], where: str, original: Mapping[str, Any]) -> bool:
@@ -185,7 +187,9 @@ def _item_schemas(view: Mapping[str, Any], number: int) -> list[Any]:
     listed = view.get("prefixItems", items)
     if isinstance(listed, list) and number < len(cast("list[Any]", listed)):
         return [listed[number]]
-    return [items] if isinstance(items, Mapping) else []
+    if isinstance(items, Mapping):
+        return [items]
+    return []
 
 
 def _accepts_null(schema: Any, root: Any) -> bool:
@@ -211,7 +215,10 @@ def _takes_null(node: Mapping[str, Any]) -> bool:
 def _nullable(node: dict[str, Any]) -> dict[str, Any]:
     kinds = types_of(node)
     if not kinds or "const" in node:
-        described = {"description": node.pop("description")} if "description" in node else {}
+        if "description" in node:
+            described = {"description": node.pop("description")}
+        else:
+            described = {}
         branches = node["anyOf"] if list(node) == ["anyOf"] else [node]
         return {"anyOf": [*branches, {"type": "null"}], **described}
     node["type"] = [*kinds, "null"]

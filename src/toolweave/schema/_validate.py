@@ -77,7 +77,10 @@ class Validator:
         self._compiled, self._checked, self._steps, self._repeats = _compile(schema, formats)
         # The work of a validation is at most values x steps a value x repetitions. With no repetition the bound on
         # values follows from the schema alone, and a small instance need not even be measured.
-        self._unchecked = MAX_STEPS // (self._steps + 1) - 1 if self._repeats is NEVER else -1
+        if self._repeats is NEVER:
+            self._unchecked = MAX_STEPS // (self._steps + 1) - 1
+        else:
+            self._unchecked = -1
         """Nested values up to which a validation cannot pass `MAX_STEPS`."""
 
     @classmethod
@@ -150,7 +153,9 @@ class Validator:
         if not 0 <= size <= _ALL_ERRORS_UP_TO or self._is_too_much(instance, size):
             return []
         try:
-            return self._errors(instance, all_of_them=True) if is_explainable(self._checked, instance) else []
+            if is_explainable(self._checked, instance):
+                return self._errors(instance, all_of_them=True)
+            return []
         except ValueError:  # no JSON value
             return []
 
@@ -161,7 +166,10 @@ class Validator:
             own = self._checked
             # Found only for an instance so large that the cheap bound does not hold: it is a walk over the schema with
             # all its references.
-            self._by_value = max_steps_per_value(dict(own), self._steps) if isinstance(own, Mapping) else 1
+            if isinstance(own, Mapping):
+                self._by_value = max_steps_per_value(dict(own), self._steps)
+            else:
+                self._by_value = 1
         return (size + 1) * self._by_value * self._repeats.of(instance) > MAX_STEPS
 
     def _errors(self, instance: Any, *, all_of_them: bool) -> list[jsonschema_rs.ValidationError]:
@@ -219,7 +227,8 @@ def _compile(
     # The dialect is chosen here; a `$schema` that the library does not know would make it refuse the schema.
     body = {key: value for key, value in schema.items() if key != "$schema"}
     # Before it is compiled: compiling follows the references, and it is the schema of a stranger.
-    steps, checked = check_schema(body), schema
+    steps = check_schema(body)
+    checked = schema
     if has_nullable(body):
         body = checked = with_null_types(body)
         steps = check_schema(body)
@@ -247,7 +256,9 @@ def _compile(
 
 
 def _plain(instance: Any) -> Any:
-    return dict(cast("Mapping[str, Any]", instance)) if isinstance(instance, Mapping) else instance
+    if isinstance(instance, Mapping):
+        return dict(cast("Mapping[str, Any]", instance))
+    return instance
 
 
 def _dialect(schema: Mapping[str, Any]) -> str:
@@ -262,4 +273,6 @@ def _dialect(schema: Mapping[str, Any]) -> str:
 
 def _cut(text: str) -> str:
     first = text.partition("\n")[0]
-    return first if len(first) <= 200 else f"{first[:197]}..."
+    if len(first) <= 200:
+        return first
+    return f"{first[:197]}..."

@@ -76,7 +76,8 @@ class _Subscriber(ABC):
     def take(self) -> list[PendingChange]:
         """Return and clear the pending changes, oldest topic first, and each list once for all of its names."""
         with self._lock:
-            waiting, self._waiting = self._waiting, {}
+            waiting = self._waiting
+            self._waiting = {}
         found: dict[Topic, PendingChange] = {}
         for topic, params in waiting.items():
             if topic in self.topics:
@@ -278,7 +279,8 @@ class Changes:
             push: Sends it a notification.
             conversation: Its name, as in `Client.conversation`; resource subscriptions are kept under it.
         """
-        joined, begun = LegacySubscriber(push, self.debounce), time.monotonic()
+        joined = LegacySubscriber(push, self.debounce)
+        begun = time.monotonic()
         with self._lock:
             self._conversations.add(joined)
             self._by_name[conversation] = joined
@@ -302,7 +304,9 @@ class Changes:
 
     def conversation(self, name: str | None) -> LegacySubscriber | None:
         """Return the subscribed conversation of this name, or None."""
-        return None if name is None else self._by_name.get(name)
+        if name is None:
+            return None
+        return self._by_name.get(name)
 
     def hear(self, conversation: str | None, name: str) -> None:
         """Notify a legacy conversation of the changes of lists that are published under this name, too."""

@@ -88,7 +88,9 @@ class Endpoint:
         return self._told(None)
 
     def _told(self, may: MayUse | None) -> str | None:
-        return self._instructions(may) if callable(self._instructions) else self._instructions
+        if callable(self._instructions):
+            return self._instructions(may)
+        return self._instructions
 
     def speak(self, protocol: str) -> None:
         """Speak only some revisions from now on; in an era without any of them, no method exists.
@@ -102,8 +104,14 @@ class Endpoint:
         spoken = versions_of(protocol)
         self.versions = spoken[::-1]
         self._handshakes = tuple(version for version in spoken if version in HANDSHAKE_VERSIONS)
-        self._modern = self._methods(modern=True) if MODERN_VERSION in spoken else {}
-        self._legacy = self._methods(modern=False) if self._handshakes else {}
+        if MODERN_VERSION in spoken:
+            self._modern = self._methods(modern=True)
+        else:
+            self._modern = {}
+        if self._handshakes:
+            self._legacy = self._methods(modern=False)
+        else:
+            self._legacy = {}
 
     def _methods(self, *, modern: bool) -> dict[str, Method]:
         found: dict[str, Method] = {methods.INITIALIZE: self._initialize, methods.PING: _pong}
@@ -131,7 +139,10 @@ class Endpoint:
         self.middleware = checked(middleware)
         self._server = server
         self._reads = any(getattr(one, "reads_results", True) for one in self.middleware)
-        self._chain = chained(self.middleware, self._innermost) if self.middleware else None
+        if self.middleware:
+            self._chain = chained(self.middleware, self._innermost)
+        else:
+            self._chain = None
 
     def answer(self, request: Request) -> Coroutine[Any, Any, Json]:
         """Return the result of a request, complete for its era.
@@ -139,7 +150,9 @@ class Endpoint:
         Raises:
             RequestError: The answer is a JSON-RPC error; internal errors are masked and logged.
         """
-        return self.dispatch(request) if self._chain is None else self._through(self._chain, request)
+        if self._chain is None:
+            return self.dispatch(request)
+        return self._through(self._chain, request)
 
     async def dispatch(self, request: Request) -> Json:
         """Answer a request without middleware.
@@ -158,7 +171,9 @@ class Endpoint:
         except Exception:
             _log.exception("%s failed", request.method)
             raise RequestError("Internal error", code=INTERNAL_ERROR) from None
-        return self.stamped(request.method, result) if modern else result
+        if modern:
+            return self.stamped(request.method, result)
+        return result
 
     async def _through(self, chain: Method, request: Request) -> Json:
         """Answer a request through the middleware."""
@@ -191,7 +206,9 @@ class Endpoint:
         if problem is not None:
             _log.error("the middleware answered %s with a result that cannot be sent: %s", request.method, problem)
             raise RequestError("Internal error", code=INTERNAL_ERROR)
-        return self.stamped(request.method, dict(result)) if request.modern else result
+        if request.modern:
+            return self.stamped(request.method, dict(result))
+        return result
 
     def capabilities(self, *, modern: bool) -> Json:
         """Return the `ServerCapabilities` of that era as they are now."""
@@ -206,7 +223,9 @@ class Endpoint:
         """Return the negotiated legacy revision: the client's own when it is known, else our newest."""
         if isinstance(offered, str) and offered in self._handshakes:
             return offered
-        return self._handshakes[-1] if self._handshakes else LATEST_HANDSHAKE_VERSION
+        if self._handshakes:
+            return self._handshakes[-1]
+        return LATEST_HANDSHAKE_VERSION
 
     def stamped(self, method: str, result: Json) -> Json:
         """Add the members that the era requires of every result to that of a stateless request, in place."""

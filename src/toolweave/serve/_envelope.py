@@ -71,7 +71,8 @@ def client_of_handshake(
         conversation: The conversation that begins.
         principal: The authorized principal, or None.
     """
-    capabilities, info = params.get("capabilities"), params.get("clientInfo")
+    capabilities = params.get("capabilities")
+    info = params.get("clientInfo")
     return Client(
         version=result["protocolVersion"],
         capabilities=cast("Json", capabilities) if isinstance(capabilities, dict) else {},

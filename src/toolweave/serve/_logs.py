@@ -36,11 +36,15 @@ class Logs:
 
     def methods(self, *, modern: bool) -> Mapping[str, Method]:
         """Return `logging/setLevel`, which modern revisions lack."""
-        return {methods.LOGGING_SET_LEVEL: self.set_level} if self._enabled and not modern else {}
+        if self._enabled and not modern:
+            return {methods.LOGGING_SET_LEVEL: self.set_level}
+        return {}
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the `logging` capability, an empty object in every revision, if messages may be sent."""
-        return {"logging": {}} if self._enabled else {}
+        if self._enabled:
+            return {"logging": {}}
+        return {}
 
     async def send(self, request: Request, level: LogLevel, data: Any, logger: str | None) -> None:
         """Send a message on the stream of a request, if its client wants this level."""
@@ -54,12 +58,19 @@ class Logs:
 
     def level(self, request: Request) -> LogLevel | None:
         """Return the minimum level that the client of a request wants, or None if it wants no messages."""
-        lowest = self._minimum_level(request) if self._enabled else len(LEVELS)
-        return LEVELS[lowest] if lowest < len(LEVELS) else None
+        if self._enabled:
+            lowest = self._minimum_level(request)
+        else:
+            lowest = len(LEVELS)
+        if lowest < len(LEVELS):
+            return LEVELS[lowest]
+        return None
 
     def asked(self, request: Request) -> bool:
         """Return whether the client of a request has set a log level."""
-        return LOG_LEVEL in request.meta if request.modern else self.leveled(request.client)
+        if request.modern:
+            return LOG_LEVEL in request.meta
+        return self.leveled(request.client)
 
     def leveled(self, client: Client) -> bool:
         """Return whether a client in a session has set a log level."""
@@ -93,4 +104,6 @@ class Logs:
 
 
 def _hashable(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+    if isinstance(value, str):
+        return value
+    return None

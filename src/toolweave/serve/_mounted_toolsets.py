@@ -164,7 +164,8 @@ class ToolsetResources:
         self, member: UriMember, listed: Iterable[Resource | ResourceTemplate], taken: Collection[str]
     ) -> tuple[Sequence[Json], Mapping[str, str]]:
         """Return definitions under exposed URIs or templates, and which are whose."""
-        made, names = list[Json](), dict[str, str]()
+        made = list[Json]()
+        names = dict[str, str]()
         for entry in map(definition, listed):
             own = entry[member]
             exposed = self._names.qualified(own) if own in taken else own
@@ -174,7 +175,9 @@ class ToolsetResources:
 
     def _as_listed(self, uri: str) -> str:
         """Return the exposed URI of a resource as it is listed; the same for one that is not."""
-        return uri if uri in self._known else self._spellings.get(normal_uri(uri), uri)
+        if uri in self._known:
+            return uri
+        return self._spellings.get(normal_uri(uri), uri)
 
     def _own(self, uri: str) -> str | None:
         """Return the own URI of an exposed one; None for one of another source, whose exposed URI differs."""
@@ -184,7 +187,9 @@ class ToolsetResources:
         moved = [own for exposed, own in (*self._known.items(), *self._templates.items()) if exposed != own]
         if inner != uri and any(may_expand(one, inner) for one in moved):
             return inner
-        return None if any(may_expand(one, uri) for one in moved) else uri
+        if any(may_expand(one, uri) for one in moved):
+            return None
+        return uri
 
     async def read(self, uri: str, ctx: CallContext) -> Json | None:
         """Return the members of a `ReadResourceResult`, or None when it has no such resource.
@@ -196,7 +201,10 @@ class ToolsetResources:
         if len(self._learned) < len(get_args(UriMember)):
             await self.learn()
         listed = self._as_listed(uri)
-        own = self._own(listed) if len(self._learned) == len(get_args(UriMember)) else None
+        if len(self._learned) == len(get_args(UriMember)):
+            own = self._own(listed)
+        else:
+            own = None
         if own is None:
             return None
         try:

@@ -106,7 +106,8 @@ class MountedServer(Namespace):
         Raises:
             RequestError: The answer is an error.
         """
-        rounds, caller = self.rounds, ctx.caller
+        rounds = self.rounds
+        caller = ctx.caller
         assert isinstance(caller, HasRequest)
         outer = caller.request
         inner = ctx.replace(state=rounds.state, caller=_MountedCaller(caller, outer, rounds))
@@ -130,7 +131,9 @@ class MountedServer(Namespace):
             await chained(middleware, listed)(inner)
         except RequestError:
             return _nothing
-        return found[0] if found else _nothing
+        if found:
+            return found[0]
+        return _nothing
 
 
 def _nothing(*offer: Any) -> bool:
@@ -202,7 +205,10 @@ class _MountedTools(WrapperToolset):
         if not isinstance(ctx.caller, HasRequest):  # a toolset of an agent, say: no server's middleware is around it
             return await server.tools.call(call, ctx.replace(state=self._mount.rounds.state))
         spec = server.tools.snapshot().find(call.name)
-        name = call.name if spec is None or spec.version is None else call.name.removesuffix(f"@{spec.version}")
+        if spec is None or spec.version is None:
+            name = call.name
+        else:
+            name = call.name.removesuffix(f"@{spec.version}")
         kept: list[tuple[Json, ToolResult]] = []
 
         async def work(request: Request, inner: CallContext) -> Json:
@@ -259,13 +265,20 @@ class MountedPrompts:
     def definition(self, name: str, version: str | None = None) -> Json | None:
         """Return the definition of a prompt, or None."""
         own = self._mount.own_name(name)
-        found = None if own is None else self._prompts.definition(own, version)
-        return None if found is None else {**found, "name": name}
+        if own is None:
+            found = None
+        else:
+            found = self._prompts.definition(own, version)
+        if found is None:
+            return None
+        return {**found, "name": name}
 
     def scopes(self, name: str, version: str | None = None) -> tuple[str, ...]:
         """Return the scopes that a prompt needs."""
         own = self._mount.own_name(name)
-        return () if own is None else self._prompts.scopes(own, version)
+        if own is None:
+            return ()
+        return self._prompts.scopes(own, version)
 
     def subscribe(self, listener: Callable[[PromptsChanged], None]) -> Unsubscribe:
         """Call `listener` after every change."""
@@ -368,9 +381,16 @@ class MountedCompletions:
 
     async def complete(self, kind: str, name: str, request: Request, ctx: CallContext) -> Json | None:
         """Return the result for an argument of something of the server, or None for that of another."""
-        server, member = self._mount.server, "name" if kind == "prompt" else "uri"
-        own = self._mount.own_name(name) if kind == "prompt" else self._mount.own_uri(name)
-        offers = server.prompts.offers if kind == "prompt" else server.resources.offers
+        server = self._mount.server
+        member = "name" if kind == "prompt" else "uri"
+        if kind == "prompt":
+            own = self._mount.own_name(name)
+        else:
+            own = self._mount.own_uri(name)
+        if kind == "prompt":
+            offers = server.prompts.offers
+        else:
+            offers = server.resources.offers
         if own is None or not await offers(own):
             return None
         params = {**request.params, "ref": {**request.object("ref"), member: own}}
@@ -422,7 +442,10 @@ class MountsView:
             return True
         for mount in self._mounts:
             own = mount.own_name(name)
-            spec = None if own is None or mount.namespace not in views else mount.server.find_tool(own)
+            if own is None or mount.namespace not in views:
+                spec = None
+            else:
+                spec = mount.server.find_tool(own)
             if spec is not None and not views[mount.namespace]("tools", spec.name, spec.scopes, spec.server):
                 return False
         return True
@@ -475,7 +498,8 @@ class Mounts:
         self._check_free(namespace)
         self._add_tools(prefixed(toolset, namespace))
         if isinstance(toolset, OffersMore):
-            names, outer = Namespace(namespace), self._outer
+            names = Namespace(namespace)
+            outer = self._outer
             outer.prompts.add(ToolsetPrompts(toolset, names))
             outer.resources.add(ToolsetResources(toolset, names, outer.resources.sources))
         self._take(toolset, namespace)
@@ -539,7 +563,9 @@ class Lifespans:
 
 
 def _lifespan(thing: Any) -> AbstractAsyncContextManager[Any]:
-    return thing.running() if isinstance(thing, _HasLifespan) else thing
+    if isinstance(thing, _HasLifespan):
+        return thing.running()
+    return thing
 
 
 async def _keep_running(thing: Any) -> None:

@@ -17,7 +17,9 @@ class Namespace:
     def own_name(self, name: str) -> str | None:
         """Return the own name for an exposed one, or None for one of another."""
         prefix = f"{self.namespace}_"
-        return name.removeprefix(prefix) if name.startswith(prefix) else None
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
+        return None
 
     def own_uri(self, uri: str) -> str:
         """Return the own URI for an exposed one, which may be that of another."""

@@ -53,7 +53,9 @@ class Operations:
         """Return the facts about an offer that visibility rules go by; of one that is not known its name."""
         if kind == "tools":
             spec = self._tools.find(name, version)
-            return OfferFacts(kind, (name,), frozenset()) if spec is None else OfferFacts(kind, (spec.name,), spec.tags)
+            if spec is None:
+                return OfferFacts(kind, (name,), frozenset())
+            return OfferFacts(kind, (spec.name,), spec.tags)
         offers = self._prompts if kind == "prompts" else self._resources
         definition = offers.definition(name, version)
         if definition is None:
@@ -62,8 +64,13 @@ class Operations:
         return OfferFacts(kind, (name, *own), tags_in(definition.get("_meta")))
 
     def _tool(self, name: object, version: str | None) -> Sequence[Offered]:
-        spec = self._tools.find(name, version) if isinstance(name, str) else None
-        return () if spec is None else (Offered("tools", spec.name, spec.scopes, spec.server),)
+        if isinstance(name, str):
+            spec = self._tools.find(name, version)
+        else:
+            spec = None
+        if spec is None:
+            return ()
+        return (Offered("tools", spec.name, spec.scopes, spec.server),)
 
     def _prompt(self, name: object, version: str | None = None) -> Sequence[Offered]:
         if not isinstance(name, str):

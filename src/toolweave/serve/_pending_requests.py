@@ -64,7 +64,10 @@ class PendingRequests:
 
     def take(self, message: StrictMessage) -> None:
         """Pass an answer of the client to the request it belongs to; one without a pending request is dropped."""
-        answer = self._answers.get(message.id) if isinstance(message.id, int) else None
+        if isinstance(message.id, int):
+            answer = self._answers.get(message.id)
+        else:
+            answer = None
         result: Any = message.result
         if answer is None or answer.done():
             _log.debug("an answer to no request of ours is dropped")
@@ -85,7 +88,8 @@ class PendingRequests:
 
 def _refusal(error: Any) -> RequestError:
     members = cast("Json", error) if isinstance(error, dict) else {}
-    code, text = members.get("code"), members.get("message")
+    code = members.get("code")
+    text = members.get("message")
     return RequestError(
         text if isinstance(text, str) else "the client refused",
         code=code if isinstance(code, int) else INTERNAL_ERROR,

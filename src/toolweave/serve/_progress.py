@@ -83,7 +83,8 @@ class ProgressStream:
         await self._send()
 
     async def _send(self) -> None:
-        progress, self._held = self._held, None
+        progress = self._held
+        self._held = None
         if progress is None:
             return  # a later one was sent meanwhile
         self._spent = max(self._spent, self._clock()) + self._interval

@@ -165,7 +165,9 @@ class Client:
     @property
     def claims(self) -> Mapping[str, Any]:
         """The verified claims of its token; empty without one."""
-        return {} if self.identity is None else self.identity.claims
+        if self.identity is None:
+            return {}
+        return self.identity.claims
 
     @property
     def modern(self) -> bool:
@@ -251,7 +253,9 @@ class Request:
     def meta(self) -> Mapping[str, Any]:
         """The request's `_meta`; `{}` when it has none or a malformed one."""
         meta = self.params.get("_meta")
-        return cast("Json", meta) if isinstance(meta, dict) else {}
+        if isinstance(meta, dict):
+            return cast("Json", meta)
+        return {}
 
     def text(self, name: str) -> str:
         """Return a parameter that must be a text.

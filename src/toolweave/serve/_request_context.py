@@ -82,7 +82,10 @@ class HandlerRunner:
             RequestError: The client's answers or its state are not of this request, or it lacks a capability.
         """
         meta = request.meta
-        caller = _ModernCaller(request, self) if request.modern else _LegacyCaller(request, self)
+        if request.modern:
+            caller = _ModernCaller(request, self)
+        else:
+            caller = _LegacyCaller(request, self)
         token = meta.get("progressToken")
         # A long token would come back with each report; from a legacy client, which is not refused, it is ignored.
         if type(token) is int or (type(token) is str and len(token) <= MAX_TOKEN):
@@ -119,7 +122,9 @@ class HandlerRunner:
         Raises:
             RequestError: The state is not of this request (-32602).
         """
-        return self.seal.open(request, request.params[REQUEST_STATE]) if REQUEST_STATE in request.params else {}
+        if REQUEST_STATE in request.params:
+            return self.seal.open(request, request.params[REQUEST_STATE])
+        return {}
 
     async def _watched(self, request: Request, token: int | str, caller: _RequestCaller, work: Work) -> Json:
         """Run a handler whose client wants progress; all of it is sent before the result is returned."""
@@ -215,7 +220,8 @@ class _LegacyCaller(_ClientOfRequest):
         return await work(ctx)
 
     async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
-        declared, sampling = self._request.client.capabilities, self._rounds.sampling
+        declared = self._request.client.capabilities
+        sampling = self._rounds.sampling
         try:
             check_capabilities([one for one in questions if not sampling.takes(one, declared)], declared)
         except RequestError as exc:  # its code is of the stateless era; in earlier ones the tool has failed
@@ -266,7 +272,10 @@ class _ModernCaller(_ClientOfRequest):
             self._given = {**self._request.object(INPUT_RESPONSES), **self._sealed}
         self._keys = Keys()
         # most clients declare nothing that they could be asked for, and a scope is a tenth of a call
-        self._scope = None if _ABILITIES.isdisjoint(self._request.client.capabilities) else anyio.CancelScope()
+        if _ABILITIES.isdisjoint(self._request.client.capabilities):
+            self._scope = None
+        else:
+            self._scope = anyio.CancelScope()
         result: Json = {}
         with self._scope or nullcontext():
             try:
@@ -275,13 +284,17 @@ class _ModernCaller(_ClientOfRequest):
                 if not self._asked:
                     raise
                 _log.debug("%s ended for a question", self._request.method, exc_info=True)
-        return self._input_required() if self._asked else result  # however the work took its end
+        # however the work took its end
+        if self._asked:
+            return self._input_required()
+        return result
 
     async def ask(self, questions: Sequence[Question]) -> Sequence[Any]:
         request = self._request
         if request.method not in methods.INPUT_REQUIRED:
             raise ToolError(f"{request.method} cannot ask the client for input")
-        declared, sampling = request.client.capabilities, self._rounds.sampling
+        declared = request.client.capabilities
+        sampling = self._rounds.sampling
         check_capabilities([one for one in questions if not sampling.takes(one, declared)], declared)
         keys = self._keys.of(questions)
         found: list[Any] = []

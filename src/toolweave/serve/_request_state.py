@@ -49,7 +49,10 @@ class StateSigner:
         ttl: float = TTL_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        given = [secrets.token_bytes(_LEAST_KEY_BYTES)] if keys is None else keys
+        if keys is None:
+            given = [secrets.token_bytes(_LEAST_KEY_BYTES)]
+        else:
+            given = keys
         self._keys = [key.encode() if isinstance(key, str) else key for key in given]
         if not self._keys or any(len(key) < _LEAST_KEY_BYTES for key in self._keys):
             raise ValueError(f"request_state_keys wants secrets of at least {_LEAST_KEY_BYTES} bytes, the newest first")
@@ -92,11 +95,14 @@ class StateSigner:
             return None
         body, _, signature = sealed.partition(".")
         try:
-            payload, signed = from_base64url(body), from_base64url(signature)
+            payload = from_base64url(body)
+            signed = from_base64url(signature)
         except (binascii.Error, ValueError):
             return None
         genuine = [hmac.compare_digest(_sign(key, payload), signed) for key in self._keys]
-        return cast("Json", json.loads(payload)) if any(genuine) else None
+        if any(genuine):
+            return cast("Json", json.loads(payload))
+        return None
 
 
 def request_binding(request: Request) -> str:

@@ -103,7 +103,9 @@ class ServerRunners(ABC):
     def tool_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the input schema of a tool that is offered under this name or alias, or None."""
         spec = self.find_tool(name)
-        return None if spec is None else spec.input_schema
+        if spec is None:
+            return None
+        return spec.input_schema
 
     def speak(self, protocol: str) -> None:
         """Speak only some protocol revisions, as a server that knows no others; call it before serving.

@@ -243,7 +243,8 @@ def create_mcp_server(  # noqa: PLR0913  # keyword-only, each with a default of 
     info = _info(name, version, about)
     parts = parts_of(about.get("folder"))
     registry, toolset = with_registry(joined_tools(tools, parts))
-    included, excluded = frozenset(given_names(include)), frozenset(given_names(exclude))
+    included = frozenset(given_names(include))
+    excluded = frozenset(given_names(exclude))
     chosen = ChosenOffers.of(about.get("include_tags", ()), about.get("exclude_tags", ()), about.get("versions"))
     agent_tools = [(_agent_tool(agent), agent.name) for agent in _agents(agents)]
     offered = chosen_tools(toolset, included, excluded, {name for one, own in agent_tools for name in (one.name, own)})
@@ -296,7 +297,9 @@ def _info(name: str, version: str, about: ServerAbout) -> Json:
 def _agents(agents: Iterable[AgentLike] | AgentsLike) -> Iterable[AgentLike]:
     if isinstance(agents, str):
         raise TypeError(f"agents= takes agents, not a name; give an AgentRegistry's get({agents!r})")
-    return agents.list() if isinstance(agents, AgentsLike) and not isinstance(agents, (list, tuple)) else agents
+    if isinstance(agents, AgentsLike) and not isinstance(agents, (list, tuple)):
+        return agents.list()
+    return agents
 
 
 def _check_free(spec: ToolSpec, toolset: Toolset) -> None:
@@ -322,7 +325,9 @@ def _rounds(options: Options, logs: Logs, sessions: Sessions) -> HandlerRunner:
 def _session_of(request: Request) -> Sequence[str]:
     """Return the names under which the changes of a caller's own lists are published."""
     key = session_key(request.client)
-    return () if key is None else (key,)
+    if key is None:
+        return ()
+    return (key,)
 
 
 def _agent_tool(agent: AgentLike) -> Tool:

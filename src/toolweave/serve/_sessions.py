@@ -21,7 +21,9 @@ from toolweave.tools._session import CallerSession
 
 _ATTEMPTS = 20
 """Attempts to write a change of a session that another request changes at the same time."""
-_VALUES, _RULES, _USED = "values", "rules", "used"
+_VALUES = "values"
+_RULES = "rules"
+_USED = "used"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,9 @@ class Sessions:
             StoreError: The store cannot be read.
         """
         key = session_key(client)
-        return [] if key is None else (await self.read(_named(key))).get(_RULES, [])
+        if key is None:
+            return []
+        return (await self.read(_named(key))).get(_RULES, [])
 
     async def read(self, key: str) -> Json:
         """Return a session; it is kept on from now."""
@@ -133,7 +137,9 @@ def session_key(client: Client) -> str | None:
     """
     if not client.modern:
         return client.key
-    return None if client.principal is None else f"{client.principal}|"
+    if client.principal is None:
+        return None
+    return f"{client.principal}|"
 
 
 class ClientSessions:

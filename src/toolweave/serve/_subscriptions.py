@@ -120,7 +120,10 @@ class Listen:
     ) -> None:
         self._changes = changes
         self._declared = declared
-        self._handshake_declared = declared if handshake_declared is None else handshake_declared
+        if handshake_declared is None:
+            self._handshake_declared = declared
+        else:
+            self._handshake_declared = handshake_declared
         self._filters = dict(filters or {})
         self._follower = follower
         self._view = view
@@ -168,7 +171,8 @@ class Listen:
     async def _follow(self, request: Request, stream: ListenStream, honoured: Json, ends: list[Unsubscribe]) -> None:
         """Limit the stream to the resources whose updates are announced; their unsubscribers are added to `ends`."""
         uris: list[str] = honoured.pop(RESOURCE_SUBSCRIPTIONS, [])
-        follower, accepted = self._follower, set[str](uris if self._follower is None else ())
+        follower = self._follower
+        accepted = set[str](uris if self._follower is None else ())
         limiter = anyio.CapacityLimiter(FOLLOWED_AT_ONCE)
 
         async def one(uri: str) -> None:
@@ -316,7 +320,10 @@ def _flag(wanted: Json, key: str) -> bool:
 
 def _names(wanted: Json, key: str) -> list[str]:
     value: Any = wanted.get(key, [])
-    items = cast("list[Any]", value) if isinstance(value, list) else None
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+    else:
+        items = None
     if items is None or len(items) > MOST_NAMES or not all(isinstance(item, str) for item in items):
         raise RequestError(f"'notifications.{key}' must be at most {MOST_NAMES} strings", code=INVALID_PARAMS)
     return list(dict.fromkeys(items))

@@ -47,7 +47,8 @@ class TaskSpawner:
         while True:
             await self._news.wait()
             self._news = anyio.Event()
-            due, self._due = self._due, []
+            due = self._due
+            self._due = []
             for func, args in due:
                 self._tasks.start_soon(func, *args)
 
@@ -84,8 +85,11 @@ class ServingGroups:
         Raises:
             RuntimeError: The server is not served on this event loop.
         """
-        loop, serving = asyncio.get_running_loop(), _serving.get()
+        loop = asyncio.get_running_loop()
+        serving = _serving.get()
         here = [group for known, group in self._groups if known is loop]
         if not here:
             raise RuntimeError(f"{self._what} only while their server is served")
-        return serving if serving is not None and serving in here else here[0]
+        if serving is not None and serving in here:
+            return serving
+        return here[0]

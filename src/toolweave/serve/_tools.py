@@ -122,7 +122,9 @@ class Tools:
     def find(self, name: str, version: str | None = None) -> ToolSpec | None:
         """Return the definition of a tool that is offered under this name, the newest or one version, or None."""
         found = self._find(name, version)
-        return None if found is None else found[0]
+        if found is None:
+            return None
+        return found[0]
 
     def is_plain(self, name: str) -> bool:
         """Whether calls of a tool need nothing but their arguments: no scopes, no headers; False for no tool."""
@@ -140,13 +142,22 @@ class Tools:
         if newest is None or newest.name not in snapshot.by_name:  # else it names one version
             return None
         # a server knows the older versions of its tools, and is given the requested version
-        spec = newest if version is None or newest.server is not None else snapshot.find_version(name, version)
+        if version is None or newest.server is not None:
+            spec = newest
+        else:
+            spec = snapshot.find_version(name, version)
         checks = None if spec is None else self._checks(spec)
         if spec is None or checks is None:
             return None
         called = name if spec is newest else spec.name
-        shown = spec if spec is newest else spec.replace(name=newest.name)
-        function = None if spec.server is not None else function_called(self._toolset, spec.name)
+        if spec is newest:
+            shown = spec
+        else:
+            shown = spec.replace(name=newest.name)
+        if spec.server is not None:
+            function = None
+        else:
+            function = function_called(self._toolset, spec.name)
         found = self._found[name, version] = (
             shown,
             checks if function is None or not self._repair else checks.beside(function, shown),
@@ -180,7 +191,9 @@ class Tools:
         return self._pages.selected(allowed, cursor, modern=request.modern) | only_for_caller(request)
 
     def _support(self, spec: ToolSpec, modern: bool) -> Json:
-        return {} if self._tasks is None else self._tasks.support(spec, modern=modern)
+        if self._tasks is None:
+            return {}
+        return self._tasks.support(spec, modern=modern)
 
     async def _call(self, request: Request) -> Json:
         name = request.text("name")
@@ -192,9 +205,15 @@ class Tools:
             raise not_offered("tools", _asked(name, version), modern=request.modern)
         spec, checks, called, _ = found
         starts_task = self._tasks is not None and self._tasks.takes(spec, request)
-        validator = checks.task_arguments if starts_task else checks.arguments
+        if starts_task:
+            validator = checks.task_arguments
+        else:
+            validator = checks.arguments
         if validator is not None and not validator.is_valid(arguments):
-            found_arguments = fitted(validator, arguments) if self._repair else None
+            if self._repair:
+                found_arguments = fitted(validator, arguments)
+            else:
+                found_arguments = None
             if found_arguments is None:
                 return call_result(invalid_input(spec.name, validator.problems(arguments)), modern=request.modern)
             arguments = found_arguments[0]
@@ -210,7 +229,9 @@ class Tools:
             TypeError: One of them is no middleware.
         """
         found = checked(middleware)
-        return (FitArguments(self), *found) if found and self._repair else found
+        if found and self._repair:
+            return (FitArguments(self), *found)
+        return found
 
     def with_fitted_arguments(self, request: Request) -> Request:
         """Return a call whose arguments fit the schema of its tool, or the request itself."""
@@ -219,13 +240,21 @@ class Tools:
             return request
         arguments = cast("Json", given)
         validator = self._fitting_of(request.params)
-        found = arguments if validator is None else fitted_or_same(validator, arguments)
-        return request if found is arguments else request.replace(params={**request.params, "arguments": found})
+        if validator is None:
+            found = arguments
+        else:
+            found = fitted_or_same(validator, arguments)
+        if found is arguments:
+            return request
+        return request.replace(params={**request.params, "arguments": found})
 
     def _fitting_of(self, params: Mapping[str, Any]) -> Validator | None:
         """Return the validator of the arguments of a call, or None for no tool."""
         name = params.get("name")
-        found = self._find(name, asked_version(params)) if isinstance(name, str) else None
+        if isinstance(name, str):
+            found = self._find(name, asked_version(params))
+        else:
+            found = None
         if found is None:
             return None
         spec, checks = found[:2]
@@ -296,7 +325,10 @@ class Tools:
         known = self._checked.get(spec.name)
         if known is not None and known[0] is spec:
             return known[1]
-        checks = _FOREIGN if spec.server is not None else _checks(spec, function_called(self._toolset, spec.name))
+        if spec.server is not None:
+            checks = _FOREIGN
+        else:
+            checks = _checks(spec, function_called(self._toolset, spec.name))
         self._checked[spec.name] = (spec, checks)
         return checks
 
@@ -344,7 +376,10 @@ class _Checks:
         task_arguments: Validator | None = None,
     ) -> None:
         self.arguments = arguments
-        self.task_arguments = arguments if task_arguments is None else task_arguments
+        if task_arguments is None:
+            self.task_arguments = arguments
+        else:
+            self.task_arguments = task_arguments
         self.output = output
 
     def beside(self, function: FunctionToolset, spec: ToolSpec) -> _Checks:
@@ -366,7 +401,9 @@ whether they need nothing but their arguments."""
 
 
 def _asked(name: str, version: str | None) -> str:
-    return name if version is None else f"{name}, version {version}"
+    if version is None:
+        return name
+    return f"{name}, version {version}"
 
 
 def _checks(spec: ToolSpec, function: FunctionToolset | None) -> _Checks | None:

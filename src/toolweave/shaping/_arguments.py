@@ -88,20 +88,30 @@ class ShapedCalls:
                 raise invalid_input(spec.name, inner).require_error()
             arguments = _sent(spec.name, rule, arguments, facts)
         target = rules[-1].before if rules else spec
-        wrong = self._problems(target.input_schema, arguments) if rules else ()
+        if rules:
+            wrong = self._problems(target.input_schema, arguments)
+        else:
+            wrong = ()
         if wrong:
             raise invalid_input(spec.name, _as_given(rules, wrong)).require_error()
         return arguments
 
     def _fitted(self, schema: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
-        check = self._validator(schema) if self._validate and self._repair else None
-        return given if check is None else fitted_or_same(check, given)
+        if self._validate and self._repair:
+            check = self._validator(schema)
+        else:
+            check = None
+        if check is None:
+            return given
+        return fitted_or_same(check, given)
 
     def _problems(self, schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[Problem, ...]:
         if not self._validate:
             return ()
         check = self._validator(schema)
-        return () if check is None or check.is_valid(arguments) else check.problems(arguments)
+        if check is None or check.is_valid(arguments):
+            return ()
+        return check.problems(arguments)
 
     def _validator(self, schema: Mapping[str, Any]) -> Validator | None:
         known = self._validators.get(id(schema))
@@ -193,7 +203,8 @@ def _as_given(rules: list[AppliedRule], problems: tuple[Problem, ...]) -> list[P
 
 
 def _one_as_given(rules: list[AppliedRule], problem: Problem) -> Problem:
-    head, rest = problem.path, ""
+    head = problem.path
+    rest = ""
     for mark in ".[":
         if mark in head:
             head, rest = head[: head.index(mark)], problem.path[head.index(mark) :]

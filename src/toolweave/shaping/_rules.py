@@ -86,7 +86,10 @@ class Shaper:
         offered: list[tuple[ToolSpec, ToolSpec]] = []
         for spec, made in pairs:
             before = self._known.get((spec.server, spec.name))
-            kept = before if before is not None and before[0] is spec and _same(before[1], made) else (spec, made)
+            if before is not None and before[0] is spec and _same(before[1], made):
+                kept = before
+            else:
+                kept = (spec, made)
             known[spec.server, spec.name] = kept
             offered.append(kept)
         self._known = known
@@ -133,7 +136,10 @@ class _RuleRun:
             try:
                 made = self._apply(where, rule, made, match)
             except (SchemaError, RecursionError) as exc:
-                why = exc.message if isinstance(exc, SchemaError) else "is nested too deeply"
+                if isinstance(exc, SchemaError):
+                    why = exc.message
+                else:
+                    why = "is nested too deeply"
                 text = f"rule {_called(where, rule)} cannot be applied to its schema, which {why}"
                 self.hidden[spec.name] = text
                 self.said.append(f"tool {spec.original_name!r} is left out: {text}")
@@ -144,7 +150,10 @@ class _RuleRun:
         changes: dict[str, Any] = {}
         said: list[str] = []
         if rule.name is not None:
-            name = rule.name if isinstance(match, bool) else match.expand(rule.name)
+            if isinstance(match, bool):
+                name = rule.name
+            else:
+                name = match.expand(rule.name)
             name = self._prefix + name[:_LONGEST_NAME]
             if name != spec.name:
                 changes["name"] = name
@@ -154,7 +163,10 @@ class _RuleRun:
             if text is not None and text != getattr(spec, member):
                 changes[member] = text
                 said.append(f"{member} {shortened(text, _SHOWN)!r}")
-        arguments = self._arguments_of(where, rule, spec) if rule.arguments else {}
+        if rule.arguments:
+            arguments = self._arguments_of(where, rule, spec)
+        else:
+            arguments = {}
         if arguments:
             schema = reshaped(spec.input_schema, {name: _change(name, one) for name, one in arguments.items()})
             changes["input_schema"] = schema

@@ -105,14 +105,20 @@ class _Rewriting:
         if self._rewritten > _MOST_SUBSCHEMAS:
             raise SchemaError(f"combines more than {_MOST_SUBSCHEMAS:,} subschemas")
         out: SchemaNode = dict(cast("SchemaNode", node))
-        target = local_target(self._root, out.get("$ref")) if refs else None
+        if refs:
+            target = local_target(self._root, out.get("$ref"))
+        else:
+            target = None
         if isinstance(target, dict) and self._touches(cast("SchemaNode", target)):
             del out["$ref"]
-            part, rest = self.rewritten(target, refs=refs - 1), self.rewritten(out, refs=refs)
+            part = self.rewritten(target, refs=refs - 1)
+            rest = self.rewritten(out, refs=refs)
             if part is False or rest is False:
                 return False
             together = _disjoint(part, rest)
-            return {**part, **rest} if together else {**rest, "allOf": [*_list(rest.get("allOf")), part]}
+            if together:
+                return {**part, **rest}
+            return {**rest, "allOf": [*_list(rest.get("allOf")), part]}
         if not self._properties(out) or not self._required(out):
             return False
         self._counts(out)
@@ -173,7 +179,10 @@ class _Rewriting:
         """Return the names that models have to give of those that are required; None if one is never sent."""
         made: list[Any] = []
         for name in names:
-            change = self._changes.get(name) if isinstance(name, str) else None
+            if isinstance(name, str):
+                change = self._changes.get(name)
+            else:
+                change = None
             if change is None:
                 made.append(name)
             elif change.sent == "never":
@@ -196,9 +205,13 @@ class _Rewriting:
         for key in ("dependentRequired", "dependentSchemas", "dependencies"):
             place = kept["dependencies" if key == "dependencies" else "dependentSchemas"]
             for name, wanted in _object(out.pop(key, None)).items():
-                demand, change = self._demand(wanted, refs), self._changes.get(name)
+                demand = self._demand(wanted, refs)
+                change = self._changes.get(name)
                 if change is None or change.sent == "given":
-                    own = name if change is None or change.name is None else change.name
+                    if change is None or change.name is None:
+                        own = name
+                    else:
+                        own = change.name
                     place[own] = {"allOf": [place[own], demand]} if own in place else demand
                 elif change.sent != "never":
                     always.append(demand)
@@ -210,7 +223,11 @@ class _Rewriting:
         if not isinstance(wanted, list):
             return self.rewritten(wanted, refs=refs)
         names = self._wanted(cast("list[Any]", wanted))
-        return False if names is None else {"required": names} if names else True
+        if names is None:
+            return False
+        if names:
+            return {"required": names}
+        return True
 
     def _applied(self, out: SchemaNode, refs: int, always: list[Any]) -> Any:
         for key in _LISTS:
@@ -234,13 +251,16 @@ def _described(argument: Any, change: ArgumentChange) -> Any:
     if change.sent == "default":
         extra["default"] = change.value
     if not extra or not isinstance(argument, dict):
-        return extra if extra and argument is True else argument
+        if extra and argument is True:
+            return extra
+        return argument
     return {**cast("SchemaNode", argument), **extra}
 
 
 def _same_object(root: SchemaNode, node: Any) -> Iterable[SchemaNode]:
     """Yield the subschemas that apply to the same object as a schema, each once, itself first."""
-    waiting, seen = [node], set[int]()
+    waiting = [node]
+    seen = set[int]()
     for here in waiting:  # which grows meanwhile
         if not isinstance(here, dict) or id(cast("object", here)) in seen:
             continue
@@ -301,8 +321,12 @@ def _disjoint(part: SchemaNode, out: SchemaNode) -> bool:
 
 
 def _list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    return []
 
 
 def _object(value: Any) -> SchemaNode:
-    return cast("SchemaNode", value) if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return cast("SchemaNode", value)
+    return {}

@@ -89,11 +89,15 @@ class ShapedToolset(WrapperToolset):
         spec = self.snapshot().find(call.name)
         if spec is None:
             return ToolResult.failure(unknown_tool(call.name, self._offered.by_name), kind=ErrorKind.NOT_FOUND)
-        toolset, name = self._toolsets[0], self._inner[spec.name]
+        toolset = self._toolsets[0]
+        name = self._inner[spec.name]
         try:
             arguments = call.arguments
             if spec.shape is not None:
-                until = None if self._seen is None else self._seen.by_name.get(name)
+                if self._seen is None:
+                    until = None
+                else:
+                    until = self._seen.by_name.get(name)
                 if spec is not until:
                     arguments = self._calls.arguments(spec, arguments, ctx, until=until)
             return await toolset.call(call.replace(name=name, arguments=arguments), ctx)

@@ -71,7 +71,9 @@ class MemoryStore:
         with self._lock:
             self._expire()
             entry = self._entry(collection, key)
-        return None if entry is None else _document(key, entry)
+        if entry is None:
+            return None
+        return _document(key, entry)
 
     async def put(
         self, collection: str, key: str, value: Any, *, ttl: float | None = None, expect: int | None = None
@@ -82,7 +84,9 @@ class MemoryStore:
             StoreError: The store is full, or the value is no JSON.
         """
         revisions = await self.write([Put(collection=collection, key=key, value=value, ttl=ttl, expect=expect)])
-        return None if revisions is None else revisions[0]
+        if revisions is None:
+            return None
+        return revisions[0]
 
     async def delete(self, collection: str, key: str, *, expect: int | None = None) -> bool:
         """Delete a document, with `expect` only if it has this revision; return whether one was deleted."""
@@ -122,10 +126,14 @@ class MemoryStore:
                     return None
             made: list[tuple[Change, _StoredDocument | None, _StoredDocument | None]] = []
             for number, (one, old) in enumerate(zip(changes, before, strict=True), 1):
-                until = now + one.ttl if isinstance(one, Put) and one.ttl is not None else None
-                new = (
-                    _StoredDocument(texts[number - 1], self._revision + number, until) if isinstance(one, Put) else None
-                )
+                if isinstance(one, Put) and one.ttl is not None:
+                    until = now + one.ttl
+                else:
+                    until = None
+                if isinstance(one, Put):
+                    new = _StoredDocument(texts[number - 1], self._revision + number, until)
+                else:
+                    new = None
                 made.append((one, old, new))
             self._check_room(made)
             for one, old, new in made:
@@ -165,7 +173,9 @@ class MemoryStore:
 
     def _entry(self, collection: str, key: str) -> _StoredDocument | None:
         kept = self._collections.get(collection)
-        return None if kept is None else kept.entries.get(key)
+        if kept is None:
+            return None
+        return kept.entries.get(key)
 
     def _check_room(self, made: Sequence[tuple[Change, _StoredDocument | None, _StoredDocument | None]]) -> None:
         documents = sum((new is not None) - (old is not None) for _, old, new in made)
@@ -222,7 +232,9 @@ class MemoryStore:
 
 
 def _size(key: str, entry: _StoredDocument | None) -> int:
-    return 0 if entry is None else entry.size(key)
+    if entry is None:
+        return 0
+    return entry.size(key)
 
 
 def _document(key: str, entry: _StoredDocument) -> Document:

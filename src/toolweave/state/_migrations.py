@@ -178,7 +178,9 @@ def _identity(path: Path) -> tuple[int, int] | None:
         found = path.stat()
     except OSError:
         return None
-    return (found.st_dev, found.st_ino) if found.st_size else None
+    if found.st_size:
+        return (found.st_dev, found.st_ino)
+    return None
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> int:

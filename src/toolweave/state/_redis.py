@@ -89,7 +89,9 @@ class RedisStore:
     def server_since(self) -> float:
         """The time of this event loop since when one and the same server has answered, as far as can be seen."""
         link = self._links.get(asyncio.get_running_loop())
-        return -math.inf if link is None else link.server_since
+        if link is None:
+            return -math.inf
+        return link.server_since
 
     def within(self, seconds: float) -> RedisStore:
         """Return the same store, over the same connections, whose calls end after so many seconds."""
@@ -135,7 +137,9 @@ class RedisStore:
             StoreError: The server cannot be reached, is full or refuses, or the value is no JSON.
         """
         revisions = await self.write([Put(collection=collection, key=key, value=value, ttl=ttl, expect=expect)])
-        return None if revisions is None else revisions[0]
+        if revisions is None:
+            return None
+        return revisions[0]
 
     async def delete(self, collection: str, key: str, *, expect: int | None = None) -> bool:
         """Delete a document, with `expect` only if it has this revision; return whether one was deleted.
@@ -153,7 +157,9 @@ class RedisStore:
             StoreError: The server cannot be reached, is full or refuses, or a value is no JSON.
         """
         revisions = await self._write(changes, tell or "")
-        return None if revisions is None else [max(0, revision) for revision in revisions]
+        if revisions is None:
+            return None
+        return [max(0, revision) for revision in revisions]
 
     async def scan(self, collection: str, *, prefix: str = "", after: str = "", limit: int = 100) -> Sequence[Document]:
         """Return documents by key, a page at a time.
@@ -220,7 +226,9 @@ class RedisStore:
         return f"<RedisStore {self.place}, prefix {self._prefix!r}, {'open' if self._links else 'closed'}>"
 
     def _now(self) -> str:
-        return "" if self._clock is None else repr(float(self._clock()))
+        if self._clock is None:
+            return ""
+        return repr(float(self._clock()))
 
     async def _write(self, changes: Sequence[Change], tell: str = "") -> Sequence[int] | None:
         self._writes += 1
@@ -239,7 +247,9 @@ class RedisStore:
         told: bytes | None = None
         with anyio.CancelScope(shield=True):
             told = await self._call(WRITE, [*self._keys, self._channel], args)
-        return None if told is None else [int(revision) for revision in told.split()]
+        if told is None:
+            return None
+        return [int(revision) for revision in told.split()]
 
     async def _call(self, script: RedisScript, keys: Sequence[str], args: Sequence[str | bytes]) -> Any:
         link = self._enter()

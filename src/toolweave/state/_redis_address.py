@@ -79,9 +79,10 @@ class RedisAddress:
         known = REDIS_SCHEMES.get(scheme.lower())
         parsed: _ParsedUrl | None = None
         if known is not None and separator:
-            parsed = (
-                _parsed_with_sentinels(known, rest) if known.endswith("+sentinel") else _parsed(f"{known}://{rest}")
-            )
+            if known.endswith("+sentinel"):
+                parsed = _parsed_with_sentinels(known, rest)
+            else:
+                parsed = _parsed(f"{known}://{rest}")
         if parsed is None:
             raise StoreError(f"the address of a Redis is not understood: {_HINT}")
         self._url = parsed.url
@@ -146,7 +147,9 @@ def _parsed(url: str) -> _ParsedUrl | None:
         database = database or split.path.strip("/") or "0"
         place = f"{split.scheme}://{_shown(split.hostname or 'localhost', port)}/{database}"
     right = not split.fragment and (database.isdecimal() or not database) and (split.scheme != "unix" or split.path)
-    return _ParsedUrl(place, _secrets(found), url) if right else None
+    if right:
+        return _ParsedUrl(place, _secrets(found), url)
+    return None
 
 
 def _parsed_with_sentinels(scheme: str, rest: str) -> _ParsedUrl | None:
@@ -189,7 +192,9 @@ def _hosts(rest: str) -> str:
 def _after_hosts(rest: str) -> str:
     """Return path, query and fragment of a URL without its scheme."""
     ends = [at for at in map(rest.find, "/?#") if at >= 0]
-    return rest[min(ends) :] if ends else ""
+    if ends:
+        return rest[min(ends) :]
+    return ""
 
 
 def _sentinel(text: str) -> tuple[str, int]:
@@ -206,7 +211,9 @@ def _sentinel(text: str) -> tuple[str, int]:
 
 def _user(name: str | None) -> str | None:
     """Return a user name, None for the default one, which is not secret."""
-    return None if name == "default" else name
+    if name == "default":
+        return None
+    return name
 
 
 def _secrets(found: list[str | None]) -> tuple[str, ...]:
@@ -214,4 +221,6 @@ def _secrets(found: list[str | None]) -> tuple[str, ...]:
 
 
 def _shown(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{unquote(host)}:{port}"
+    if ":" in host:
+        return f"[{host}]:{port}"
+    return f"{unquote(host)}:{port}"

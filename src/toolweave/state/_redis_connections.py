@@ -28,7 +28,8 @@ _MOST_TOGETHER = 64
 _LONGEST_PAUSE = 0.5
 _PRIMARY_CHECK_SECONDS = 1.0
 """Seconds after which the Sentinels are asked again which server is the primary, while connections are kept."""
-_FAILED_CHECK_SECONDS, _CHECK_TIMEOUT = 5.0, 0.5
+_FAILED_CHECK_SECONDS = 5.0
+_CHECK_TIMEOUT = 0.5
 """Seconds until the next check after one without an answer, and until a check is given up."""
 
 _TOLD: tuple[tuple[str, str], ...] = (
@@ -104,7 +105,10 @@ class RedisConnections:
         self._exchanging = 0
         self._generation = 0  # of connections: grows when all of them are dropped
         service = address.service
-        self._sentinels = None if service is None else Sentinels(service, self._options, wait_seconds)
+        if service is None:
+            self._sentinels = None
+        else:
+            self._sentinels = Sentinels(service, self._options, wait_seconds)
         self._primary: tuple[str, int] | None = None  # as the Sentinels named it last
         self._check_primary_at = -math.inf
         self.ears = SignalListeners()
@@ -135,9 +139,13 @@ class RedisConnections:
         Raises:
             StoreError: The server was not reached in time, or refused.
         """
-        wait = self._wait_seconds if wait_seconds is None else wait_seconds
+        if wait_seconds is None:
+            wait = self._wait_seconds
+        else:
+            wait = wait_seconds
         deadline = time.monotonic() + wait
-        unanswered, pause = False, 0.0
+        unanswered = False
+        pause = 0.0
         exc: Exception | None = None
         while True:
             # A new one for each attempt: the old one may still be in the hands of a task that sends.
@@ -220,7 +228,8 @@ class RedisConnections:
         return self._listener
 
     async def _unsubscribe(self) -> None:
-        listener, self._listener = self._listener, None
+        listener = self._listener
+        self._listener = None
         if listener is not None:
             await _drop(listener)
 
@@ -230,7 +239,8 @@ class RedisConnections:
             await self._unsubscribe()
             if self._sentinels is not None:
                 await self._sentinels.close()
-        free, self._free = self._free, []
+        free = self._free
+        self._free = []
         with anyio.move_on_after(1, shield=True):  # TLS says goodbye
             for connection in free:
                 with contextlib.suppress(Exception):
@@ -265,7 +275,8 @@ class RedisConnections:
             if not (call.taken or call.settled):
                 # Taken in order, so nobody starves; this task's own call may be further behind and is added, as it
                 # would otherwise send and still wait.
-                calls, self._waiting = self._waiting[:_MOST_TOGETHER], self._waiting[_MOST_TOGETHER:]
+                calls = self._waiting[:_MOST_TOGETHER]
+                self._waiting = self._waiting[_MOST_TOGETHER:]
                 for one in calls:
                     one.taken = True
                 if not call.taken:  # it is further behind
@@ -290,7 +301,9 @@ class RedisConnections:
         from redis.exceptions import RedisError
 
         error: Exception = TimeoutError()  # to the others, when the sender for all gives up or is cancelled
-        connection, sent, generation = None, False, self._generation
+        connection = None
+        sent = False
+        generation = self._generation
         try:
             connection, generation = await self._acquire()
             sent = True
@@ -358,7 +371,8 @@ class RedisConnections:
     async def _disconnect_all(self) -> None:
         """Drop all connections but the listener's: the idle ones now, those in use after their exchange."""
         self._generation += 1
-        free, self._free = self._free, []
+        free = self._free
+        self._free = []
         for connection in free:
             await _drop(connection)
 
@@ -439,7 +453,9 @@ class RedisConnections:
         raise problem
 
     def _said(self, exc: Exception, wait: float) -> str:
-        place, kind, said = self._address.place, type(exc).__name__, self._address.scrubbed(str(exc))
+        place = self._address.place
+        kind = type(exc).__name__
+        said = self._address.scrubbed(str(exc))
         for marks, meaning in _TOLD:
             if re.search(marks, f"{kind} {said}"):
                 return f"{place} {meaning} ({said})"
@@ -475,13 +491,18 @@ class _PipelinedCall:
         script = self.script
         if script.command:
             return _packed([script.command, *self.keys, *self.args])
-        name = ["EVAL", script.source] if in_full else ["EVALSHA", script.digest]
+        if in_full:
+            name = ["EVAL", script.source]
+        else:
+            name = ["EVALSHA", script.digest]
         return _packed([*name, str(len(self.keys)), *self.keys, *self.args])
 
     def settle(self, answer: Any, error: Exception | None = None) -> None:
         """Note how it ended, if it has not."""
         if not self.settled:
-            self.settled, self.answer, self.error = True, answer, error
+            self.settled = True
+            self.answer = answer
+            self.error = error
             self.wake()
 
     async def news(self) -> None:

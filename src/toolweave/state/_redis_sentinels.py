@@ -42,7 +42,8 @@ class Sentinels:
 
     async def close(self) -> None:
         """Close the connections to the Sentinels; they are made again when they are used again."""
-        manager, self._manager = self._manager, None
+        manager = self._manager
+        self._manager = None
         if manager is not None:
             with anyio.move_on_after(1, shield=True):
                 for client in manager.sentinels:

@@ -73,7 +73,10 @@ class SqliteStore:
         if str(path) == ":memory:":
             raise ValueError("a SqliteStore is a file; use MemoryStore() for a store in memory")
         # independent of later changes of the working directory
-        self._path = default_path() if path is None else Path(path).expanduser().absolute()
+        if path is None:
+            self._path = default_path()
+        else:
+            self._path = Path(path).expanduser().absolute()
         self._clock = clock
         self._busy_seconds = busy_seconds
         self._users = 0
@@ -96,7 +99,9 @@ class SqliteStore:
 
         def read(connection: sqlite3.Connection) -> Document | None:
             row = connection.execute(_GET, (collection, key, self._clock())).fetchone()
-            return None if row is None else _document(row)
+            if row is None:
+                return None
+            return _document(row)
 
         return await self._run(read)
 
@@ -109,7 +114,9 @@ class SqliteStore:
             StoreError: The file cannot be written, or the value is no JSON.
         """
         revisions = await self.write([Put(collection=collection, key=key, value=value, ttl=ttl, expect=expect)])
-        return None if revisions is None else revisions[0]
+        if revisions is None:
+            return None
+        return revisions[0]
 
     async def read(self, names: Sequence[tuple[str, str]]) -> Sequence[Document | None]:
         """Return documents, None for each missing one.
@@ -195,7 +202,8 @@ class SqliteStore:
     async def close(self) -> None:
         """Close the file; closing a closed one does nothing."""
         with self._lock:
-            worker, self._worker = self._worker, None
+            worker = self._worker
+            self._worker = None
         if worker is not None:
             with anyio.CancelScope(shield=True):
                 await asyncio.wrap_future(worker.end())
@@ -400,7 +408,9 @@ class _DatabaseThread:
         return self._connection
 
     def _close(self) -> None:
-        connection, self._connection, self._file = self._connection, None, None
+        connection = self._connection
+        self._connection = None
+        self._file = None
         if connection is not None:
             connection.close()
 
@@ -443,7 +453,9 @@ def _revision(connection: sqlite3.Connection, collection: str, key: str) -> int:
     row = connection.execute(
         "SELECT revision FROM documents WHERE collection = ? AND key = ?", (collection, key)
     ).fetchone()
-    return 0 if row is None else row[0]
+    if row is None:
+        return 0
+    return row[0]
 
 
 def _document(row: tuple[str, str, int, float | None]) -> Document:

@@ -43,7 +43,9 @@ class _Forwarding(ABC, Generic[S_contra, P, T]):
             return self._forward(facade.wrapped, *args, **kwargs)
 
         functools.update_wrapper(method, self._original)  # for `help()`
-        return method if facade is None else MethodType(method, facade)
+        if facade is None:
+            return method
+        return MethodType(method, facade)
 
     @abstractmethod
     def _forward(self, wrapped: S_contra, *args: P.args, **kwargs: P.kwargs) -> T: ...

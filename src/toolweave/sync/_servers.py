@@ -81,7 +81,9 @@ class SyncToolList(Sequence[SyncTool]):
     @overload
     def __getitem__(self, key: slice) -> SyncToolList: ...
     def __getitem__(self, key: int | str | slice) -> SyncTool | SyncToolList:
-        return SyncToolList(self.wrapped[key]) if isinstance(key, slice) else SyncTool(self.wrapped[key])
+        if isinstance(key, slice):
+            return SyncToolList(self.wrapped[key])
+        return SyncTool(self.wrapped[key])
 
     def __contains__(self, item: object) -> bool:
         return (item.wrapped if isinstance(item, SyncTool) else item) in self.wrapped

@@ -54,7 +54,8 @@ def same(recorded: Any, sent: Any) -> bool:
             return recorded == sent
         return re.fullmatch(".*".join(map(re.escape, recorded.split(MASK))), sent, re.DOTALL) is not None
     if isinstance(recorded, dict) and isinstance(sent, dict):
-        ours, theirs = cast("dict[str, Any]", recorded), cast("dict[str, Any]", sent)
+        ours = cast("dict[str, Any]", recorded)
+        theirs = cast("dict[str, Any]", sent)
         return ours.keys() == theirs.keys() and all(same(value, theirs[key]) for key, value in ours.items())
     if isinstance(recorded, list) and isinstance(sent, list):
         pairs = cast("list[Any]", recorded), cast("list[Any]", sent)

@@ -93,7 +93,8 @@ class FakeClock:
         return f"<FakeClock at {self._now:g} s, {len(self._sleepers)} sleeping>"
 
     def _tell(self) -> None:
-        changed, self._changed = self._changed, anyio.Event()
+        changed = self._changed
+        self._changed = anyio.Event()
         changed.set()
 
 

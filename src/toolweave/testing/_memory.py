@@ -229,7 +229,10 @@ class MemoryServer:
         Raises:
             TypeError, ValueError: The message is no JSON.
         """
-        text = message if isinstance(message, bytes) else json.dumps(dict(message), allow_nan=False).encode()
+        if isinstance(message, bytes):
+            text = message
+        else:
+            text = json.dumps(dict(message), allow_nan=False).encode()
         for visit, loop in tuple(self._open.items()):
             _on(loop, visit.write, text)
 
@@ -322,7 +325,8 @@ class MemoryServer:
                     conversation=conversation,
                 )
                 self.requests.append(received)
-        heard, self._heard = self._heard, anyio.Event()
+        heard = self._heard
+        self._heard = anyio.Event()
         heard.set()
 
 

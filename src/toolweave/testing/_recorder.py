@@ -95,14 +95,19 @@ class Recorder:
         auth: Any = config.auth
         if auth is not None and callable(auth.provider) and not hasattr(auth.provider, "async_auth_flow"):
             changes["auth"] = auth.replace(provider=self._learning(auth.provider))
-        return config.replace(**changes) if changes else config
+        if changes:
+            return config.replace(**changes)
+        return config
 
     def _learning(self, give: Callable[[], Any]) -> Callable[[], Any]:
         async def learned() -> Any:
             value: Any = give()
             if inspect.isawaitable(value):
                 value = await value
-            values = cast("Mapping[str, Any]", value).values() if isinstance(value, Mapping) else (value,)
+            if isinstance(value, Mapping):
+                values = cast("Mapping[str, Any]", value).values()
+            else:
+                values = (value,)
             for one in values:
                 text = str(one.reveal() if hasattr(one, "reveal") else one)
                 self._secrets |= {text, text.partition(" ")[2]}  # of `Bearer TOKEN` the token alone, too

@@ -100,7 +100,8 @@ class Replay:
         self, config: Any, attempt: ConnectPlan, peer: ClientHandlers, report: Report
     ) -> AsyncGenerator[tuple[Wire, ServerProcess | None], None]:
         """Open a wire to the recording; see `WireOpener`."""
-        first, self._first = self._first, []
+        first = self._first
+        self._first = []
         wire = _ReplayWire(self, peer, config.name)
         for message in first:
             await wire.tell(message)
@@ -184,7 +185,10 @@ class Replay:
                 case "receive" | "failed":
                     exchange = exchanges[value["id"]]
                     exchange.outcome = entry
-                    last = _ended(last) if value.get("over") else _follows(exchange, last)
+                    if value.get("over"):
+                        last = _ended(last)
+                    else:
+                        last = _follows(exchange, last)
                 case "end":
                     last = _ended(last)
                 case "refused":
@@ -200,12 +204,16 @@ class Replay:
         token = (as_object(message.get("params")) or {}).get("progressToken")
         if token is not None:
             last = next((one for one in exchanges if one.token == token), last)
-        return self._first if last is None else last.told
+        if last is None:
+            return self._first
+        return last.told
 
 
 def _follows(exchange: RecordedExchange, last: RecordedExchange | None) -> RecordedExchange | None:
     # lists are requested again when they changed or are old: later server messages do not follow from that
-    return last if _is_list(exchange) else exchange
+    if _is_list(exchange):
+        return last
+    return exchange
 
 
 def _is_list(exchange: RecordedExchange) -> bool:
@@ -251,7 +259,8 @@ class _ReplayWire:
         sent: Json = json.loads(request_text(1, method, params))["params"]
         meta = as_object(sent.pop("_meta", None)) or {}
         exchange = self._tape.find(method, sent, self._server)
-        again, exchange.played = exchange.played, True
+        again = exchange.played
+        exchange.played = True
         await anyio.lowlevel.checkpoint()
         for message in () if again else exchange.told:
             await self.tell(message, meta.get("progressToken"))

@@ -152,7 +152,9 @@ class ScriptedResponder:
 
 def _tool(method: str, params: Mapping[str, Any]) -> str | None:
     name = params.get("name")
-    return name if method == methods.TOOLS_CALL and isinstance(name, str) else None
+    if method == methods.TOOLS_CALL and isinstance(name, str):
+        return name
+    return None
 
 
 async def _made(answer: ScriptedAnswer, params: Mapping[str, Any]) -> Json:

@@ -24,7 +24,10 @@ _SILENT_FAILURE = "the tool failed and did not say why"
 
 def anthropic_form(tool: WireTool) -> Json:
     """Return a tool's definition; a blank description is left out."""
-    described = {"description": tool.description} if tool.description.strip() else {}
+    if tool.description.strip():
+        described = {"description": tool.description}
+    else:
+        described = {}
     held = {"strict": True} if tool.strict else {}
     return {"name": tool.name, **described, "input_schema": tool.schema, **held}
 
@@ -65,7 +68,9 @@ def _part(block: ContentBlock) -> Json | None:
     if wire is not None:
         return wire
     text = block.render()
-    return anthropic_text(text) if text.strip() else None
+    if text.strip():
+        return anthropic_text(text)
+    return None
 
 
 def _file(block: EmbeddedResource, blob: str) -> Json | None:
@@ -78,7 +83,10 @@ def _file(block: EmbeddedResource, blob: str) -> Json | None:
 
 def _image(block: ImageContent) -> Json | None:
     """Return an image under the type that its bytes show, since the API compares; None for an unsupported one."""
-    data = _decoded(block) if len(block.data) <= _MAX_IMAGE else None
+    if len(block.data) <= _MAX_IMAGE:
+        data = _decoded(block)
+    else:
+        data = None
     kind = sniff(data) if data is not None else None
     if kind not in _IMAGES:
         return None

@@ -32,8 +32,12 @@ def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
         return {}, None
     if isinstance(value, str) and value.lstrip().startswith("{"):
         inner, malformed = read_arguments(value)
-        return (inner, None) if malformed is None else ({}, text)
-    return (cast("dict[str, Any]", value), None) if isinstance(value, dict) else ({}, text)
+        if malformed is None:
+            return (inner, None)
+        return ({}, text)
+    if isinstance(value, dict):
+        return (cast("dict[str, Any]", value), None)
+    return ({}, text)
 
 
 def json_text(value: Any) -> str:
@@ -79,4 +83,6 @@ def _whole(value: Any) -> Any:
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, Mapping):
         return {_whole(name): _whole(one) for name, one in cast("Mapping[str, Any]", value).items()}
-    return [_whole(one) for one in cast("list[Any]", value)] if isinstance(value, (list, tuple)) else value
+    if isinstance(value, (list, tuple)):
+        return [_whole(one) for one in cast("list[Any]", value)]
+    return value

@@ -60,7 +60,9 @@ def _without_repeats(content: Sequence[ContentBlock], structured_content: Any) -
         if not (repeats and said):
             kept.append(block)
         said = said or repeats
-    return content if len(kept) == len(content) else kept
+    if len(kept) == len(content):
+        return content
+    return kept
 
 
 def is_json_of(text: str, value: Any) -> bool:
@@ -76,9 +78,11 @@ def is_json_of(text: str, value: Any) -> bool:
 def _same(one: Any, other: Any) -> bool:
     """Whether two JSON values are equal: 1 is 1.0, as in JSON Schema, and neither is true."""
     if isinstance(one, dict) and isinstance(other, dict):
-        left, right = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
+        left = cast("dict[str, Any]", one)
+        right = cast("dict[str, Any]", other)
         return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
     if isinstance(one, list) and isinstance(other, (list, tuple)):
-        first, second = cast("list[Any]", one), cast("Sequence[Any]", other)
+        first = cast("list[Any]", one)
+        second = cast("Sequence[Any]", other)
         return len(first) == len(second) and all(map(_same, first, second))
     return isinstance(one, bool) == isinstance(other, bool) and one == other

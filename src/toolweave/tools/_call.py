@@ -108,7 +108,9 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
 
         It names one user of one client at one issuer, for programs to compare and to keep things under.
         """
-        return None if self.caller is None else self.caller.principal
+        if self.caller is None:
+            return None
+        return self.caller.principal
 
     @property
     def session(self) -> CallerSession:
@@ -158,7 +160,9 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
     @property
     def claims(self) -> Mapping[str, Any]:
         """The verified claims of the caller's token; empty without one."""
-        return {} if self.caller is None else self.caller.claims
+        if self.caller is None:
+            return {}
+        return self.caller.claims
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -167,7 +171,9 @@ class CallContext(Value, Generic[StateT_co], frozen=True, kw_only=True, metaclas
         Names are in lower case. Credentials, such as `authorization` and `cookie`, are left out. A client can send any
         header: trust one only if a proxy of yours sets it.
         """
-        return self.caller.headers if isinstance(self.caller, HasHeaders) else {}
+        if isinstance(self.caller, HasHeaders):
+            return self.caller.headers
+        return {}
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress to the caller; does nothing when the caller did not ask for it."""

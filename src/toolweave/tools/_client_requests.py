@@ -53,7 +53,9 @@ def form_of(schema: Mapping[str, Any] | type | None) -> Json:
     """
     if schema is None:
         return {"type": "object", "properties": {}}
-    return check_form(schema) if isinstance(schema, Mapping) else _derived(schema)
+    if isinstance(schema, Mapping):
+        return check_form(schema)
+    return _derived(schema)
 
 
 def read_form(schema: Mapping[str, Any] | type | None, content: Mapping[str, Any]) -> Any:
@@ -303,7 +305,9 @@ class Keys:
         said = json.dumps([question.method, question.params(modern=True)], sort_keys=True, default=str)
         made = f"{question.method.partition('/')[0]}-{sha256(said.encode()).hexdigest()[:16]}"
         times = self._made[made] = self._made.get(made, 0) + 1
-        return made if times == 1 else f"{made}-{times}"
+        if times == 1:
+            return made
+        return f"{made}-{times}"
 
 
 def _tool(item: ToolSpec | Mapping[str, Any]) -> Json:

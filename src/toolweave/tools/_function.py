@@ -220,7 +220,9 @@ def check_tool(item: Tool) -> None:
 def function_called(toolset: Toolset, name: str) -> FunctionToolset | None:
     """Return the function that calls by the name of an offered tool end at; None if something else runs them."""
     found = route_of(toolset, name)
-    return found[0] if found is not None and isinstance(found[0], FunctionToolset) else None
+    if found is not None and isinstance(found[0], FunctionToolset):
+        return found[0]
+    return None
 
 
 def check_schemas(spec: ToolSpec) -> tuple[Validator, Validator | None]:
@@ -319,7 +321,10 @@ class FunctionToolset(BaseToolset):
 
         async def alive(progress: Progress) -> None:
             scope.deadline = anyio.current_time() + timeout
-            outcome = on_progress(progress) if on_progress is not None else None
+            if on_progress is not None:
+                outcome = on_progress(progress)
+            else:
+                outcome = None
             if inspect.isawaitable(outcome):
                 await outcome
 
@@ -330,7 +335,10 @@ class FunctionToolset(BaseToolset):
         )
 
     def _result(self, value: Any, output: Validator | None) -> ToolResult:
-        result = value if isinstance(value, ToolResult) else typed(self._made(value), self._signature.load)
+        if isinstance(value, ToolResult):
+            result = value
+        else:
+            result = typed(self._made(value), self._signature.load)
         if output is None or result.is_error or output.is_valid(result.structured_content):
             return result
         found = describe(output.problems(result.structured_content))

@@ -65,7 +65,9 @@ class Runner:
             threads = await WorkerThreads.here()
             call = functools.partial(self._contained, function, arguments)
             value = await threads.run(call, self._turns_in(threads), abandon=abandon)
-            return await value if inspect.isawaitable(value) else value
+            if inspect.isawaitable(value):
+                return await value
+            return value
         except Exception:
             raise
         except BaseException as exc:

@@ -28,7 +28,8 @@ def instructions_of(toolset: Toolset) -> Iterator[tuple[str, str]]:
     clients = getattr(toolset, "clients", None)
     connections: Iterable[Any] = cast("Mapping[str, Any]", clients).values() if isinstance(clients, Mapping) else ()
     for one in (toolset, *connections):
-        text, name = getattr(one, "instructions", None), getattr(one, "name", None)
+        text = getattr(one, "instructions", None)
+        name = getattr(one, "name", None)
         if isinstance(text, str) and isinstance(name, str):
             yield name, text
 

@@ -72,7 +72,9 @@ def tool_definition(spec: ToolSpec, *, modern: bool) -> Json:
 
 def handshake_output_schema(output: Mapping[str, Any] | bool) -> Mapping[str, Any] | bool:
     """Return an output schema in the form that handshake-era clients know: that of an object."""
-    return object_around(output, RESULT) | {WRAP_MARK: True} if wraps_results(output) else output
+    if wraps_results(output):
+        return object_around(output, RESULT) | {WRAP_MARK: True}
+    return output
 
 
 def wraps_results(output: Mapping[str, Any] | bool | None) -> bool:
@@ -85,7 +87,9 @@ def unwrapped_output(output: Mapping[str, Any] | bool) -> Mapping[str, Any] | bo
     if isinstance(output, bool) or output.get(WRAP_MARK) is not True:
         return output
     inner = schema_inside({key: value for key, value in output.items() if key != WRAP_MARK}, RESULT)
-    return output if inner is None else inner
+    if inner is None:
+        return output
+    return inner
 
 
 def read_definition(entry: Mapping[str, Any], *, server: str, prefix: str) -> ToolSpec:
@@ -96,7 +100,9 @@ def read_definition(entry: Mapping[str, Any], *, server: str, prefix: str) -> To
         server: The name of the server.
         prefix: Put before the exposed name.
     """
-    name, schema, output = entry["name"], as_object(entry.get("inputSchema")), entry.get("outputSchema")
+    name = entry["name"]
+    schema = as_object(entry.get("inputSchema"))
+    output = entry.get("outputSchema")
     return ToolSpec(
         name=prefix + name,
         original_name=name,
@@ -262,7 +268,10 @@ _CLAIMED = frozenset(ErrorKind) - {ErrorKind.NOT_SENT, ErrorKind.CLOSED, ErrorKi
 
 def _error_json(error: ToolError) -> Json:
     """Return the member for an error; a missing code is that of its kind, and data that is no JSON is left out."""
-    code = CODE_OF_KIND.get(error.kind, "EXECUTION_FAILED") if error.code is None else error.code
+    if error.code is None:
+        code = CODE_OF_KIND.get(error.kind, "EXECUTION_FAILED")
+    else:
+        code = error.code
     made: Json = {"kind": error.kind.value, "code": code}
     if error.retryable:
         made["retryable"] = True
@@ -282,7 +291,8 @@ def _read_error(meta: Mapping[str, Any], message: str) -> ToolError:
     if not isinstance(member, dict):
         return ToolError(message)
     said = cast("Json", member)
-    kind, code = said.get("kind"), said.get("code")
+    kind = said.get("kind")
+    code = said.get("code")
     return ToolError(
         message,
         kind=kind if isinstance(kind, str) and kind in _CLAIMED else None,

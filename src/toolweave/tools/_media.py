@@ -116,8 +116,12 @@ def payload(value: Any) -> Payload | None:
             return _of_bytes(value.source, value.mime_type, value.uri)
         return _of_path(Path(value.source), value.mime_type, value.uri)
     if isinstance(value, Path):
-        return _of_path(value) if value.is_file() else None
-    return _of_image(value) if _is_image(value) else None
+        if value.is_file():
+            return _of_path(value)
+        return None
+    if _is_image(value):
+        return _of_image(value)
+    return None
 
 
 def sniff(data: bytes) -> str | None:
@@ -129,7 +133,11 @@ def sniff(data: bytes) -> str | None:
         return _RIFF.get(data[8:12])
     if data[4:8] == b"ftyp":
         brand = data[8:12]
-        return "image/avif" if brand == b"avif" else "audio/mp4" if brand == b"M4A " else None
+        if brand == b"avif":
+            return "image/avif"
+        if brand == b"M4A ":
+            return "audio/mp4"
+        return None
     return None
 
 
@@ -163,7 +171,9 @@ def _type(path: Path, data: bytes) -> str:
         data.decode()
     except UnicodeDecodeError:
         return BINARY
-    return BINARY if b"\0" in data else "text/plain"
+    if b"\0" in data:
+        return BINARY
+    return "text/plain"
 
 
 def _is_image(value: object) -> bool:

@@ -85,4 +85,6 @@ def _checked(
     if kind in SHOWN:
         return Media(kind, data, name)
     declared = declared.partition(";")[0].strip().lower()
-    return Media(declared, data, name) if content and declared in SOUNDS else None
+    if content and declared in SOUNDS:
+        return Media(declared, data, name)
+    return None

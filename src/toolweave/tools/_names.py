@@ -43,7 +43,9 @@ def expose(server: str, tool: str, prefix: str | None = None) -> str:
     A `prefix` is put before the tool's name as it is: `"fs_"` gives
     `fs_read_file`, `""` the bare name.
     """
-    return f"{server}_{tool}" if prefix is None else f"{prefix}{tool}"
+    if prefix is None:
+        return f"{server}_{tool}"
+    return f"{prefix}{tool}"
 
 
 def aliases(server: str, tool: str) -> tuple[str, str]:
@@ -57,7 +59,10 @@ def selected(name: str, *, include: Collection[str], exclude: Collection[str], s
     `include` is a whitelist and wins over `exclude`; an empty list filters nothing. Both may also
     name the tool as `server:tool` or `server/tool`, and every tool as `*`.
     """
-    names = (name, ANY_TOOL) if server is None else (name, *aliases(server, name), ANY_TOOL)
+    if server is None:
+        names = (name, ANY_TOOL)
+    else:
+        names = (name, *aliases(server, name), ANY_TOOL)
     if include:
         return any(known in include for known in names)
     return not any(known in exclude for known in names)
@@ -65,7 +70,9 @@ def selected(name: str, *, include: Collection[str], exclude: Collection[str], s
 
 def given_names(names: Iterable[str]) -> tuple[str, ...]:
     """Return the names of a filter, each once; a string is one name."""
-    return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
+    if isinstance(names, str):
+        return (names,)
+    return tuple(dict.fromkeys(names))
 
 
 def unmatched(filters: Iterable[str], names: Iterable[str], *, server: str | None = None) -> list[str]:
@@ -88,10 +95,14 @@ def free_name(name: str, server: str | None, taken: Container[str]) -> str:
         return qualified
     # A galloping search: with thousands of equal names, counting up for each would be quadratic. The price is that a
     # gap may be missed, which costs a larger number and no more.
-    last, step, number = 1, 1, 2  # the highest that is known to be taken
+    # the highest that is known to be taken
+    last = 1
+    step = 1
+    number = 2
     while f"{name}_{number}" in taken:
         step = step * 2 if number > _ONE_BY_ONE else 1
-        last, number = number, number + step
+        last = number
+        number = number + step
     while number - last > 1:
         middle = (last + number) // 2
         if f"{name}_{middle}" in taken:
@@ -131,7 +142,10 @@ class AssignedNames:
 
     def give(self, who: tuple[Hashable, str], wanted: str, server: str | None) -> str:
         """Return the name of a holder that wants `wanted`; where that is taken, it is prefixed by `server`."""
-        name = self._others.get((*who, wanted), wanted) if self._others else wanted
+        if self._others:
+            name = self._others.get((*who, wanted), wanted)
+        else:
+            name = wanted
         # One dict operation to take a free name or to find one's own, which is nearly every case.
         if self._holders.setdefault(name, who) != who:
             # Noted under the wish: asked again after a restart, the same tool gets the same second choice, whatever is
@@ -217,7 +231,9 @@ class NameMap:
 
 
 def _tool_name(tool: ToolSpec | ToolName) -> ToolName:
-    return tool if isinstance(tool, ToolName) else ToolName(tool.server, tool.original_name, tool.name)
+    if isinstance(tool, ToolName):
+        return tool
+    return ToolName(tool.server, tool.original_name, tool.name)
 
 
 def _assign(names: set[ToolName]) -> dict[str, str]:
@@ -242,7 +258,9 @@ def _assign(names: set[ToolName]) -> dict[str, str]:
 
 def _sanitized(name: str) -> str:
     legal = _ILLEGAL.sub("_", name)
-    return legal if _FIRST.match(legal) else f"_{legal}"
+    if _FIRST.match(legal):
+        return legal
+    return f"_{legal}"
 
 
 def _with_digest(legal: str, name: ToolName, digits: int) -> str:

@@ -28,12 +28,18 @@ def tools_html(specs: Iterable[ToolSpec]) -> str:
 def tool_html(spec: ToolSpec) -> str:
     """Return one tool with a table of its parameters."""
     required = spec.input_schema.get("required")
-    wanted = cast("Sequence[Any]", required) if isinstance(required, (list, tuple)) else ()
+    if isinstance(required, (list, tuple)):
+        wanted = cast("Sequence[Any]", required)
+    else:
+        wanted = ()
     rows = [
         (name, _type(schema), "yes" if name in wanted else "", _member(schema, "description"))
         for name, schema in _parameters(spec).items()
     ]
-    origin = f" from server <b>{_text(spec.server)}</b>" if spec.server is not None else ""
+    if spec.server is not None:
+        origin = f" from server <b>{_text(spec.server)}</b>"
+    else:
+        origin = ""
     return (
         f"<div><b>{_text(spec.name)}</b>{origin}<p>{_text(spec.description)}</p>"
         f"{_table(('parameter', 'type', 'required', 'description'), rows) if rows else ''}</div>"
@@ -43,7 +49,10 @@ def tool_html(spec: ToolSpec) -> str:
 def result_html(content: Sequence[ContentBlock], structured_content: Any, error: ToolError | None) -> str:
     """Return a result: text as it is, pictures as pictures, structured content where there is no block."""
     style = "" if error is None else ' style="color: #b00020"'
-    head = "" if error is None else f"<b>{_text(error.kind.value)}</b>"
+    if error is None:
+        head = ""
+    else:
+        head = f"<b>{_text(error.kind.value)}</b>"
     if content:
         shown = "".join(_picture(block) or _pre(block.render()) for block in content)
     elif structured_content is not None:
@@ -78,16 +87,25 @@ def _picture(block: ContentBlock) -> str | None:
 
 def _parameters(spec: ToolSpec) -> Mapping[str, Any]:
     found = spec.input_schema.get("properties")
-    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+    if isinstance(found, Mapping):
+        return cast("Mapping[str, Any]", found)
+    return {}
 
 
 def _type(schema: Any) -> str:
-    kind = cast("Mapping[str, Any]", schema).get("type") if isinstance(schema, Mapping) else None
-    return " | ".join(map(str, cast("list[Any]", kind))) if isinstance(kind, list) else str(kind or "any")
+    if isinstance(schema, Mapping):
+        kind = cast("Mapping[str, Any]", schema).get("type")
+    else:
+        kind = None
+    if isinstance(kind, list):
+        return " | ".join(map(str, cast("list[Any]", kind)))
+    return str(kind or "any")
 
 
 def _member(schema: Any, key: str) -> str:
-    return str(cast("Mapping[str, Any]", schema).get(key, "")) if isinstance(schema, Mapping) else ""
+    if isinstance(schema, Mapping):
+        return str(cast("Mapping[str, Any]", schema).get(key, ""))
+    return ""
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

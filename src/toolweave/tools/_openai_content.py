@@ -56,9 +56,14 @@ def chat_text(result: ToolResult) -> str:
     result = result.for_model()
     text = clean(result.text)
     if not result.is_error:
-        return text if text.strip() else _NO_OUTPUT
-    text = text if text.strip() else clean(shown_text(result.require_error().message)).strip() or _SILENT_FAILURE
-    return text if _says_error(text) else f"Error: {text}"
+        if text.strip():
+            return text
+        return _NO_OUTPUT
+    if not text.strip():
+        text = clean(shown_text(result.require_error().message)).strip() or _SILENT_FAILURE
+    if _says_error(text):
+        return text
+    return f"Error: {text}"
 
 
 def responses_parts(blocks: Iterable[ContentBlock]) -> list[Json]:

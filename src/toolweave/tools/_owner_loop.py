@@ -63,7 +63,8 @@ class OwnerLoop:
 
     def leave(self) -> None:
         """Belong to no loop any more; the next `settle` may be on any."""
-        self._loop, self._thread = None, 0
+        self._loop = None
+        self._thread = 0
 
     @property
     def ended(self) -> bool:
@@ -88,7 +89,9 @@ class OwnerLoop:
             )
         if loop.is_running():
             # one thread runs one loop; asking which one that is takes five times as long on Python 3.11
-            return work if threading.get_ident() == self._thread else self._across(work, loop)
+            if threading.get_ident() == self._thread:
+                return work
+            return self._across(work, loop)
         work.close()
         state = "is closed" if loop.is_closed() else "is not running"
         raise WrongLoopError(

@@ -90,7 +90,8 @@ class Portal:
 
         In a process that was forked meanwhile it is not left: it is the parent's.
         """
-        process, manager = os.getpid(), self._started().wrap_async_context_manager(entered)
+        process = os.getpid()
+        manager = self._started().wrap_async_context_manager(entered)
         value = manager.__enter__()
         failed: BaseException | None = None
         try:
@@ -113,7 +114,8 @@ class Portal:
     def close(self) -> None:
         """Close the open resources, within a bound, and end the thread; the next use begins another."""
         with self._lock:
-            portal, thread = self._portal, self._thread
+            portal = self._portal
+            thread = self._thread
             if portal is None or thread is None:
                 return
             with contextlib.suppress(Exception):  # nothing can be reported any more

@@ -66,7 +66,9 @@ class RefusedTools:
 
     def of(self, spec: ToolSpec) -> DefinitionRefusal:
         """Return the refusal of a definition; one with the offer `WHOLE` if it was never refused."""
-        return self._refusals.get(_key(spec), _NONE) if self._refusals else _NONE
+        if self._refusals:
+            return self._refusals.get(_key(spec), _NONE)
+        return _NONE
 
     def is_simplified(self, spec: ToolSpec) -> bool:
         """Return whether a definition is in its simplest form already, or left out."""
@@ -98,12 +100,18 @@ class RefusedTools:
 
     def learn_max_tools(self, number: int) -> None:
         """Record the maximum number of tools that the API reported."""
-        self.max_tools = number if self.max_tools is None else min(number, self.max_tools)
+        if self.max_tools is None:
+            self.max_tools = number
+        else:
+            self.max_tools = min(number, self.max_tools)
         self._report(f"the model's API takes {number} tools in a request, so the rest is not offered to the model")
 
     def learn_max_description(self, number: int) -> None:
         """Record the maximum characters of a description that the API reported."""
-        self.max_description = number if self.max_description is None else min(number, self.max_description)
+        if self.max_description is None:
+            self.max_description = number
+        else:
+            self.max_description = min(number, self.max_description)
         self._report(f"the model's API takes {number} characters of a tool's description, so longer ones are split")
 
     def _report(self, problem: str) -> None:

@@ -128,7 +128,9 @@ class ToolRegistry(RoutingToolset):
     def get(self, name: str) -> Tool | None:
         """Return the tool of this name or alias, or None."""
         spec = self.snapshot().find(name)
-        return None if spec is None else self._tool(spec)
+        if spec is None:
+            return None
+        return self._tool(spec)
 
     @property
     def tools(self) -> ToolList:
@@ -159,7 +161,10 @@ class ToolRegistry(RoutingToolset):
             raise KeyError(unknown_tool(target, self._tools))
         if name in self._tools or name in self._aliases:
             raise DuplicateToolError(name)
-        reason = f"use {target!r}" if deprecated is True else deprecated or None
+        if deprecated is True:
+            reason = f"use {target!r}"
+        else:
+            reason = deprecated or None
         if sunset is not None and reason is None:
             reason = f"use {target!r}"
         made = self._aliases[name] = Alias(name=name, target=target, deprecated=reason, sunset=sunset)
@@ -190,7 +195,10 @@ class ToolRegistry(RoutingToolset):
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         """Run one tool; see `Toolset.call`. A deprecated name is refused from its sunset on."""
         alias = self._aliases.get(call.name)
-        notice = None if alias is None or call.name in self._tools else alias.notice
+        if alias is None or call.name in self._tools:
+            notice = None
+        else:
+            notice = alias.notice
         if alias is None or notice is None:
             return await super().call(call, ctx)
         self._count(alias)
@@ -256,7 +264,8 @@ class ToolRegistry(RoutingToolset):
 
     def _insert_version(self, spec: ToolSpec, item: Tool) -> Tool:
         """Add a version of a tool that is there; the newest of all is listed."""
-        newest, added = self._tools[spec.name], (spec, item)
+        newest = self._tools[spec.name]
+        added = (spec, item)
         if version_key(spec.version or "") > version_key(newest[0].version or ""):
             self._tools[spec.name], added = added, newest
         own, tool = added
@@ -268,15 +277,21 @@ class ToolRegistry(RoutingToolset):
     def _sorted(self, name: str) -> list[tuple[ToolSpec, Tool]]:
         """Return the older versions of a tool, newest first."""
         found = self._older.get(name)
-        return sorted(found.values(), key=lambda one: version_key(one[0].version or ""), reverse=True) if found else []
+        if found:
+            return sorted(found.values(), key=lambda one: version_key(one[0].version or ""), reverse=True)
+        return []
 
     def _entry(self, name: str) -> tuple[ToolSpec, Tool]:
         """Return the definition and the tool of an exposed name, or of one as `add@1.2`."""
-        return self._tools[name] if name in self._tools else self._older[name.rpartition("@")[0]][name]
+        if name in self._tools:
+            return self._tools[name]
+        return self._older[name.rpartition("@")[0]][name]
 
     def _tool(self, spec: ToolSpec) -> Tool:
         own, tool = self._entry(spec.name)
-        return tool if own is tool.spec else Tool(own, self)
+        if own is tool.spec:
+            return tool
+        return Tool(own, self)
 
     def _publish(
         self, *, added: tuple[str, ...] = (), removed: tuple[str, ...] = (), changed: tuple[str, ...] = ()
@@ -312,7 +327,10 @@ class ToolRegistry(RoutingToolset):
         alias.uses += 1
         if alias.deprecated is not None and alias.uses == 1:
             when = "gone since" if alias.is_over else "goes away on"
-            until = f" ({when} {alias.sunset.isoformat()})" if alias.sunset is not None else ""
+            if alias.sunset is not None:
+                until = f" ({when} {alias.sunset.isoformat()})"
+            else:
+                until = ""
             _log.warning("tool name %r is deprecated%s: %s", alias.name, until, alias.deprecated)
 
 

@@ -79,7 +79,9 @@ class ToolResult(Value, frozen=True, kw_only=True):
             return "\n".join(block.render() for block in self.content)
         if self.structured_content is not None:
             return json.dumps(self.structured_content, ensure_ascii=False)
-        return self.error.message if self.error is not None else ""
+        if self.error is not None:
+            return self.error.message
+        return ""
 
     @property
     def data(self) -> Any:
@@ -115,7 +117,9 @@ class ToolResult(Value, frozen=True, kw_only=True):
         if result.content:
             return result
         text = result.text
-        return result if is_plain(text) else result.replace_content((TextContent(text=shown_text(text)),))
+        if is_plain(text):
+            return result
+        return result.replace_content((TextContent(text=shown_text(text)),))
 
     def for_person(self) -> ToolResult:
         """Return the result with the blocks that a person is shown; nearly always the result itself.
@@ -181,7 +185,10 @@ class ToolResult(Value, frozen=True, kw_only=True):
         """
         is_text = isinstance(data, str)
         try:
-            text = data if is_text else json.dumps(data, ensure_ascii=False, allow_nan=False)
+            if is_text:
+                text = data
+            else:
+                text = json.dumps(data, ensure_ascii=False, allow_nan=False)
         except ValueError:
             data = _finite(data)
             text = json.dumps(data, ensure_ascii=False, allow_nan=False)
@@ -200,7 +207,9 @@ class ToolResult(Value, frozen=True, kw_only=True):
         )
 
     def _with(self, blocks: Sequence[ContentBlock]) -> ToolResult:
-        return self if blocks is self.content else self.replace_content(blocks)
+        if blocks is self.content:
+            return self
+        return self.replace_content(blocks)
 
     def replace_content(self, blocks: Iterable[ContentBlock]) -> ToolResult:
         """Return the same result with other blocks."""
@@ -232,7 +241,9 @@ def _blocks(value: Any, fallback: Callable[[Any], Any] | None) -> tuple[ContentB
             return None
         return tuple(block for item in items for block in _item(item, fallback))
     content = payload(value)
-    return None if content is None else (_content(content),)
+    if content is None:
+        return None
+    return (_content(content),)
 
 
 def _is_content(value: object) -> bool:
@@ -260,7 +271,9 @@ def _as_json(value: Any, fallback: Callable[[Any], Any] | None) -> Any:
         try:
             return json_form(item)
         except TypeError:
-            return _json_of_other(item) if fallback is None else fallback(item)
+            if fallback is None:
+                return _json_of_other(item)
+            return fallback(item)
 
     return msgspec.to_builtins(value, enc_hook=dump, str_keys=True)
 
@@ -292,4 +305,6 @@ def _finite(value: Any) -> Any:
         return {key: _finite(item) for key, item in cast("dict[Any, Any]", value).items()}
     if isinstance(value, (list, tuple)):
         return [_finite(item) for item in cast("Sequence[Any]", value)]
-    return value if not isinstance(value, float) or math.isfinite(value) else None
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return None

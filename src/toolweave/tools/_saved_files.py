@@ -116,14 +116,19 @@ def _bytes(block: ContentBlock, max_bytes: int) -> bytes | None:
     """Return the bytes of a block that is to be saved, else None."""
     if not isinstance(block, (ImageContent, AudioContent, EmbeddedResource)) or not is_binary_block(block):
         return None
-    encoded = (block.blob or "") if isinstance(block, EmbeddedResource) else block.data
+    if isinstance(block, EmbeddedResource):
+        encoded = block.blob or ""
+    else:
+        encoded = block.data
     if len(encoded) * 3 // 4 - 2 > max_bytes:
         return None
     try:
         data = block.decode()
     except ValueError:  # what a server calls base64 may be none
         return None
-    return data if len(data) <= max_bytes else None
+    if len(data) <= max_bytes:
+        return data
+    return None
 
 
 def _link(block: ContentBlock, data: bytes, folder: Path, stem: str) -> ResourceLink:

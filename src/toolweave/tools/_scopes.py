@@ -14,7 +14,10 @@ def scope_list(scopes: Iterable[str]) -> tuple[str, ...]:
     Raises:
         ValueError: One of them is no scope: printable ASCII without spaces, quotes and backslashes.
     """
-    listed = (scopes,) if isinstance(scopes, str) else tuple(dict.fromkeys(scopes))
+    if isinstance(scopes, str):
+        listed = (scopes,)
+    else:
+        listed = tuple(dict.fromkeys(scopes))
     for scope in listed:
         if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"{scope!r} is no scope: it has no spaces, quotes or backslashes, and is printable ASCII")

@@ -20,7 +20,12 @@ from toolweave.tools._toolset import ToolSnapshot
 _K1 = 1.2
 _B = 0.5
 """BM25's length normalization `b`: less than for prose, since a long definition mostly has many parameters."""
-_NAME, _TITLE, _SERVER, _DESCRIPTION, _PARAMETER, _PARAMETER_TEXT = 3.0, 2.0, 1.0, 1.0, 1.0, 0.4
+_NAME = 3.0
+_TITLE = 2.0
+_SERVER = 1.0
+_DESCRIPTION = 1.0
+_PARAMETER = 1.0
+_PARAMETER_TEXT = 0.4
 _PREFIX = 0.4
 """The weight of a prefix match: `repo` for `repository`."""
 _LONGEST_TEXT = 4000
@@ -184,7 +189,9 @@ def _stem(word: str) -> str:
         if len(word) > len(ending) + 3 and word.endswith(ending):
             word = word[: -len(ending)]
             break
-    return word[:-1] if len(word) > 4 and word.endswith("e") else word
+    if len(word) > 4 and word.endswith("e"):
+        return word[:-1]
+    return word
 
 
 def _texts(spec: ToolSpec) -> Iterator[tuple[str, float]]:
@@ -209,7 +216,10 @@ def _parameters(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
         properties = part.get("properties")
         if isinstance(properties, Mapping):
             for name, value in cast("Mapping[str, Any]", properties).items():
-                text = cast("Mapping[str, Any]", value).get("description") if isinstance(value, Mapping) else None
+                if isinstance(value, Mapping):
+                    text = cast("Mapping[str, Any]", value).get("description")
+                else:
+                    text = None
                 found.append((name, text if isinstance(text, str) else ""))
                 waiting.append(value)
         waiting.append(part.get("items"))

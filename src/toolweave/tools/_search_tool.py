@@ -100,7 +100,10 @@ def named_sources(tools: Iterable[ToolSpec]) -> str:
     counts = Counter(tool.server for tool in tools)
     local = counts.pop(None, 0)
     servers = [f"{server} ({count})" for server, count in sorted(counts.items(), key=lambda item: str(item[0]))]
-    more = [f"{len(servers) - _MOST_SERVERS} more servers"] if len(servers) > _MOST_SERVERS else []
+    if len(servers) > _MOST_SERVERS:
+        more = [f"{len(servers) - _MOST_SERVERS} more servers"]
+    else:
+        more = []
     others = [f"no server ({local})"] if local else []
     return ", ".join([*servers[:_MOST_SERVERS], *more, *others])
 
@@ -108,4 +111,6 @@ def named_sources(tools: Iterable[ToolSpec]) -> str:
 def first_line(text: str) -> str:
     """Return the first line of a description, shortened."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"
+    if len(line) <= _LINE:
+        return line
+    return f"{line[: _LINE - 1]}…"

@@ -54,7 +54,9 @@ def _hint(spec: ToolSpec, name: str) -> bool | None:
     if name == "destructiveHint" and spec.hint("readOnlyHint") is True:
         return False
     said = spec.hint(name)
-    return _HINTS.get(name) if said is None else said
+    if said is None:
+        return _HINTS.get(name)
+    return said
 
 
 def tags_of(spec: ToolSpec) -> frozenset[str]:
@@ -80,6 +82,8 @@ def member_of(values: Any, name: str) -> Any:  # a claim, or what a state holds
     for part in name.split("."):
         if isinstance(value, Mapping):
             value = cast("Mapping[str, Any]", value).get(part)
+        elif part.startswith("_"):
+            value = None
         else:
-            value = None if part.startswith("_") else getattr(value, part, None)
+            value = getattr(value, part, None)
     return value

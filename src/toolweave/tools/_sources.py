@@ -75,7 +75,9 @@ def _toolset(source: ToolSource, make: Callable[[UnopenedTools], Toolset]) -> To
     registry, toolsets = _sorted(source, make)
     if len(registry) or not toolsets:
         toolsets.insert(0, registry)
-    return toolsets[0] if len(toolsets) == 1 else combined(*toolsets)
+    if len(toolsets) == 1:
+        return toolsets[0]
+    return combined(*toolsets)
 
 
 def _make(source: UnopenedTools) -> Toolset:

@@ -65,7 +65,9 @@ class ToolSpec(Value, frozen=True, kw_only=True):
     def hint(self, name: str) -> bool | None:
         """Return one behaviour hint, such as `"readOnlyHint"`, or None when it is not a boolean."""
         value = (self.annotations or {}).get(name)
-        return value if isinstance(value, bool) else None
+        if isinstance(value, bool):
+            return value
+        return None
 
     @property
     def tags(self) -> frozenset[str]:

@@ -117,7 +117,10 @@ class ToolsChanged(Value, frozen=True, kw_only=True):
             elif before != spec:
                 changed.append(name)
         fewer = len(old) + len(added) > len(new)
-        removed = tuple(name for name in old if name not in new) if fewer else ()
+        if fewer:
+            removed = tuple(name for name in old if name not in new)
+        else:
+            removed = ()
         return cls(added=tuple(added), removed=removed, changed=tuple(changed), version=version)
 
 
@@ -356,7 +359,9 @@ class ToolList(Sequence[Tool]):
         return tuple(tool.name for tool in self._tools)
 
     def __contains__(self, item: object) -> bool:
-        return item in self._by_name if isinstance(item, str) else item in self._tools
+        if isinstance(item, str):
+            return item in self._by_name
+        return item in self._tools
 
     def __len__(self) -> int:
         return len(self._tools)

@@ -82,10 +82,15 @@ def fitted(result: ToolResult, policy: ResultPolicy, *, result_id: str | None = 
     if any(map(is_binary_block, result.content)):
         texts = tuple(block for block in result.content if not is_binary_block(block))
         media = [_light(block, policy) for block in result.content if is_binary_block(block)]
-    text = "\n".join(block.render() for block in texts) if texts or media else result.text
+    if texts or media:
+        text = "\n".join(block.render() for block in texts)
+    else:
+        text = result.text
     if len(text) <= policy.max_chars:
         unchanged = not media or all(new is old for new, old in zip(media, filter(is_binary_block, result.content)))  # noqa: B905
-        return (result, None) if unchanged else (_replaced(result, policy), None)
+        if unchanged:
+            return (result, None)
+        return (_replaced(result, policy), None)
     if len(text) > policy.keep_chars:  # its rest could not be read
         result_id = None
     return result.replace_content((TextContent(text=_cut(text, policy, result_id)), *media)), text
@@ -110,12 +115,17 @@ def _cut(text: str, policy: ResultPolicy, result_id: str | None) -> str:
 def _edge(text: str, at: int, *, later: bool = False) -> int:
     """Return where a text may be cut near an index: never within a surrogate pair, which some servers send apart."""
     if 0 < at < len(text) and "\ud800" <= text[at - 1] <= "\udbff" and "\udc00" <= text[at] <= "\udfff":
-        return at + 1 if later else at - 1
+        if later:
+            return at + 1
+        return at - 1
     return at
 
 
 def _light(block: ContentBlock, policy: ResultPolicy) -> ContentBlock:
-    data = block.blob if isinstance(block, EmbeddedResource) else getattr(block, "data", "")
+    if isinstance(block, EmbeddedResource):
+        data = block.blob
+    else:
+        data = getattr(block, "data", "")
     if len(data or "") * 3 // 4 <= policy.max_binary:
         return block
     return TextContent(text=f"{block.render()} (left out: larger than {policy.max_binary:,} bytes)")
@@ -123,10 +133,18 @@ def _light(block: ContentBlock, policy: ResultPolicy) -> ContentBlock:
 
 def _for_user(block: ContentBlock, policy: ResultPolicy) -> ContentBlock:
     """Return a block that no model reads, if it is no larger than one for a model; else its shortened text."""
-    light = _light(block, policy) if is_binary_block(block) else block
+    if is_binary_block(block):
+        light = _light(block, policy)
+    else:
+        light = block
     text = light.render()
-    cut = text if len(text) <= policy.max_chars else _cut(text, policy, None)
-    return block if light is block and cut is text else TextContent(text=cut, annotations=block.annotations)
+    if len(text) <= policy.max_chars:
+        cut = text
+    else:
+        cut = _cut(text, policy, None)
+    if light is block and cut is text:
+        return block
+    return TextContent(text=cut, annotations=block.annotations)
 
 
 class _KeptText(NamedTuple):
@@ -185,10 +203,14 @@ class ResultCache(BaseToolset):
         shown = (_for_user(one, self.policy) for one in result.content if "assistant" not in one.audience)
         made = read.replace_content((*read.content, *shown))
         # A structured text is the text once more: whole, it would be kept and sent beside its own cut form.
-        return made.replace(structured_content=made.text) if isinstance(made.structured_content, str) else made
+        if isinstance(made.structured_content, str):
+            return made.replace(structured_content=made.text)
+        return made
 
     def _owner(self, ctx: CallContext) -> str | None:
-        return ctx.principal if self._by_principal else None
+        if self._by_principal:
+            return ctx.principal
+        return None
 
     def _keep(self, owner: str | None, result_id: str, text: str) -> None:
         now = self._clock()
@@ -217,7 +239,8 @@ class ResultCache(BaseToolset):
     def _offer(self) -> None:
         if self._tool is None:
             self._tool = function_tool(self.read, name=READ_TOOL, annotations={"readOnlyHint": True})
-            before, self._snapshot = self._snapshot, ToolSnapshot((self._tool.spec,), version=1)
+            before = self._snapshot
+            self._snapshot = ToolSnapshot((self._tool.spec,), version=1)
             self._listeners.emit(ToolsChanged.between(before, self._snapshot))
 
     def owns(self, tool: ToolSpec) -> bool:
@@ -287,7 +310,10 @@ def _places(text: str, words: str, start: int, most: int) -> Iterator[str]:
         shown += 1
         yield line
     else:
-        at = None if end == len(text) else max(start + 1, end - len(words))
+        if end == len(text):
+            at = None
+        else:
+            at = max(start + 1, end - len(words))
     more = "" if at is None else f"; go on with offset={at}"
     places = "1 place" if shown == 1 else f"{shown} places"
     yield f"[{places} with {shortened(words, _LONGEST_ID)!r} from character {start:,} on{more}]"
@@ -345,7 +371,9 @@ class BudgetedToolset(WrapperToolset, RoutingToolset):
         """Return this toolset for the tools that it wraps."""
         if self._toolsets[0].snapshot().find(name) is not None:
             return self, name
-        return None if self._cache.snapshot().find(name) is None else (self._cache, name)
+        if self._cache.snapshot().find(name) is None:
+            return None
+        return (self._cache, name)
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         """Run one tool and cut its result."""
@@ -391,7 +419,10 @@ class BudgetedToolset(WrapperToolset, RoutingToolset):
         value = result.structured_content
         texts = (one.text for one in result.for_model().content if isinstance(one, TextContent))
         said = any(is_json_of(one, value) for one in texts)
-        blocks = result.content if said else (*result.content, TextContent(text=text))
+        if said:
+            blocks = result.content
+        else:
+            blocks = (*result.content, TextContent(text=text))
         return result.replace(content=blocks, structured_content=None)
 
     def _feeds(self) -> list[Callable[[Callable[[ToolsChanged], None]], Unsubscribe]]:

@@ -43,7 +43,8 @@ def shown_schema(schema: Mapping[str, Any]) -> Any:  # Any: the same type as it 
 
 def shown_spec(spec: ToolSpec) -> ToolSpec:
     """Return a definition as a model may be given it; nearly always the definition itself."""
-    description, schema = shown_text(spec.description), shown_schema(spec.input_schema)
+    description = shown_text(spec.description)
+    schema = shown_schema(spec.input_schema)
     if description is spec.description and schema is spec.input_schema:
         return spec
     return spec.replace(description=description, input_schema=schema)
@@ -59,22 +60,30 @@ def shown_value(value: Any) -> Any:  # Any: JSON
         plain = is_plain_json(encode(value))
     except (TypeError, ValueError, OverflowError):  # a value made in code may hold what JSON does not have
         plain = False
-    return value if plain else _shown_json(value)
+    if plain:
+        return value
+    return _shown_json(value)
 
 
 def shown_blocks(blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock]:
     """Return blocks as a model may be given them; nearly always the same sequence."""
     shown = tuple(map(_shown_block, blocks))
-    return blocks if all(map(operator.is_, shown, blocks)) else shown
+    if all(map(operator.is_, shown, blocks)):
+        return blocks
+    return shown
 
 
 def _shown_block(block: ContentBlock) -> ContentBlock:
     if isinstance(block, TextContent):
-        return block if is_plain(block.text) else block.replace(text=shown_text(block.text))
+        if is_plain(block.text):
+            return block
+        return block.replace(text=shown_text(block.text))
     if isinstance(block, EmbeddedResource) and not (is_plain(block.uri) and is_plain(block.text or "")):
         return block.replace(uri=shown_text(block.uri), text=None if block.text is None else shown_text(block.text))
     note = block.render()
-    return block if is_plain(note) else TextContent(text=shown_text(note))
+    if is_plain(note):
+        return block
+    return TextContent(text=shown_text(note))
 
 
 def _shown_json(value: Any) -> Any:

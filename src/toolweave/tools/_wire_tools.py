@@ -82,7 +82,9 @@ class WireTools:
         if names is not None:
             arguments = {names.get(name, name): value for name, value in arguments.items()}
         schema = self.filled.get(exposed)
-        return arguments if schema is None else drop_fillers(arguments, schema)
+        if schema is None:
+            return arguments
+        return drop_fillers(arguments, schema)
 
     def wire_arguments(self, exposed: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of an earlier call under the names that the API has for them."""
@@ -112,7 +114,9 @@ class _Prepared:
     @property
     def changes(self) -> tuple[str, ...]:
         changes = () if self.lowered is None else self.lowered.changes
-        return (*changes, self.note) if self.note else changes
+        if self.note:
+            return (*changes, self.note)
+        return changes
 
 
 class ToolWriter:
@@ -204,7 +208,10 @@ class ToolWriter:
 
     def _bounded(self, specs: Iterable[ToolSpec]) -> Iterator[_Prepared]:
         """Yield the tools, strict ones as long as the bounds of one request on all of them allow it."""
-        bounds = None if self._strict is None else PROFILES[self._strict].bounds
+        if self._strict is None:
+            bounds = None
+        else:
+            bounds = PROFILES[self._strict].bounds
         used = (0, 0, 0)
         for spec in specs:
             one = self._prepared(spec, strict=self._strict is not None)
@@ -238,7 +245,10 @@ class ToolWriter:
         refusal = self.refused.of(spec)
         if refusal.offer is OfferedForm.LEFT_OUT:
             return _Prepared(spec, "", None, f"the API refuses it: {refusal.reason}")
-        note = "" if refusal.offer is OfferedForm.WHOLE else f"not as it is: the API refused it: {refusal.reason}"
+        if refusal.offer is OfferedForm.WHOLE:
+            note = ""
+        else:
+            note = f"not as it is: the API refused it: {refusal.reason}"
         if refusal.offer is OfferedForm.SIMPLIFIED:
             return self._simplified(spec, note)
         if strict is not None and refusal.offer is OfferedForm.WHOLE:
@@ -259,13 +269,18 @@ class ToolWriter:
             return _Prepared(spec, "", None, str(exc))
 
     def _definition(self, wire: str, one: _Prepared, lowered: LoweredSchema) -> Mapping[str, Any]:
-        description, schema = one.description, lowered.schema
+        description = one.description
+        schema = lowered.schema
         most = _least(self.max_description, one.max_description)
         if most is not None and len(description) > most:
             cut = most - len(_GOES_ON)
             own = schema.get("description")
-            rest = f"{description[cut:]}\n{own}" if own else description[cut:]
-            description, schema = description[:cut] + _GOES_ON, {**schema, "description": rest}
+            if own:
+                rest = f"{description[cut:]}\n{own}"
+            else:
+                rest = description[cut:]
+            description = description[:cut] + _GOES_ON
+            schema = {**schema, "description": rest}
         return self._form(WireTool(name=wire, description=description, schema=schema, strict=one.strict))
 
 
@@ -276,7 +291,8 @@ def _least(first: int | None, second: int | None) -> int | None:
 
 def _prepare(spec: ToolSpec, lowered: LoweredSchema, *, strict: bool = False) -> _Prepared:
     schema = shown_schema(lowered.schema)
-    lowered = lowered if schema is lowered.schema else replace(lowered, schema=schema)
+    if schema is not lowered.schema:
+        lowered = replace(lowered, schema=schema)
     description = "\n".join(text for text in (spec.description, lowered.description) if text)
     return _Prepared(spec, shown_text(description), lowered, strict=strict)
 

@@ -387,7 +387,8 @@ class _WorkerThread(threading.Thread):
         threads = self._threads
         with _claimed(threads.loop):
             while True:
-                job, self.job = self.job, None
+                job = self.job
+                self.job = None
                 if job is None:
                     self._drain(threads)
                     threads.idle.append(self)

@@ -146,7 +146,9 @@ class RoutingToolset(BaseToolset):
 
 def route_of(toolset: Toolset, name: str) -> tuple[Toolset, str] | None:
     """Return the toolset and name that a call ends at, as `RoutingToolset.route`; others run their own calls."""
-    return toolset.route(name) if isinstance(toolset, RoutingToolset) else (toolset, name)
+    if isinstance(toolset, RoutingToolset):
+        return toolset.route(name)
+    return (toolset, name)
 
 
 class WrapperToolset(BaseToolset):
@@ -254,7 +256,9 @@ def transformed(
 
     async def run(toolset: Toolset, call: ToolCall, ctx: CallContext, spec: ToolSpec) -> ToolResult:
         outcome = result(await toolset.call(call, ctx), spec)
-        return await outcome if inspect.isawaitable(outcome) else outcome
+        if inspect.isawaitable(outcome):
+            return await outcome
+        return outcome
 
     return _MappedToolset(toolset, "transformed", run=run)
 
@@ -268,7 +272,10 @@ def traced(toolset: Toolset, tracer: Tracer | None = None) -> BaseToolset:
     """
     from opentelemetry import trace  # a tracing program has it loaded already
 
-    spans = tracer if tracer is not None else trace.get_tracer("toolweave")
+    if tracer is not None:
+        spans = tracer
+    else:
+        spans = trace.get_tracer("toolweave")
 
     async def run(toolset: Toolset, call: ToolCall, ctx: CallContext, spec: ToolSpec) -> ToolResult:
         return await in_tool_span(spans, call, spec, lambda: toolset.call(call, ctx))
@@ -331,7 +338,9 @@ class _OfferedPart:
         if self.seen.by_name.get(inner.name) is not inner:
             return None
         made = self.made.get(inner.name)
-        return inner if made is None and self.specs.get(inner.name) is inner else made
+        if made is None and self.specs.get(inner.name) is inner:
+            return inner
+        return made
 
     def add(self, inner: ToolSpec, spec: ToolSpec) -> None:
         """Offer a definition as another."""
@@ -349,7 +358,10 @@ class _OfferedPart:
         """Offer the versions of a tool, newest first, each with its name in `seen`, under a name."""
         versions = [spec.version or "" for _, spec in kept]
         for place, (inner, spec) in enumerate(kept):
-            offered = name if place == 0 else versioned(name, versions[place])
+            if place == 0:
+                offered = name
+            else:
+                offered = versioned(name, versions[place])
             self.inner[offered] = inner
             if place == 0:
                 self.specs[name] = spec.replace(name=name, meta=with_versions(spec.meta, versions))
@@ -389,7 +401,8 @@ class _ForwardingToolset(WrapperToolset, RoutingToolset):
         """Note all names that a toolset offers now."""
 
     def snapshot(self) -> ToolSnapshot:
-        parts, view = self._parts, self._view
+        parts = self._parts
+        view = self._view
         for index, toolset in enumerate(self._toolsets):
             snapshot = toolset.snapshot()
             if view is None or snapshot is not parts[index].seen:
@@ -402,7 +415,8 @@ class _ForwardingToolset(WrapperToolset, RoutingToolset):
         return self._view
 
     def _part(self, index: int, snapshot: ToolSnapshot) -> _OfferedPart:
-        before, part = self._parts[index], _OfferedPart(snapshot)
+        before = self._parts[index]
+        part = _OfferedPart(snapshot)
         for inner in snapshot:
             older = snapshot.older.get(inner.name)
             if older is not None:
@@ -429,11 +443,16 @@ class _ForwardingToolset(WrapperToolset, RoutingToolset):
     def route(self, name: str) -> tuple[Toolset, str] | None:
         spec = self.snapshot().find(name)
         if spec is None or self._run is not None:
-            return None if spec is None else (self, name)
+            if spec is None:
+                return None
+            return (self, name)
         return route_of(*self._inside(spec, name))
 
     async def call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
-        spec = None if self._run is None else self.snapshot().find(call.name)
+        if self._run is None:
+            spec = None
+        else:
+            spec = self.snapshot().find(call.name)
         if self._run is None or spec is None:
             return await super().call(call, ctx)
         toolset, name = self._inside(spec, call.name)
@@ -445,7 +464,8 @@ class _ForwardingToolset(WrapperToolset, RoutingToolset):
     def _inside(self, spec: ToolSpec, called: str) -> tuple[Toolset, str]:
         """Return the wrapped toolset of an offered definition, and the name to call there, an alias if it knows it."""
         index = next(index for index, part in enumerate(self._parts) if part.has(spec.name))
-        toolset, name = self._toolsets[index], self._parts[index].inner.get(spec.name, spec.name)
+        toolset = self._toolsets[index]
+        name = self._parts[index].inner.get(spec.name, spec.name)
         if called != spec.name and isinstance(toolset, RoutingToolset):
             inside = toolset.snapshot()
             if inside.find(called) is inside.by_name.get(name):
@@ -477,7 +497,9 @@ class _MappedToolset(_ForwardingToolset):
         if known is not None and known is not inner:
             return known
         changed = inner if self._change is None else self._change(inner)
-        return None if changed is None else _named(changed, self._given, (None, inner.name))
+        if changed is None:
+            return None
+        return _named(changed, self._given, (None, inner.name))
 
     def _forget(self, index: int, present: Collection[str]) -> None:
         self._given.forget(None, present)
@@ -518,13 +540,19 @@ class _FilteredToolset(_MappedToolset):
         if spec.server is not None:
             names.update(aliases(spec.server, spec.original_name))
         self._unmatched -= names
-        named = not names.isdisjoint(self._include) if self._include else names.isdisjoint(self._exclude)
-        return spec if named and (self._predicate is None or self._predicate(spec)) else None
+        if self._include:
+            named = not names.isdisjoint(self._include)
+        else:
+            named = names.isdisjoint(self._exclude)
+        if named and (self._predicate is None or self._predicate(spec)):
+            return spec
+        return None
 
     def _forget(self, index: int, present: Collection[str]) -> None:
         super()._forget(index, present)
         if present and self._unmatched:  # a toolset without tools may not have connected yet
-            unmatched, self._unmatched = self._unmatched, set[str]()
+            unmatched = self._unmatched
+            self._unmatched = set[str]()
             for name in sorted(unmatched):
                 field = "include" if name in self._include else "exclude"
                 missing = printable(unknown_tool(name, present))
@@ -586,4 +614,6 @@ class GrowingToolset(_Combined):
 
 def _named(spec: ToolSpec, given: AssignedNames, who: tuple[Hashable, str]) -> ToolSpec:
     name = given.give(who, spec.name, spec.server)
-    return spec if name == spec.name else spec.replace(name=name)
+    if name == spec.name:
+        return spec
+    return spec.replace(name=name)

@@ -61,7 +61,9 @@ class PinChange(Value, frozen=True, kw_only=True):
     @property
     def tool(self) -> str:
         """The tool's own name now; `""` if it is a difference of something else."""
-        return self.name if self.part == "tool" else ""
+        if self.part == "tool":
+            return self.name
+        return ""
 
     @property
     def text(self) -> str:
@@ -88,13 +90,16 @@ class PinChange(Value, frozen=True, kw_only=True):
         """Return the difference by member, as lines that begin with `-`, `+` or two spaces; all of it escaped."""
         lines: list[str] = []
         for name in self.fields:
-            before, after = _member(self.before, name), _member(self.after, name)
+            before = _member(self.before, name)
+            after = _member(self.after, name)
             if len(self.fields) > 1 or self.kind != "changed":
                 lines.append(f"{name}:")
             lines += _compared(before, after)
         cut = len(lines) - _MOST_LINES
         lines = [shortened(line, _LONGEST_LINE) for line in lines]
-        return [*lines[:_MOST_LINES], f"... {cut} more lines"] if cut > 0 else lines
+        if cut > 0:
+            return [*lines[:_MOST_LINES], f"... {cut} more lines"]
+        return lines
 
     def __str__(self) -> str:
         return "\n".join([f"server {self.server!r}: {self.text}", *(f"  {line}" for line in self.diff())])
@@ -180,7 +185,10 @@ def _of_list(
     for name, one in now.items():
         if name in pinned:
             continue
-        alike = bodies.get(_nameless(part, one.definition)) if gone else None
+        if gone:
+            alike = bodies.get(_nameless(part, one.definition))
+        else:
+            alike = None
         if not alike:
             found.append(_change("added", server, (part, name), None, one))
         else:
@@ -227,7 +235,8 @@ def allow(pins: Pins, change: PinChange, identity: ServerIdentity) -> Pins:
 
 
 def _of_identity(server: str, before: ServerIdentity, after: ServerIdentity) -> Iterator[PinChange]:
-    was, now = _known(before), _known(after)
+    was = _known(before)
+    now = _known(after)
     for kind, names in (("server", ("name", "origin")), ("version", ("version", "package"))):
         fields = tuple(name for name in names if was.get(name) and now.get(name) and was[name] != now[name])
         if kind == "version" and was.get("package", "") != now.get("package", "") and "package" not in fields:
@@ -260,7 +269,9 @@ def _change(
 
 
 def _member(definition: Mapping[str, Any] | None, name: str) -> Any:
-    return _MISSING if definition is None else definition.get(name, _MISSING)
+    if definition is None:
+        return _MISSING
+    return definition.get(name, _MISSING)
 
 
 def _compared(before: Any, after: Any) -> Iterator[str]:
@@ -270,7 +281,8 @@ def _compared(before: Any, after: Any) -> Iterator[str]:
         old, new = (_lines(value) for value in (before, after))
         yield from (visible(line) for line in difflib.ndiff(old, new) if not line.startswith("? "))
         return
-    old, new = dict(_leaves(before)), dict(_leaves(after))
+    old = dict(_leaves(before))
+    new = dict(_leaves(after))
     for path in [*old, *(path for path in new if path not in old)]:
         if old.get(path) != new.get(path):
             if path in old:
@@ -280,7 +292,9 @@ def _compared(before: Any, after: Any) -> Iterator[str]:
 
 
 def _lines(value: Any) -> list[str]:
-    return value.splitlines() if isinstance(value, str) else []
+    if isinstance(value, str):
+        return value.splitlines()
+    return []
 
 
 def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str, str]]:
@@ -303,4 +317,6 @@ def _short(name: str) -> str:
 def _kind(before: object | None, after: object | None) -> Literal["added", "removed", "changed"]:
     if before is None:
         return "added"
-    return "removed" if after is None else "changed"
+    if after is None:
+        return "removed"
+    return "changed"

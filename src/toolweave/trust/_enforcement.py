@@ -167,7 +167,9 @@ class ServerGuard:
     @property
     def instructions(self) -> str | None:
         """The server's instructions, or None if it has none or they are withheld."""
-        return None if self._judged_instructions().withheld else self._instructions
+        if self._judged_instructions().withheld:
+            return None
+        return self._instructions
 
     def identify(
         self,
@@ -187,7 +189,10 @@ class ServerGuard:
             self._hold(specs)
         self.verdict = self._compared(specs)
         withheld = self.verdict.withheld
-        offered = tuple(spec for spec in specs if spec.original_name not in withheld) if withheld else specs
+        if withheld:
+            offered = tuple(spec for spec in specs if spec.original_name not in withheld)
+        else:
+            offered = specs
         return offered, (*self.verdict.problems, *self._judged_instructions().problems)
 
     def judge_offers(
@@ -239,7 +244,10 @@ class ServerGuard:
         if reason is not None or name in self._offered.get(part, ()):
             return reason
         found = self._pins(())
-        pinned = None if isinstance(found, PinVerdict) else found[1].servers.get(self._config.name)
+        if isinstance(found, PinVerdict):
+            pinned = None
+        else:
+            pinned = found[1].servers.get(self._config.name)
         if pinned is not None and pinned.listed(part) is None:
             return None  # it is not compared
         noun = "resource template" if part == "template" else part
@@ -247,7 +255,9 @@ class ServerGuard:
 
     def _withheld(self, part: OfferPart) -> Mapping[str, str]:
         verdict = self._offers.get(part)
-        return {} if verdict is None else verdict.withheld
+        if verdict is None:
+            return {}
+        return verdict.withheld
 
     def scan(self, most: int | None = None) -> None:
         """Scan the definitions that were not scanned yet: at most so many of them, or all."""
@@ -316,9 +326,15 @@ class ServerGuard:
             assert self._lock is not None
             text = f"nothing of it is pinned in {self._lock.path}; `toolweave pin {name}` pins what there is"
             return PinVerdict(changes=verdict.changes, withheld=verdict.withheld, problems=(text,))
-        unpinned = [] if mode == "off" else self._unpinned_parts(pins.servers[name])
+        if mode == "off":
+            unpinned = []
+        else:
+            unpinned = self._unpinned_parts(pins.servers[name])
         if unpinned:
-            listed = f"{', '.join(unpinned[:-1])} and {unpinned[-1]}" if len(unpinned) > 1 else unpinned[0]
+            if len(unpinned) > 1:
+                listed = f"{', '.join(unpinned[:-1])} and {unpinned[-1]}"
+            else:
+                listed = unpinned[0]
             text = f"its {listed} are not pinned, so they are not compared; `toolweave pin {name}` pins them"
             return verdict.replace(problems=(*verdict.problems, text))
         return verdict
@@ -335,7 +351,10 @@ class ServerGuard:
         changes = offer_drift(name, pinned or PinnedServer.nothing(), part, definitions)
         verdict = _verdict(mode, [*identity_drift(name, pinned, self.identity), *changes], definitions)
         # The tools' verdict has the server's own differences, and the one text for a server without pins.
-        problems = () if pinned is None else [_problem(one, verdict.withheld) for one in changes[:_MOST_PROBLEMS]]
+        if pinned is None:
+            problems = ()
+        else:
+            problems = [_problem(one, verdict.withheld) for one in changes[:_MOST_PROBLEMS]]
         return PinVerdict(changes=changes, withheld=verdict.withheld, problems=problems)
 
     def _judged_instructions(self) -> PinVerdict:
@@ -353,7 +372,10 @@ class ServerGuard:
         if mode == "block":
             reasons = [_reason(one) for one in (*self._identity_changes(), *changes) if one.kind in _AGAINST]
             withheld = {"instructions": reasons[0]} if reasons else {}
-        problems = () if pinned is None else [_problem(one, withheld) for one in changes]
+        if pinned is None:
+            problems = ()
+        else:
+            problems = [_problem(one, withheld) for one in changes]
         return PinVerdict(changes=changes, withheld=withheld, problems=problems)
 
     def _identity_changes(self) -> Sequence[PinChange]:
@@ -374,7 +396,10 @@ class ServerGuard:
             pins = self._lock.read()
         except ConfigError as error:
             reason = f"the pins of server {config.name!r} cannot be read: {error}"
-            withheld = dict.fromkeys(names, reason) if config.pins == "block" else {}
+            if config.pins == "block":
+                withheld = dict.fromkeys(names, reason)
+            else:
+                withheld = {}
             return PinVerdict(withheld=withheld, problems=(reason,))
         return config.pins or ("warn" if config.name in pins.servers else "off"), pins
 
@@ -405,15 +430,19 @@ def another_server(change: PinChange) -> str:
 
 
 def _reason(change: PinChange) -> str:
-    server, name = change.server, change.name
+    server = change.server
+    name = change.name
     if change.kind == "server":
         return another_server(change)
     if change.part == "instructions":
-        subject, allowed = "the instructions", f"toolweave pin allow {server} --kind instructions"
+        subject = "the instructions"
+        allowed = f"toolweave pin allow {server} --kind instructions"
     elif change.part == "tool":
-        subject, allowed = f"tool {name!r}", f"toolweave pin allow {server}:{name}"
+        subject = f"tool {name!r}"
+        allowed = f"toolweave pin allow {server}:{name}"
     else:
-        subject, allowed = f"{change.part} {name!r}", f"toolweave pin allow {server}:{name} --kind {change.part}"
+        subject = f"{change.part} {name!r}"
+        allowed = f"toolweave pin allow {server}:{name} --kind {change.part}"
     return (
         f"{subject} of server {server!r} {'are' if change.part == 'instructions' else 'is'} withheld: {change.text}; "
         f"`toolweave pin check` shows the difference, `{allowed}` allows it (its pins are in {LOCK})"
@@ -421,9 +450,18 @@ def _reason(change: PinChange) -> str:
 
 
 def _problem(change: PinChange, withheld: Mapping[str, str]) -> str:
-    key = "instructions" if change.part == "instructions" else change.name
-    kept = " (withheld)" if key in withheld or (change.kind == "server" and withheld) else ""
-    lines = change.diff() if change.kind in ("changed", "renamed", "server", "version") else []
+    if change.part == "instructions":
+        key = "instructions"
+    else:
+        key = change.name
+    if key in withheld or (change.kind == "server" and withheld):
+        kept = " (withheld)"
+    else:
+        kept = ""
+    if change.kind in ("changed", "renamed", "server", "version"):
+        lines = change.diff()
+    else:
+        lines = []
     if change.part == "instructions":
         lines = change.diff()
     more = len(lines) - _DIFF_LINES

@@ -29,4 +29,6 @@ def lookalike_of(name: str) -> str | None:
     if name.isascii():
         return None
     shape = skeleton(name)
-    return shape if shape.isascii() and any(char.isalpha() for char in shape) else None
+    if shape.isascii() and any(char.isalpha() for char in shape):
+        return shape
+    return None

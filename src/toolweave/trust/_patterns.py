@@ -175,14 +175,16 @@ def instructions_in(text: str, instructions: Sequence[Instruction]) -> str | Non
     lower = text.lower()
     for one in instructions:
         for passage in one.passages:
-            place, tries = lower.find(passage), 0
+            place = lower.find(passage)
+            tries = 0
             while place >= 0 and tries < _MOST_PLACES:
                 found = re.compile(one.pattern).search(
                     text, max(0, place - one.before), place + len(passage) + one.after
                 )
                 if found is not None:
                     return found[0]
-                place, tries = lower.find(passage, place + 1), tries + 1
+                place = lower.find(passage, place + 1)
+                tries = tries + 1
     return None
 
 
@@ -228,4 +230,6 @@ def _odd(url: str) -> str | None:
         public = ip_address(host).is_global
     except ValueError:
         return None
-    return "whose host is a bare public address" if public else None
+    if public:
+        return "whose host is a bare public address"
+    return None

@@ -241,7 +241,10 @@ def lock_path(config: ServerConfig) -> Path:
     """Return the lock file of a server: as configured, else in the project of its config file or the current folder."""
     from toolweave.config._load import project_of  # loading files costs, and a connection from code needs none of it
 
-    folder = Path.cwd() if config.source is None else project_of(Path(config.source.path))
+    if config.source is None:
+        folder = Path.cwd()
+    else:
+        folder = project_of(Path(config.source.path))
     return folder / (Path(config.lockfile).expanduser() if config.lockfile else LOCK)
 
 
@@ -251,7 +254,9 @@ def _canonical(value: Any) -> Any:
         return {key: _canonical(members[key]) for key in sorted(members, key=_utf16)}
     if isinstance(value, (list, tuple)):
         return [_canonical(item) for item in cast("Sequence[Any]", value)]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
 
 
 def _utf16(key: str) -> bytes:

@@ -160,7 +160,8 @@ def _read(
     links: bool,
 ) -> Iterator[tuple[FindingKind, str, str]]:
     """Yield kind, place and detail of each finding in a definition, within the budget."""
-    found, whole = 0, True
+    found = 0
+    whole = True
     try:
         for path, text in _texts(definition, budget):
             for kind, detail in _judged(text, hidden=hidden, instructions=instructions, links=links):
@@ -188,7 +189,8 @@ def _suspected(data: bytes) -> tuple[Sequence[Instruction], bool]:
     words = words_of(data)
     if not words:
         return (), False
-    instructions, links = instructions_for(words), may_link(words, data)
+    instructions = instructions_for(words)
+    links = may_link(words, data)
     if not instructions and not links:
         return (), False
     text = data.decode().replace("\\n", " ")
@@ -231,7 +233,8 @@ def shadowing_findings(index: ShadowIndex) -> Iterator[Finding]:
 
     After 200 of one kind about one server, the last one reports how many more there are.
     """
-    spoken, alike = Counter[str](), Counter[str]()
+    spoken = Counter[str]()
+    alike = Counter[str]()
     last: dict[str, str] = {}
     for server, tool, other, owner in index.mentions():
         spoken[server] += 1
@@ -271,7 +274,11 @@ def is_plain_result(result: ToolResult) -> bool:
     if not result.content:
         return result.structured_content is None or is_plain(_without_blocks(result))
     for block in result.content:
-        text = block.text if type(block) is TextContent else block.render()  # which may decode what it shows
+        # which may decode what it shows
+        if type(block) is TextContent:
+            text = block.text
+        else:
+            text = block.render()
         if len(text) > _LONGEST_RESULT:
             text = text[:_LONGEST_RESULT]
         if not is_plain(text):
@@ -323,12 +330,20 @@ def _hidden(text: str) -> Iterator[tuple[FindingKind, str]]:
     joiners = Counter(hidden_joiners(text, _MOST_JOINERS))
     by_kind: dict[FindingKind, Counter[str]] = {}
     for char in counts:
-        count = joiners[char] if char in JOINERS else 0 if is_plain(char) else counts[char]
+        if char in JOINERS:
+            count = joiners[char]
+        elif is_plain(char):
+            count = 0
+        else:
+            count = counts[char]
         if count:
             by_kind.setdefault(_kind_of(char), Counter())[char] = count
     for kind, chars in by_kind.items():
         shown = ", ".join(_named(char) for char, _ in chars.most_common(_SHOWN))
-        more = f" and {len(chars) - _SHOWN} more" if len(chars) > _SHOWN else ""
+        if len(chars) > _SHOWN:
+            more = f" and {len(chars) - _SHOWN} more"
+        else:
+            more = ""
         yield kind, f"has {_NAMES[kind]}, {chars.total()} in all: {shown}{more}"
 
 

@@ -45,7 +45,8 @@ class PinnedToolset(WrapperToolset):
 
     def snapshot(self) -> ToolSnapshot:
         """Return the tools that may be used now; see `Toolset.snapshot`."""
-        inner, pins = self._toolsets[0].snapshot(), self._read()
+        inner = self._toolsets[0].snapshot()
+        pins = self._read()
         if self._seen is None or self._seen[0] is not inner or self._seen[1] is not pins:
             self._judge(inner, pins)
             self._seen = (inner, pins)
@@ -55,13 +56,18 @@ class PinnedToolset(WrapperToolset):
         """Run one tool; one that is withheld is refused. See `Toolset.call`."""
         self.snapshot()
         spec = self._toolsets[0].snapshot().find(call.name)
-        refused = None if spec is None else self._withheld.get(spec.name)
+        if spec is None:
+            refused = None
+        else:
+            refused = self._withheld.get(spec.name)
         if refused is not None:
             return ToolResult.failure(refused, kind=ErrorKind.DENIED)
         return await self._toolsets[0].call(call, ctx)
 
     def _read(self) -> Pins:
-        return self._pins if isinstance(self._pins, Pins) else self._pins.read()
+        if isinstance(self._pins, Pins):
+            return self._pins
+        return self._pins.read()
 
     def _judge(self, inner: ToolSnapshot, pins: Pins) -> None:
         by_server: dict[str, list[ToolSpec]] = {}

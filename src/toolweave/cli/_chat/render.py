@@ -59,7 +59,9 @@ class RunView:
     def failed(self) -> list[ToolFinished]:
         """The calls of the last turn with calls, when every one of them was refused or failed."""
         calls = self._finished_calls
-        return [*calls] if all(call.result.is_error for call in calls) else []
+        if all(call.result.is_error for call in calls):
+            return [*calls]
+        return []
 
     async def show(self, run: Run) -> RunResult:
         """Display a run to its end and return its result.
@@ -157,7 +159,10 @@ def _label(call: ToolCallPart) -> str:
 
 
 def _written(call: ToolCallPart) -> str:
-    arguments = json.dumps(call.arguments, ensure_ascii=False, default=str) if call.arguments else ""
+    if call.arguments:
+        arguments = json.dumps(call.arguments, ensure_ascii=False, default=str)
+    else:
+        arguments = ""
     return f"{call.name} {arguments}".strip()
 
 

@@ -126,7 +126,10 @@ class ChatSession:
             answer(result.for_person().text)
 
     async def _show_help(self, _: str) -> None:
-        extra = "\nother words search for a tool" if self._offline else ""
+        if self._offline:
+            extra = "\nother words search for a tool"
+        else:
+            extra = ""
         note(_HELP + extra)
 
     async def _show_tools(self, _: str) -> None:

@@ -74,7 +74,10 @@ async def failing(place: str | None, run_id: str) -> AsyncGenerator[None]:
         async with opened_store(place) as store:
             record = await read_record(store, run_id)
             if record is not None and record.status == "pending" and not record.attempts:
-                why = str(error) if isinstance(error, ToolweaveError) else f"{type(error).__name__}: {error}"
+                if isinstance(error, ToolweaveError):
+                    why = str(error)
+                else:
+                    why = f"{type(error).__name__}: {error}"
                 ended = replace(record, status="failed", stop_reason="error", error=why, changed_at=time.time())
                 await write_record(store, ended, ttl=KEEP_SECONDS)
         raise
@@ -107,15 +110,21 @@ def _words(options: ChatOptions, run_id: str) -> Iterator[str]:
 
 
 def _shown_document(source: str) -> str:
-    return source if is_url(source) else str(Path(source).absolute())
+    if is_url(source):
+        return source
+    return str(Path(source).absolute())
 
 
 def _shown(place: str) -> str | None:
     """Return a store's location for a command line; None for a URL, as that may hold a password."""
     if is_url(place):
         return None
-    return place if place.startswith("sqlite:") else str(Path(place).absolute())
+    if place.startswith("sqlite:"):
+        return place
+    return str(Path(place).absolute())
 
 
 def _environment(place: str | None) -> dict[str, str]:
-    return {**os.environ, BACKEND: place} if place is not None and is_url(place) else {**os.environ}
+    if place is not None and is_url(place):
+        return {**os.environ, BACKEND: place}
+    return {**os.environ}

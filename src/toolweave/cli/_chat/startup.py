@@ -60,7 +60,10 @@ async def opened(
     model = await choose_model(options.model)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(_closed, model)
-        store = backend.store if backend else await stack.enter_async_context(opened_store(options.store))
+        if backend:
+            store = backend.store
+        else:
+            store = await stack.enter_async_context(opened_store(options.store))
         kept: dict[str, Any] = {"backend": backend} if backend else {"store": store}
         fleet = None
         if selection is not None:

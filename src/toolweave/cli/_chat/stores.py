@@ -34,7 +34,9 @@ def backend_named(option: str | None) -> str | None:
     """
     if option is None:
         found = os.environ.get(BACKEND, "").strip()
-        return None if found.startswith((_MEMORY, _SQLITE)) or not found else found
+        if found.startswith((_MEMORY, _SQLITE)) or not found:
+            return None
+        return found
     if option.startswith(_MEMORY):
         raise CommandError(
             "--backend memory:// is the memory of one process: no other process can give work to it, or do its work",
@@ -74,7 +76,9 @@ async def opened_store(place: str | None) -> AsyncGenerator[Store]:
 
 def _place_of_environment() -> str | None:
     found = os.environ.get(BACKEND, "").strip()
-    return None if found.startswith(_MEMORY) or not found else found
+    if found.startswith(_MEMORY) or not found:
+        return None
+    return found
 
 
 @asynccontextmanager

@@ -41,7 +41,9 @@ def add(
         project.carry_out(job)
     if as_json:
         answer_json(job_json(job, dry_run=dry_run))
-        return ExitCode.TOOL_ERROR if job.refused else ExitCode.OK
+        if job.refused:
+            return ExitCode.TOOL_ERROR
+        return ExitCode.OK
     show_jobs([job])
     if job.refused:
         hint = "--overwrite replaces what is there; --dir names another folder"
@@ -61,7 +63,9 @@ def add(
 
 
 def _files(count: int) -> str:
-    return "a file differs" if count == 1 else f"{count} files differ"
+    if count == 1:
+        return "a file differs"
+    return f"{count} files differ"
 
 
 COMMAND = Command(add, examples=_EXAMPLES)

@@ -252,8 +252,14 @@ def _signed_out_json(done: SignedOut) -> dict[str, Any]:
 
 
 def _signed_out_text(done: SignedOut) -> str:
-    whose = f" as {done.key.principal}" if done.key.principal else ""
-    there = "revoked" if done.revoked else "not revoked" + (f": {done.problem}" if done.problem else "")
+    if done.key.principal:
+        whose = f" as {done.key.principal}"
+    else:
+        whose = ""
+    if done.revoked:
+        there = "revoked"
+    else:
+        there = "not revoked" + (f": {done.problem}" if done.problem else "")
     return f"signed out of {done.key.resource}{whose}; at {done.key.issuer} {there}"
 
 

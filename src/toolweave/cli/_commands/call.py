@@ -87,7 +87,9 @@ def _exit_code(result: ToolResult) -> ExitCode:
     if not result.is_error:
         return ExitCode.OK
     # a server that answered was reached, whatever it says of its own error
-    return ExitCode.TOOL_ERROR if result.raw is not None else exit_code_of(result.require_error())
+    if result.raw is not None:
+        return ExitCode.TOOL_ERROR
+    return exit_code_of(result.require_error())
 
 
 async def _call(target: Target, name: str, given: RawArguments) -> tuple[Tool, ToolResult, float]:
@@ -111,7 +113,9 @@ def _needed(selection: LoadedConfig, name: str) -> LoadedConfig:
     from toolweave.cli._targets import servers_named_by  # late, as above
 
     named = servers_named_by(name, selection)
-    return selection.select(named) if named else selection
+    if named:
+        return selection.select(named)
+    return selection
 
 
 async def _find(fleet: OpenServers, selection: LoadedConfig, name: str) -> Tool:
@@ -153,7 +157,9 @@ def _look_up(fleet: OpenServers, name: str) -> Tool | None:
     if len(own) > 1:
         choices = ", ".join(tool.name for tool in own)
         raise CommandError(f"tool {name!r} is offered by {len(own)} servers", hint=f"say which: {choices}")
-    return own[0] if own else None
+    if own:
+        return own[0]
+    return None
 
 
 async def _complete(given: RawArguments, tool: Tool) -> dict[str, Any]:
@@ -193,7 +199,10 @@ def _result_json(result: ToolResult, seconds: float) -> Mapping[str, Any]:
 
 def _failure_json(error: Exception, seconds: float) -> Mapping[str, Any]:
     if isinstance(error, CommandError):
-        kind = ErrorKind.INVALID_INPUT if error.code is ExitCode.TOOL_ERROR else ErrorKind.NOT_FOUND
+        if error.code is ExitCode.TOOL_ERROR:
+            kind = ErrorKind.INVALID_INPUT
+        else:
+            kind = ErrorKind.NOT_FOUND
         error = ToolError(error.message, kind=kind)
     from toolweave.tools import ToolResult  # late, as above
 

@@ -82,7 +82,9 @@ def _of_calls(failed: Sequence[ToolFinished]) -> ExitCode:
     """Return the exit code for an answer whose last turn of calls had these denied or failed ones."""
     if any(call.result.require_error().kind is ErrorKind.DENIED for call in failed):
         note("hint: --confirm never runs such calls without a question")
-    return ExitCode.TOOL_ERROR if failed else ExitCode.OK
+    if failed:
+        return ExitCode.TOOL_ERROR
+    return ExitCode.OK
 
 
 def _converse(options: ChatOptions) -> ExitCode:

@@ -73,7 +73,10 @@ def list_components(as_json: JsonOption = False) -> ExitCode:
     names = sorted({*component_names(), *project.manifest.folders})
     entries: list[dict[str, Any]] = []
     for name in names:
-        description = component(name).description if name in component_names() else "not in this version's catalog"
+        if name in component_names():
+            description = component(name).description
+        else:
+            description = "not in this version's catalog"
         entry: dict[str, Any] = {"component": name, "description": description, "dir": None}
         entries.append(entry | (_state(project, name) if name in project.manifest.folders else {}))
     if as_json:
@@ -130,7 +133,9 @@ def update(
         project.carry_out(*jobs)
     if as_json:
         answer_json({"components": [job_json(job, dry_run=dry_run, refused=bool(refused)) for job in jobs]})
-        return ExitCode.TOOL_ERROR if refused else ExitCode.OK
+        if refused:
+            return ExitCode.TOOL_ERROR
+        return ExitCode.OK
     show_jobs(jobs)
     if refused:
         hint = "--on-conflict markers marks both sides in the file, --on-conflict side writes the new one beside yours"
@@ -236,7 +241,9 @@ def _unified(old: str | None, new: str | None, before: str, after: str) -> Itera
 
 def _lines(text: str | None) -> list[str]:
     *lines, last = (text or "").split("\n")
-    return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines
+    if last:
+        return [*lines, f"{last}\n\\ No newline at end of file"]
+    return lines
 
 
 def _diff_json(project: Project, name: str, files: Sequence[FileState]) -> dict[str, Any]:

@@ -41,7 +41,10 @@ def show_config(
     from toolweave.config import default_config, load_config, merge_loaded  # imports are late: --help imports this
 
     with _remarks_in_the_view():
-        loaded = merge_loaded([load_config(path) for path in config]) if config else default_config()
+        if config:
+            loaded = merge_loaded([load_config(path) for path in config])
+        else:
+            loaded = default_config()
     found = [] if config else _found(loaded)
     if not loaded.files and not found:
         raise CommandError("no config was found", hint="toolweave init writes a first mcp.json")
@@ -118,9 +121,15 @@ def _show(files: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
     from toolweave.cli._screen import wrapped
 
     for file in files:
-        trust = "trusted" if file["trusted"] else "not trusted: asked about before its servers start"
+        if file["trusted"]:
+            trust = "trusted"
+        else:
+            trust = "not trusted: asked about before its servers start"
         use = trust if file["used"] else "not used: others come first"
-        kind = file["kind"] if file["kind"] == file["dialect"] else f"{file['kind']}, read as {file['dialect']}"
+        if file["kind"] == file["dialect"]:
+            kind = file["kind"]
+        else:
+            kind = f"{file['kind']}, read as {file['dialect']}"
         show(heading(file["path"], kind, use))
         for row in rows:
             if row["file"] == file["path"]:
@@ -130,7 +139,10 @@ def _show(files: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
 def _lines(row: Mapping[str, Any]) -> list[str]:
     place = f" (line {row['line']})" if row["line"] else ""
     server = row["server"]
-    what = f"{server['transport']}: {server['endpoint']}" if server else f"{row['status']}: {row['reason']}"
+    if server:
+        what = f"{server['transport']}: {server['endpoint']}"
+    else:
+        what = f"{row['status']}: {row['reason']}"
     lines = [f"  {_MARKS[row['status']]} {row['name']}{place}  {what}"]
     if server:
         if row["status"] != "ready":
@@ -140,7 +152,10 @@ def _lines(row: Mapping[str, Any]) -> list[str]:
             if isinstance(value, dict):
                 value = [f"{bound} {seconds:g} s" for bound, seconds in value.items()]
             if value:
-                label = "calls that need approval" if name == "confirm" else name
+                if name == "confirm":
+                    label = "calls that need approval"
+                else:
+                    label = name
                 lines.append(f"    {label}: {', '.join(value) if isinstance(value, list) else value}")
     return lines + [f"    ignored or read in its own way: {note}" for note in row["ignored"]]
 

@@ -84,9 +84,15 @@ def doctor(
 
 
 def _of_entry(selection: LoadedConfig, name: str) -> dict[str, Any]:
-    config, error = selection.servers.get(name), selection.errors.get(name)
+    config = selection.servers.get(name)
+    error = selection.errors.get(name)
     source = config.source if config is not None else None
-    place = str(source) if source is not None else (error.path if error is not None else None)
+    if source is not None:
+        place = str(source)
+    elif error is not None:
+        place = error.path
+    else:
+        place = None
     return {
         "ok": False,
         "config": place or "command line",
@@ -176,7 +182,8 @@ def _lines(finding: dict[str, Any]) -> list[str]:
         first, *rest = finding["error"].split("\n")
         failed = [step["detail"].split("\n")[0] for step in finding["steps"] if step["outcome"] == "failed"]
         if finding["stderr"]:  # shown below, once
-            first, rest = first.partition(LAST_WORDS)[0], []
+            first = first.partition(LAST_WORDS)[0]
+            rest = []
         if first not in failed:  # else the step says it
             lines.append(f"  error     {first}")
         lines += [f"            {line}" for line in rest]

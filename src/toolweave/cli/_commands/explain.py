@@ -75,7 +75,9 @@ def _profiles(wanted: Sequence[str]) -> Sequence[SchemaProfile]:
             raise CommandError(
                 f"there is no profile {one!r}", hint=did_you_mean(one, known) or f"there are {', '.join(known)}"
             )
-    return [one for one in known if one in wanted] if wanted else known
+    if wanted:
+        return [one for one in known if one in wanted]
+    return known
 
 
 def _found(fleet: OpenServers, name: str) -> Sequence[ToolExplanation]:
@@ -102,7 +104,8 @@ def _found(fleet: OpenServers, name: str) -> Sequence[ToolExplanation]:
 def _explained(
     fleet: OpenServers, one: ToolExplanation, profiles: Sequence[SchemaProfile], selection: LoadedConfig
 ) -> dict[str, Any]:
-    spec, config = one.spec, fleet.hub.clients[one.server].config
+    spec = one.spec
+    config = fleet.hub.clients[one.server].config
     rules = [{"rule": rule.rule, "changes": [config.redact(text) for text in rule.changes]} for rule in one.rules]
     return {
         "server": one.server,
@@ -148,7 +151,10 @@ def _view_json(seen: ViewedTool, inner: ToolSpec) -> dict[str, Any]:
     from toolweave.hub._explain import rules_of  # late, as above
 
     known = rules_of(inner)
-    rules = [] if seen.spec is None else [rule for rule in rules_of(seen.spec) if rule not in known]
+    if seen.spec is None:
+        rules = []
+    else:
+        rules = [rule for rule in rules_of(seen.spec) if rule not in known]
     changes = [{"rule": rule.rule, "changes": list(rule.changes)} for rule in rules]
     return {"name": seen.name, "offered": seen.name is not None, "reason": seen.reason or None, "rules": changes}
 
@@ -212,7 +218,8 @@ def _show_providers(providers: Mapping[str, Any], *, schemas: bool) -> None:
 def _row(seen: Mapping[str, Any]) -> tuple[str, str]:
     if "refused" in seen:
         return seen["name"], f"refused: {seen['refused']}"
-    changes, losses = len(seen["changes"]), len(seen["losses"])
+    changes = len(seen["changes"])
+    losses = len(seen["losses"])
     if not changes:
         return seen["name"], "as it is"
     count = f"{changes} change{'s' * (changes != 1)}"

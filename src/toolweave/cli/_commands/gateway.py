@@ -124,7 +124,10 @@ def _replicas(options: GatewayRunOptions, keys: tuple[str, ...] | None, worker: 
         return None
     from toolweave.cli._serve.gateway_workers import replicas_of  # late, as above
 
-    redis = None if options.redis_env is None else secret_in(options.redis_env, "--redis-env")
+    if options.redis_env is None:
+        redis = None
+    else:
+        redis = secret_in(options.redis_env, "--redis-env")
     return replicas_of(keys, redis=redis, worker=worker, config=options.config)
 
 
@@ -132,13 +135,18 @@ def _ui(options: GatewayRunOptions, worker: WorkerSettings | None) -> bool | Non
     """Return whether there is to be a console: none with workers, as it would show one of them."""
     if options.no_ui or worker is not None:
         return False
-    return True if options.ui else None
+    if options.ui:
+        return True
+    return None
 
 
 def _manager(options: GatewayRunOptions, worker: WorkerSettings | None = None) -> GatewayManager:
     from toolweave.gateway import GatewayManager, GatewayOptions  # late, as above
 
-    keys = None if options.state_keys_env is None else tuple(state_keys_in(options.state_keys_env))
+    if options.state_keys_env is None:
+        keys = None
+    else:
+        keys = tuple(state_keys_in(options.state_keys_env))
     if worker is not None:
         keys = tuple(worker.state_keys)
     manager = GatewayManager(
@@ -170,7 +178,10 @@ def _serve_http(
 
     host, port = listening(where)
     own = worker is None and options.admin_token_env is None and host in LOOPBACK
-    token = _admin_token(options, host) if worker is None else worker.admin_token
+    if worker is None:
+        token = _admin_token(options, host)
+    else:
+        token = worker.admin_token
     port = port if worker is None else worker.port
     app = manager.asgi_app(host=host, admin_token=token, **_http_settings(manager, options, host))
     with ExitStack() as stack:
@@ -227,7 +238,9 @@ def _admin_token(options: GatewayRunOptions, host: str) -> str | None:
 
     if options.admin_token_env is not None:
         return secret_in(options.admin_token_env, "--admin-token-env")
-    return new_token() if host in LOOPBACK else None
+    if host in LOOPBACK:
+        return new_token()
+    return None
 
 
 def _facts(manager: GatewayManager, base: str) -> dict[str, Any]:
@@ -246,9 +259,13 @@ def _tell(facts: Mapping[str, Any], *, as_json: bool, workers: int = 1) -> None:
 
         answer(safe_json(facts, indent=None))
         return
-    tools, paths = facts["tools"], [url.removeprefix(facts["base"]) for url in facts["virtual"].values()]
+    tools = facts["tools"]
+    paths = [url.removeprefix(facts["base"]) for url in facts["virtual"].values()]
     counted = f"{tools} tool{'s' * (tools != 1)}"
-    views = (f"virtual servers: {', '.join(paths)}",) if paths else ()
+    if paths:
+        views = (f"virtual servers: {', '.join(paths)}",)
+    else:
+        views = ()
     several = (f"{workers} workers",) if workers > 1 else ()
     announce(facts["name"], facts["url"], counted, *views, *several, "Ctrl-C stops it")
 
@@ -414,7 +431,12 @@ def status(target: AdminTarget) -> ExitCode:
         else:
             from toolweave.cli._render.views import heading  # late, as above
 
-            state = "draining" if found.draining else "ready" if found.ready else "not ready"
+            if found.draining:
+                state = "draining"
+            elif found.ready:
+                state = "ready"
+            else:
+                state = "not ready"
             counted = f"{found.requests} request{'s' * (found.requests != 1)} under way"
             show(heading(found.name, state, f"config {found.generation}", counted))
             _show_servers(found.upstreams)
@@ -424,7 +446,9 @@ def status(target: AdminTarget) -> ExitCode:
                 note(f"the config was not changed: {found.problem}")
             for text in found.warnings:
                 note(f"warning: {text}")
-        return ExitCode.OK if found.ready else ExitCode.UNREACHABLE
+        if found.ready:
+            return ExitCode.OK
+        return ExitCode.UNREACHABLE
 
     return _with_admin(target, body)
 
@@ -454,7 +478,9 @@ def reload(
         if change.error is not None:
             note(f"error: the config was not changed: {change.error}")
             return ExitCode.USAGE
-        return ExitCode.UNREACHABLE if change.failed else ExitCode.OK
+        if change.failed:
+            return ExitCode.UNREACHABLE
+        return ExitCode.OK
 
     return _with_admin(target, body)
 
@@ -478,7 +504,10 @@ def console(target: AdminTarget) -> ExitCode:
 
 def _with_admin(target: AdminTarget, body: Callable[[GatewayAdmin], Awaitable[ExitCode]]) -> ExitCode:
     variable = target.admin_token_env
-    token = None if variable is None else secret_in(variable, "--admin-token-env")
+    if variable is None:
+        token = None
+    else:
+        token = secret_in(variable, "--admin-token-env")
 
     async def opened() -> ExitCode:
         from toolweave.gateway import GatewayAdmin  # late, as above

@@ -108,7 +108,10 @@ def install(options: InstallOptions) -> ExitCode:
         from toolweave.cli._install.plan import planned
 
         found = await find_server(options.target, registry=options.registry, via=options.via)
-        name = entry_name(found.name) if options.name is None else options.name
+        if options.name is None:
+            name = entry_name(found.name)
+        else:
+            name = options.name
         form = format_named(options.client)
         config = open_config(form, options.config, name)
         if config.exists and not options.force:
@@ -179,7 +182,10 @@ def _show(plan: InstallPlan) -> None:
 
 
 def _conclude(plan: InstallPlan, options: InstallOptions) -> None:
-    kept = f"; as it was before: {plan.backup.name}" if plan.backup else ""
+    if plan.backup:
+        kept = f"; as it was before: {plan.backup.name}"
+    else:
+        kept = ""
     note(f"{plan.name!r} is in {plan.config.path}{kept}" if plan.config.changed else "it was there already")
     for path in plan.secret_files:
         note(f"  a secret is in {path}")

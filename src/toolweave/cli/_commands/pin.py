@@ -240,7 +240,8 @@ class _LockFiles:
         """Pin a server with all its definitions as they are."""
         from toolweave.trust import PinnedServer, ServerIdentity
 
-        connection, path = fleet.hub.clients[name], self.path(fleet, name)
+        connection = fleet.hub.clients[name]
+        path = self.path(fleet, name)
         identity = ServerIdentity.of(connection.config, connection.server_info)
         server = PinnedServer.of(identity, connection.snapshot(), self._offers[name])
         self._pins[path] = self._read(path).with_server(name, server)
@@ -249,7 +250,8 @@ class _LockFiles:
         """Pin one definition as it is; return a description of that."""
         from toolweave.trust import ServerIdentity, allow
 
-        connection, path = fleet.hub.clients[server], self.path(fleet, server)
+        connection = fleet.hub.clients[server]
+        path = self.path(fleet, server)
         pins = self._read(path)
         identity = ServerIdentity.of(connection.config, connection.server_info)
         found = [one for one in self.changes(fleet, server) if one.part == kind.value and one.name == name]
@@ -259,7 +261,10 @@ class _LockFiles:
             pins = allow(pins, change, identity)
         self._pins[path] = pins
         removed = any(change.kind == "removed" for change in found)
-        subject = "the instructions" if kind is PinKind.INSTRUCTIONS else f"{kind.value} {name!r}"
+        if kind is PinKind.INSTRUCTIONS:
+            subject = "the instructions"
+        else:
+            subject = f"{kind.value} {name!r}"
         verb = "are" if kind is PinKind.INSTRUCTIONS else "is"
         return f"{server}: {subject} {verb} {'no longer pinned' if removed else 'pinned'} in {path}"
 
@@ -318,7 +323,9 @@ def _split(named: str, kind: PinKind) -> tuple[str, str]:
 
 
 def _hint(server: str, kind: PinKind) -> str:
-    return f"toolweave tools --server {server}" if kind is PinKind.TOOL else f"toolweave pin check {server}"
+    if kind is PinKind.TOOL:
+        return f"toolweave tools --server {server}"
+    return f"toolweave pin check {server}"
 
 
 def _show_changes(found: Mapping[str, Sequence[PinChange]]) -> None:
@@ -359,7 +366,9 @@ def _failures(fleet: OpenServers, locks: _LockFiles) -> dict[str, Any]:
 def _code(fleet: OpenServers, locks: _LockFiles, *, differs: bool) -> ExitCode:
     if differs:
         return ExitCode.TOOL_ERROR
-    return ExitCode.UNREACHABLE if locks.unreadable(fleet) else fleet.exit_code(strict=True)
+    if locks.unreadable(fleet):
+        return ExitCode.UNREACHABLE
+    return fleet.exit_code(strict=True)
 
 
 COMMAND = CommandGroup(

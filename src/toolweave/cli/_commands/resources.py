@@ -137,7 +137,10 @@ async def _owner(fleet: OpenServers, uri: str) -> McpConnection:
     if len(having) == 1:
         return fleet.hub.clients[having[0]]
     which = ", ".join(having or fleet.answered)
-    said = f"{len(having)} servers list it" if having else "no server lists it"
+    if having:
+        said = f"{len(having)} servers list it"
+    else:
+        said = "no server lists it"
     raise CommandError(f"resource {uri!r}: {said}", hint=f"say which server to ask with --server: {which}")
 
 

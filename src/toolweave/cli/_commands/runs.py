@@ -113,7 +113,10 @@ def spawn(
     """
     if not message.strip():
         raise CommandError("the message is empty")
-    url = backend_named(backend) if backend is not None or options.store is None else None
+    if backend is not None or options.store is None:
+        url = backend_named(backend)
+    else:
+        url = None
     if url is not None:
         _check_submitted(options)
     elif agent is not None or key is not None:
@@ -186,11 +189,15 @@ def resume(options: AgentOptions, run_id: RunId, store: StoreOption = None, as_j
 
 async def _check_resumable(statuses: RunStatuses, one: RunInfo) -> None:
     """Reject a run that this command cannot resume now."""
-    run, waiting = one.run_id, await statuses.waiting(one.run_id)
+    run = one.run_id
+    waiting = await statuses.waiting(one.run_id)
     if one.record.agent != AGENT:
         raise CommandError(f"{run} is a run of agent {one.record.agent!r}, which its own program resumes: Agent.resume")
     if one.status not in ("pending", "interrupted", "waiting"):
-        said = "runs already" if one.status == "running" else f"has ended: its status is {one.status}"
+        if one.status == "running":
+            said = "runs already"
+        else:
+            said = f"has ended: its status is {one.status}"
         raise CommandError(f"{run} {said}", code=ExitCode.TOOL_ERROR)
     if waiting:
         calls = ", ".join(call.call_id for call in waiting)
@@ -241,7 +248,10 @@ def show_run(run_id: RunId, store: StoreOption = None, as_json: JsonOption = Fal
 
         one = await _found(statuses, run_id)
         tree = await run_tree(kept, one.run_id)
-        below = [] if tree is None else [(level, child) for level, child in tree.walk() if level]
+        if tree is None:
+            below = []
+        else:
+            below = [(level, child) for level, child in tree.walk() if level]
         waiting = await statuses.waiting(one.run_id)
         if as_json:
             children = [_run_json(child) for _, child in below]
@@ -249,7 +259,10 @@ def show_run(run_id: RunId, store: StoreOption = None, as_json: JsonOption = Fal
             return ExitCode.OK
         record = one.record
         parts = [f"{record.steps} steps", f"{record.usage.input_tokens + record.usage.output_tokens} tokens"]
-        reason = f" ({record.stop_reason})" if record.stop_reason not in (None, "end") else ""
+        if record.stop_reason not in (None, "end"):
+            reason = f" ({record.stop_reason})"
+        else:
+            reason = ""
         note(f"{one.run_id}  {one.status}{reason}  {_when(one)}  {', '.join(parts)}")
         note(f"> {record.prompt}")
         for level, child in below:
@@ -279,7 +292,9 @@ def cancel(run_id: RunId, store: StoreOption = None, as_json: JsonOption = False
             answer_json({"run_id": one.run_id, "cancelled": cancelled})
         else:
             note(f"{one.run_id} {'is asked to stop' if cancelled else f'has ended already: {one.status}'}")
-        return ExitCode.OK if cancelled else ExitCode.TOOL_ERROR
+        if cancelled:
+            return ExitCode.OK
+        return ExitCode.TOOL_ERROR
 
     return _with_store(store, body)
 
@@ -389,9 +404,15 @@ def _when_it_continues(record: RunRecord, store: str | None) -> str:
     """Return when a run continues that was answered in its store alone."""
     if record.by_workers:
         return "when one of its workers finds the answer in the store: at once if any is running"
-    place = "" if store is None else f" --store {shlex.quote(store)}"
+    if store is None:
+        place = ""
+    else:
+        place = f" --store {shlex.quote(store)}"
     resume = f"with `toolweave runs resume {record.run_id[:_SHORT]}{place}`"
-    when = resume if record.agent == AGENT else "when its program resumes it"
+    if record.agent == AGENT:
+        when = resume
+    else:
+        when = "when its program resumes it"
     return f"{when}: it has no workers"
 
 
@@ -429,7 +450,9 @@ def _answered(
             note(f"{one.run_id} continues {_when_it_continues(one.record, store)}")
         return ExitCode.OK
 
-    return _with_store(store, body) if url is None else _with_backend(url, body)
+    if url is None:
+        return _with_store(store, body)
+    return _with_backend(url, body)
 
 
 async def _named_call(kept: Store, run_id: str, waiting: Sequence[WaitingCall], call_id: str) -> str:
@@ -448,7 +471,9 @@ async def _named_call(kept: Store, run_id: str, waiting: Sequence[WaitingCall], 
     begun = [one.call_id for one in waiting if one.call_id.startswith(call_id)]
     if len(begun) > 1:
         raise CommandError(f"{len(begun)} calls that wait begin with {call_id!r}", hint=shows)
-    return begun[0] if begun else call_id
+    if begun:
+        return begun[0]
+    return call_id
 
 
 def _with_backend(url: str, body: Callable[[Store, RunStatuses], Awaitable[ExitCode]]) -> ExitCode:
@@ -509,8 +534,14 @@ def _waiting_lines(call: WaitingCall, run_id: str) -> list[str]:
 
 def _call_text(call: WaitingCall) -> str:
     """Return a call with all of its arguments, however long: a person decides on it."""
-    arguments = json.dumps(call.arguments, ensure_ascii=False) if call.arguments else ""
-    where = "" if call.server is None else f" (server {call.server})"
+    if call.arguments:
+        arguments = json.dumps(call.arguments, ensure_ascii=False)
+    else:
+        arguments = ""
+    if call.server is None:
+        where = ""
+    else:
+        where = f" (server {call.server})"
     repeated = ""
     if call.repeats and call.question is None:
         repeated = "; it had begun when its worker died, and may have been carried out"

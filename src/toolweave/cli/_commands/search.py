@@ -91,7 +91,8 @@ def _show(found: RegistryPage, words: tuple[str, ...]) -> None:
         ]
         columns = ["name", "version", "how", "state", "description"]
         if all(one.status == "active" for one in found.servers):
-            columns, rows = [*columns[:3], columns[4]], [(*row[:3], row[4]) for row in rows]
+            columns = [*columns[:3], columns[4]]
+            rows = [(*row[:3], row[4]) for row in rows]
         show(table(columns, rows))
     else:
         answer(f"no server matches {' '.join(words)}" if words else "the registry has no server")
@@ -106,7 +107,9 @@ def _show(found: RegistryPage, words: tuple[str, ...]) -> None:
 def _state(server: PublishedServer) -> str:
     if server.status == "active":
         return ""
-    return f"{server.status}: {server.status_message}" if server.status_message else server.status
+    if server.status_message:
+        return f"{server.status}: {server.status_message}"
+    return server.status
 
 
 COMMAND = Command(search, examples=_EXAMPLES)

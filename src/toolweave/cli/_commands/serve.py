@@ -157,7 +157,10 @@ def serve(options: ServeOptions) -> ExitCode:
     if options.reload:
         from toolweave.cli._serve.reload import supervise  # imports are late: --help imports this module
 
-        address = None if options.http is None else listening(options.http)
+        if options.http is None:
+            address = None
+        else:
+            address = listening(options.http)
         return supervise(options.target, options.config, address=address, verbose=options.verbose)
     from toolweave.cli._log import log_to_screen
 
@@ -193,7 +196,10 @@ def _server(options: ServeOptions) -> ServerRunners:
     from toolweave.cli._serve.build import hub_server, only_protocol_on_stdout, server_of, skill_server
     from toolweave.cli._serve.locate import find, parse_place  # late, as above
 
-    keys = None if options.state_keys_env is None else state_keys_in(options.state_keys_env)
+    if options.state_keys_env is None:
+        keys = None
+    else:
+        keys = state_keys_in(options.state_keys_env)
     with only_protocol_on_stdout():
         if options.target is None and options.config:
             return hub_server(_selection(options), name=options.name, wait=options.wait, state_keys=keys)
@@ -313,7 +319,10 @@ def _started(options: ServeOptions) -> list[ServerConfig]:
 
 def _arguments(options: ServeOptions) -> list[str]:
     """Return the arguments of the entry; all paths are absolute, as an editor may start it in any directory."""
-    named = ["--name", options.name] if options.name and options.target is None else []
+    if options.name and options.target is None:
+        named = ["--name", options.name]
+    else:
+        named = []
     skills = [word for path in options.skills for word in ("--skills", str(path.resolve()))]
     if options.openapi is not None:
         return [*_api_arguments(options, options.openapi), *skills, *named]
@@ -338,12 +347,17 @@ def _environment(options: ServeOptions) -> dict[str, str]:
 
     from toolweave.cli._serve.locate import parse_place
 
-    place = parse_place(options.target) if options.target is not None else None
+    if options.target is not None:
+        place = parse_place(options.target)
+    else:
+        place = None
     if place is None or place.file is not None or place.folder is not None:
         return {}
     spec = find_spec(place.module)
     local = spec is not None and spec.origin is not None and Path(spec.origin).is_relative_to(Path.cwd())
-    return {"PYTHONPATH": str(Path.cwd())} if local else {}
+    if local:
+        return {"PYTHONPATH": str(Path.cwd())}
+    return {}
 
 
 COMMAND = Command(serve, examples=_EXAMPLES)

@@ -91,7 +91,11 @@ def _show(fleet: OpenServers, schema: bool, *, named_by_url: bool) -> None:
         server = fleet.server_json(name)
         cost = size_text(approximate_tokens(specs)) if specs else ""
         count = f"{len(specs)} tool{'s' * (len(specs) != 1)}"
-        software = software_text(server["server_info"] or {}) if named_by_url else ""  # a host says little
+        # a host says little
+        if named_by_url:
+            software = software_text(server["server_info"] or {})
+        else:
+            software = ""
         took = seconds_text(server["seconds"])
         show(heading(name, software, server["protocol_version"] or "", count, cost, took))
         if schema:

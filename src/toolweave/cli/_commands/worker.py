@@ -76,7 +76,10 @@ def worker(
     """
     url = backend_named(options.backend)
     if url is None:
-        named = f"{BACKEND} is {NO_WORKERS}" if os.environ.get(BACKEND, "").strip() else "no backend is named"
+        if os.environ.get(BACKEND, "").strip():
+            named = f"{BACKEND} is {NO_WORKERS}"
+        else:
+            named = "no backend is named"
         raise CommandError(named, hint=f"--backend redis://HOST:6379/0, or set {BACKEND}")
     _check(options, targets)
     os.environ[BACKEND] = url  # what the code below makes of the environment is this one
@@ -122,9 +125,11 @@ async def _work(options: WorkerOptions, url: str, found: WorkerTargets | None) -
             if found is None:
                 chat = opened(chat_options(options), backend=told)
                 opened_agent = await stack.enter_async_context(chat)
-                agents, tasks = [opened_agent.agent], None
+                agents = [opened_agent.agent]
+                tasks = None
             else:
-                agents, tasks = found.agents, await open_all(found, told, stack)
+                agents = found.agents
+                tasks = await open_all(found, told, stack)
             with anyio.CancelScope() as shutdown.work:
                 await work_runs(
                     agents,

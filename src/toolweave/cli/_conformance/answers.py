@@ -58,7 +58,9 @@ def envelope(evidence: Evidence) -> Judgement:
             wrong.append(f"{answer.what}: the result has no resultType")
     if wrong:
         return fail(wrong)
-    return ok(f"{len(seen)} results seen") if seen else not_applicable("no call was answered with a result")
+    if seen:
+        return ok(f"{len(seen)} results seen")
+    return not_applicable("no call was answered with a result")
 
 
 def content_types(evidence: Evidence) -> Judgement:
@@ -67,7 +69,9 @@ def content_types(evidence: Evidence) -> Judgement:
     wrong = [f"{what}: {problem}" for what, block in seen if (problem := _odd_block(block)) is not None]
     if wrong:
         return fail(wrong)
-    return ok(f"{len(seen)} blocks seen") if seen else not_applicable("no content was seen")
+    if seen:
+        return ok(f"{len(seen)} blocks seen")
+    return not_applicable("no content was seen")
 
 
 def error_flags(evidence: Evidence) -> Judgement:
@@ -86,7 +90,9 @@ def error_flags(evidence: Evidence) -> Judgement:
         return fail(taken)
     other = [f"{answer}; a model sees only results" for answer in evidence.refused if answer.code is not None]
     other += [str(answer) for answer in evidence.refused if answer.code is None and answer.result is None]
-    return warn(other) if other else ok(f"{len(evidence.refused)} wrong calls were refused with isError")
+    if other:
+        return warn(other)
+    return ok(f"{len(evidence.refused)} wrong calls were refused with isError")
 
 
 def structured_output(evidence: Evidence) -> Judgement:
@@ -107,7 +113,9 @@ def structured_output(evidence: Evidence) -> Judgement:
         return fail(wrong)
     if not seen:
         return not_applicable("no safe tool with an outputSchema answered; --call tries the others")
-    return warn(odd) if odd else ok(f"{seen} structured results fit")
+    if odd:
+        return warn(odd)
+    return ok(f"{seen} structured results fit")
 
 
 def codes(evidence: Evidence) -> Judgement:
@@ -122,7 +130,9 @@ def codes(evidence: Evidence) -> Judgement:
         for answer, right in expected
         if answer is not None and answer.code not in right
     ]
-    return fail(wrong) if wrong else ok("unknown tools, methods and resources are told apart by their codes")
+    if wrong:
+        return fail(wrong)
+    return ok("unknown tools, methods and resources are told apart by their codes")
 
 
 def messages(evidence: Evidence) -> Judgement:
@@ -137,7 +147,9 @@ def messages(evidence: Evidence) -> Judgement:
         for answer in evidence.errors
         if _GENERIC.fullmatch(answer.text.strip())
     ]
-    return warn(generic) if generic else ok(f"{len(evidence.errors)} errors say what was wrong")
+    if generic:
+        return warn(generic)
+    return ok(f"{len(evidence.errors)} errors say what was wrong")
 
 
 def no_stacks(evidence: Evidence) -> Judgement:
@@ -145,7 +157,9 @@ def no_stacks(evidence: Evidence) -> Judgement:
     if not evidence.errors:
         return not_applicable("no error was seen")
     leaks = [f"{answer.what}: a stack trace" for answer in evidence.errors if _has_stack(answer)]
-    return fail(leaks) if leaks else ok(f"none in {len(evidence.errors)} errors")
+    if leaks:
+        return fail(leaks)
+    return ok(f"none in {len(evidence.errors)} errors")
 
 
 def validation_details(evidence: Evidence) -> Judgement:
@@ -158,7 +172,9 @@ def validation_details(evidence: Evidence) -> Judgement:
         for answer in refusals
         if not any(name in answer.text or name in json.dumps(answer.data) for name in answer.wrong)
     ]
-    return warn(vague) if vague else ok(f"{len(refusals)} refusals name the property")
+    if vague:
+        return warn(vague)
+    return ok(f"{len(refusals)} refusals name the property")
 
 
 def _odd_block(block: Any) -> str | None:
@@ -173,7 +189,9 @@ def _odd_block(block: Any) -> str | None:
         if not isinstance(inner.get("uri"), str) or not ({"text", "blob"} & inner.keys()):
             return "an embedded resource needs a uri, and text or blob"
     lacking = [name for name in _NEEDED[kind] if not isinstance(inner.get(name), str)]
-    return f"a block of type {kind!r} has no {' and no '.join(lacking)}" if lacking else None
+    if lacking:
+        return f"a block of type {kind!r} has no {' and no '.join(lacking)}"
+    return None
 
 
 def _was_taken(answer: ServerAnswer) -> bool:
@@ -187,7 +205,9 @@ def _unfit(schema: Any, result: Mapping[str, Any]) -> str | None:
         problems = Validator(schema).problems(result["structuredContent"])
     except SchemaError:
         return "its outputSchema is no valid JSON Schema"
-    return f"structuredContent does not fit: {problems[0]}" if problems else None
+    if problems:
+        return f"structuredContent does not fit: {problems[0]}"
+    return None
 
 
 def _mirrored(answer: ServerAnswer) -> bool:
@@ -208,6 +228,9 @@ def _parsed(text: str) -> Any:
 
 
 def _has_stack(answer: ServerAnswer) -> bool:
-    data = answer.data if isinstance(answer.data, str) else json.dumps(answer.data, indent=0).replace("\\n", "\n")
+    if isinstance(answer.data, str):
+        data = answer.data
+    else:
+        data = json.dumps(answer.data, indent=0).replace("\\n", "\n")
     lines = (line[:_LONGEST_LINE].replace('\\"', '"') for text in (answer.text, data) for line in text.splitlines())
     return any(map(_STACK.search, lines))

@@ -25,7 +25,9 @@ def names(evidence: Evidence) -> Judgement:
     if broken:
         return fail(broken)
     odd = [f"{name!r} has characters or a length that clients may refuse" for name in counted if not _fits(name)]
-    return warn(odd) if odd else ok(f"{len(evidence.tools)} tools")
+    if odd:
+        return warn(odd)
+    return ok(f"{len(evidence.tools)} tools")
 
 
 def descriptions(evidence: Evidence) -> Judgement:
@@ -82,7 +84,10 @@ def _odd_fields(tool: Mapping[str, Any], modern: bool) -> Iterator[str]:
     if "outputSchema" in tool:
         yield from _odd_output(tool["outputSchema"], modern)
     icons = tool.get("icons", [])
-    listed = cast("list[Any]", icons) if isinstance(icons, list) else [None]
+    if isinstance(icons, list):
+        listed = cast("list[Any]", icons)
+    else:
+        listed = [None]
     for icon in listed:
         source = members(icon).get("src")
         if not isinstance(source, str) or not source.startswith(("https:", "data:")):
@@ -103,7 +108,9 @@ def _judged(evidence: Evidence, wrong: list[str], odd: list[str], fine: str) -> 
         return not_applicable("it lists no tools")
     if wrong:
         return fail(wrong)
-    return warn(odd) if odd else ok(fine)
+    if odd:
+        return warn(odd)
+    return ok(fine)
 
 
 def _problem(schema: Any) -> str | None:
@@ -121,7 +128,9 @@ def _tools(evidence: Evidence) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _name(tool: Any) -> str:
     name = members(tool).get("name")
-    return name if isinstance(name, str) else ""
+    if isinstance(name, str):
+        return name
+    return ""
 
 
 def _fits(name: str) -> bool:

@@ -41,7 +41,9 @@ def fitting(schema: Mapping[str, Any]) -> dict[str, Any] | None:
         fits = isinstance(made, dict) and Validator(schema).is_valid(made)
     except SchemaError:
         return None
-    return cast("dict[str, Any]", made) if fits else None
+    if fits:
+        return cast("dict[str, Any]", made)
+    return None
 
 
 def unfit(schema: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
@@ -74,14 +76,20 @@ def _value(schema: Any, depth: int) -> Any:
         kind = next(iter(cast("list[Any]", kind)), None)
     if kind == "object" or "properties" in part:
         properties = members(part.get("properties"))
-        return {name: _value(properties.get(name), depth - 1) for name in _required(part)} if depth else {}
+        if depth:
+            return {name: _value(properties.get(name), depth - 1) for name in _required(part)}
+        return {}
     low = part.get("minimum")
-    return low if kind in ("integer", "number") and low is not None else _SCALARS.get(str(kind), "example")
+    if kind in ("integer", "number") and low is not None:
+        return low
+    return _SCALARS.get(str(kind), "example")
 
 
 def _required(schema: Mapping[str, Any]) -> tuple[str, ...]:
     names = schema.get("required")
-    return tuple(name for name in cast("list[Any]", names) if isinstance(name, str)) if isinstance(names, list) else ()
+    if isinstance(names, list):
+        return tuple(name for name in cast("list[Any]", names) if isinstance(name, str))
+    return ()
 
 
 NOBODY = "toolweave_doctor_no_such_tool"
@@ -143,7 +151,10 @@ async def _look_around(connection: McpConnection, evidence: Evidence) -> None:
         connection, methods.RESOURCES_READ, {"uri": NOWHERE}, what="an unknown resource"
     )
     listed: Any = members(evidence.lists[methods.RESOURCES_LIST].result).get("resources")
-    first = members(cast("list[Any]", listed)[0]).get("uri") if isinstance(listed, list) and listed else None
+    if isinstance(listed, list) and listed:
+        first = members(cast("list[Any]", listed)[0]).get("uri")
+    else:
+        first = None
     if not isinstance(first, str):
         return
     evidence.contents = await _ask(connection, methods.RESOURCES_READ, {"uri": first}, what=f"resource {first!r}")

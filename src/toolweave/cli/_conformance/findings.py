@@ -62,7 +62,9 @@ class ServerAnswer:
     def blocks(self) -> Sequence[Any]:
         """The content of the result, valid or not."""
         content = (self.result or {}).get("content")
-        return cast("list[Any]", content) if isinstance(content, list) else ()
+        if isinstance(content, list):
+            return cast("list[Any]", content)
+        return ()
 
     @property
     def text(self) -> str:
@@ -130,7 +132,9 @@ class Evidence:
 
 def members(value: Any) -> Mapping[str, Any]:
     """Return a JSON object's members; none for any other value."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value)
+    return {}
 
 
 def ok(reason: str) -> Judgement:
@@ -157,7 +161,10 @@ def _sentence(reasons: str | Iterable[str]) -> str:
     if isinstance(reasons, str):
         return reasons
     some = list(reasons)
-    more = f"; and {len(some) - _SHOWN} more" if len(some) > _SHOWN else ""
+    if len(some) > _SHOWN:
+        more = f"; and {len(some) - _SHOWN} more"
+    else:
+        more = ""
     return "; ".join(some[:_SHOWN]) + more
 
 

@@ -82,7 +82,9 @@ def progress(evidence: Evidence) -> Judgement:
         for a, b in pairwise(answer.progress)
         if b.progress <= a.progress
     ]
-    return fail(wrong) if wrong else ok(f"{sum(len(answer.progress) for answer in reported)} reports, each higher")
+    if wrong:
+        return fail(wrong)
+    return ok(f"{sum(len(answer.progress) for answer in reported)} reports, each higher")
 
 
 def resources(evidence: Evidence) -> Judgement:
@@ -100,7 +102,10 @@ def resources(evidence: Evidence) -> Judgement:
         wrong.append(f"{unknown.what}: answered as if it were there")
     if wrong:
         return fail(wrong)
-    read = "one was read" if contents is not None else "none was there to read"
+    if contents is not None:
+        read = "one was read"
+    else:
+        read = "none was there to read"
     return ok(f"{len(entries)} listed, {read}, an unknown one was refused")
 
 
@@ -120,7 +125,8 @@ def _odd_members(declared: Mapping[str, Any]) -> Iterator[str]:
 
 def _odd_entries(entries: list[Any]) -> Iterator[tuple[int, str]]:
     for place, entry in enumerate(entries, 1):
-        uri, name = members(entry).get("uri"), members(entry).get("name")
+        uri = members(entry).get("uri")
+        name = members(entry).get("name")
         if not isinstance(uri, str) or not _URI.fullmatch(uri):
             yield place, f"has no absolute URI: {str(uri)[:80]!r}"
         elif not isinstance(name, str) or not name:
@@ -141,7 +147,9 @@ def _odd_contents(answer: ServerAnswer) -> Iterator[str]:
 
 def _items(answer: ServerAnswer, name: str) -> list[Any]:
     items = members(answer.result).get(name)
-    return cast("list[Any]", items) if isinstance(items, list) else []
+    if isinstance(items, list):
+        return cast("list[Any]", items)
+    return []
 
 
 def _has_items(answer: ServerAnswer) -> bool:

@@ -88,7 +88,9 @@ def format_named(client: str | None) -> ClientFormat:
     """Return the form of a client's entries, or that of Toolweave's own."""
     from toolweave.install import CLIENT_FORMATS, OWN_FORMAT  # late, as above
 
-    return OWN_FORMAT if client is None else CLIENT_FORMATS[client]
+    if client is None:
+        return OWN_FORMAT
+    return CLIENT_FORMATS[client]
 
 
 def file_of(form: ClientFormat) -> Path:
@@ -118,7 +120,10 @@ def open_config(form: ClientFormat, path: Path | None, name: str) -> EditedConfi
     section = _section(form, value, file)
     inside: Any = value
     for key in section:
-        inside = cast("dict[str, Any]", inside).get(key, {}) if isinstance(inside, dict) else {}
+        if isinstance(inside, dict):
+            inside = cast("dict[str, Any]", inside).get(key, {})
+        else:
+            inside = {}
     servers: Mapping[str, Any] = cast("dict[str, Any]", inside) if isinstance(inside, dict) else {}
     return EditedConfig(
         path=file,
@@ -157,7 +162,9 @@ def _read(text: str, file: Path) -> dict[str, Any]:
     from toolweave.cli._install.toml_text import read_toml  # late, as above
     from toolweave.cli._serve.editor_config import read_object
 
-    return read_toml(text, str(file)) if file.suffix.lower() == ".toml" else read_object(text, str(file))
+    if file.suffix.lower() == ".toml":
+        return read_toml(text, str(file))
+    return read_object(text, str(file))
 
 
 def _section(form: ClientFormat, value: Mapping[str, Any], file: Path) -> tuple[str, ...]:
@@ -169,10 +176,15 @@ def _section(form: ClientFormat, value: Mapping[str, Any], file: Path) -> tuple[
     for path in SECTIONS:
         inside: Any = value
         for key in path:
-            inside = cast("dict[str, Any]", inside).get(str(key)) if isinstance(inside, dict) else None
+            if isinstance(inside, dict):
+                inside = cast("dict[str, Any]", inside).get(str(key))
+            else:
+                inside = None
         if isinstance(inside, dict) and path not in (("mcp",), ("extensions",)):  # others call other things so
             return tuple(map(str, path))
-    return ("tool", "toolweave", "mcpServers") if file.name == "pyproject.toml" else form.section
+    if file.name == "pyproject.toml":
+        return ("tool", "toolweave", "mcpServers")
+    return form.section
 
 
 def _bare(line: str) -> str:

@@ -67,7 +67,10 @@ async def find_server(target: str, *, registry: str | None, via: str | None) -> 
     asked = McpRegistry(registry)
     server = await asked.server(name, version if at else "latest")
     if server.status == "deleted":
-        reason = f": {server.status_message}" if server.status_message else ""
+        if server.status_message:
+            reason = f": {server.status_message}"
+        else:
+            reason = ""
         raise CommandError(f"{server.name} {server.version} was deleted by its publisher{reason}")
     return await _chosen(asked, server, via)
 
@@ -78,17 +81,24 @@ async def _chosen(registry: McpRegistry, server: PublishedServer, via: str | Non
     options, refused = install_options(server)
     fitting = [one for one in options if via in (None, one.kind)]
     if not fitting:
-        what = "no way to use it that can be written down" if via is None else f"no {via} that can be used"
+        if via is None:
+            what = "no way to use it that can be written down"
+        else:
+            what = f"no {via} that can be used"
         raise CommandError(
             "\n".join((f"{server.name} {server.version} has {what}", *refused)), code=ExitCode.TOOL_ERROR
         )
-    option, bundle = fitting[0], None
+    option = fitting[0]
+    bundle = None
     if option.bundle is not None:
         bundle = ServerBundle(await registry.bundle(option.bundle.url, option.bundle.sha256))
         option = bundle.option()
     notes = list[str]()
     if server.status == "deprecated":
-        reason = f": {server.status_message}" if server.status_message else ""
+        if server.status_message:
+            reason = f": {server.status_message}"
+        else:
+            reason = ""
         notes.append(f"its publisher calls it deprecated{reason}")
     return FoundServer(
         name=server.name,

@@ -77,13 +77,15 @@ def planned(
     from toolweave.install import SecretFiles
     from toolweave.install._programs import FoundProgram, with_full_path
 
-    launch, programs = found.option.build(answers), list[FoundProgram]()
+    launch = found.option.build(answers)
+    programs = list[FoundProgram]()
     if form.kind:  # a program with a PATH of its own starts it
         launch, programs = with_full_path(launch)
     secrets = SecretFiles(name, found.name, str(config.path))
     inputs = form.inputs(launch, server=name)
     notes = [*launch.notes, *_warnings(launch), *(program.remark(form.name) for program in programs)]
-    reason, relay = form.reason_for_relay(launch), None
+    reason = form.reason_for_relay(launch)
+    relay = None
     if reason:
         entry, relay = _relayed(launch, form, name, secrets)
         notes.append(f"{reason}, so it starts the server through Toolweave, from {relay[0]}")
@@ -107,7 +109,9 @@ def planned(
 def _warnings(launch: ServerLaunch) -> list[str]:
     names = ", ".join(launch.secrets_in_arguments)
     told = f"the server takes {names} on its command line, where other programs of this machine can read it"
-    return [told] if names else []
+    if names:
+        return [told]
+    return []
 
 
 def _relayed(

@@ -105,7 +105,9 @@ def table_lines(path: Sequence[str], value: Mapping[str, Any]) -> list[str]:
 
 
 def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else _text(name)
+    if _BARE.fullmatch(name):
+        return name
+    return _text(name)
 
 
 def _inline(value: Any) -> str:
@@ -114,7 +116,9 @@ def _inline(value: Any) -> str:
         return "{ " + ", ".join(f"{_key(name)} = {_inline(item)}" for name, item in items) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(map(_inline, cast("list[Any]", value))) + "]"
-    return _text(value) if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        return _text(value)
+    return json.dumps(value)
 
 
 def _text(value: str) -> str:

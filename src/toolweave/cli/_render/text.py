@@ -20,7 +20,9 @@ def safe_text(text: str, *, multiline: bool = False) -> str:
     The result is printable, encodable as UTF-8, and one line unless `multiline`, which lets line feeds
     and tabs through and turns CR LF into a line feed; see `visible`.
     """
-    return visible(text.replace("\r\n", "\n")) if multiline else visible(text, keep="")
+    if multiline:
+        return visible(text.replace("\r\n", "\n"))
+    return visible(text, keep="")
 
 
 def safe_json(value: Any, *, indent: int | None = 2, ascii_only: bool = False) -> str:
@@ -51,14 +53,20 @@ class SafeStream:
 
     def end(self) -> str:
         """Return the rest; the next piece begins another text."""
-        held, self._held, self._before = self._held, "", ""
+        held = self._held
+        self._held = ""
+        self._before = ""
         return safe_text(held)
 
 
 def clip(text: str, width: int) -> str:
     """Return at most `width` characters of `text`, with an ellipsis where it was cut."""
-    return text if len(text) <= width else text[: max(width - 1, 0)].rstrip() + "…"
+    if len(text) <= width:
+        return text
+    return text[: max(width - 1, 0)].rstrip() + "…"
 
 
 def _json_escape(char: str) -> str:
-    return json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f"
+    if char != "\x7f":
+        return json.dumps(char)[1:-1]
+    return "\\u007f"

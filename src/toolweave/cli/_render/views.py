@@ -117,7 +117,9 @@ def seconds_text(seconds: float | None) -> str:
     """Return a duration for people, `""` for none."""
     if seconds is None:
         return ""
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s"
 
 
 def size_text(tokens: int) -> str:

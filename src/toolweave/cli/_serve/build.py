@@ -94,7 +94,10 @@ def hub_server(
     from toolweave.hub import Hub
     from toolweave.version import VERSION
 
-    hub = Hub(selection) if wait is None else Hub(selection, wait=wait)
+    if wait is None:
+        hub = Hub(selection)
+    else:
+        hub = Hub(selection, wait=wait)
     return composed(hub, name=name or "toolweave", version=VERSION, request_state_keys=state_keys)
 
 

@@ -93,7 +93,9 @@ def with_item(text: str, key: str, item: Mapping[str, Any], source: str) -> str:
 
 
 def _id_of(item: Any) -> Any:
-    return cast("dict[str, Any]", item).get("id") if isinstance(item, dict) else None
+    if isinstance(item, dict):
+        return cast("dict[str, Any]", item).get("id")
+    return None
 
 
 def with_value(
@@ -127,7 +129,9 @@ def _value_span(text: str, offsets: Mapping[Any, list[int]], path: Sequence[str]
 
 def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
     match = pattern.match(text, start)
-    return match.end() if match else start
+    if match:
+        return match.end()
+    return start
 
 
 def _inserted(text: str, span: tuple[int, int], name: str | None, value: Any, depth: int) -> str:
@@ -135,7 +139,10 @@ def _inserted(text: str, span: tuple[int, int], name: str | None, value: Any, de
     start, end = span
     close = end - 1
     unit = _indent(text)
-    key = "" if name is None else f"{json.dumps(name, ensure_ascii=False)}: "
+    if name is None:
+        key = ""
+    else:
+        key = f"{json.dumps(name, ensure_ascii=False)}: "
     member = f"\n{unit * (depth + 1)}{key}{_dumped(value, unit, depth + 1)}"
     last = start + 1 + len(strip_comments(text[start:end])[1:-1].rstrip())
     tail = text[last:close].rstrip()  # comments, and a comma that need not be there
@@ -152,7 +159,9 @@ def _has_comma(tail: str) -> bool:
 
 def _indent(text: str) -> str:
     found = re.search(r"^([ \t]+)\S", text, re.MULTILINE)  # the first line that is indented is so once
-    return found[1] if found else "  "
+    if found:
+        return found[1]
+    return "  "
 
 
 def _dumped(value: Any, unit: str, depth: int) -> str:
@@ -167,7 +176,10 @@ def read_text(path: Path) -> tuple[str, str]:
     """
     try:
         data = read_file(path, max_bytes=MAX_BYTES)
-        encoding = "utf-8-sig" if data.startswith(b"\xef\xbb\xbf") else "utf-8"
+        if data.startswith(b"\xef\xbb\xbf"):
+            encoding = "utf-8-sig"
+        else:
+            encoding = "utf-8"
         return data.decode(encoding), encoding
     except FileNotFoundError:
         return "", "utf-8"

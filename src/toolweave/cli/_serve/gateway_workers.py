@@ -46,7 +46,9 @@ def replicas_of(
         if worker.store is not None:
             return Replicas(SqliteStore(worker.store), keys, group=group)
         named = load_gateway_config(config).redis
-        return None if named is None else Replicas(shared_redis(named.reveal()), keys, group=group)
+        if named is None:
+            return None
+        return Replicas(shared_redis(named.reveal()), keys, group=group)
     except StoreError as error:
         raise CommandError(str(error)) from None
 
@@ -104,7 +106,8 @@ class ServedByWorkers:
                 reserved = stack.enter_context(bind(host, port, reuse_port=True))
             except OSError as error:
                 raise CommandError(f"cannot listen on {self.where}: {error.strerror or error}") from None
-            port, folder = reserved.getsockname()[1], stack.enter_context(shared_folder())
+            port = reserved.getsockname()[1]
+            folder = stack.enter_context(shared_folder())
             if keep is not None and self.admin_token is not None:
                 stack.enter_context(keep(port, self.admin_token))
             figures = folder / "metrics"

@@ -120,7 +120,8 @@ def _show(form: ClientFormat, name: str, entry: Mapping[str, Any], *, as_json: b
     from toolweave.cli._install.toml_text import table_lines
     from toolweave.cli._screen import answer, answer_json, note
 
-    path, keys = file_of(form).resolve(), (*form.section, name)
+    path = file_of(form).resolve()
+    keys = (*form.section, name)
     if path.suffix == ".toml" and not as_json:
         answer("\n".join(table_lines(keys, entry)))
     else:
@@ -134,8 +135,12 @@ def _show(form: ClientFormat, name: str, entry: Mapping[str, Any], *, as_json: b
 
 def _words_of(entry: Any) -> list[str] | None:
     """Return the words after `toolweave` in an entry of ours, None for any other entry."""
-    members = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
-    command, args = members.get("command"), members.get("args")
+    if isinstance(entry, dict):
+        members = cast("dict[str, Any]", entry)
+    else:
+        members = {}
+    command = members.get("command")
+    args = members.get("args")
     words: list[Any] = []
     if isinstance(command, list):  # the program and its arguments are one list
         words = cast("list[Any]", command)[1:]
@@ -164,7 +169,10 @@ def _check_same(there: Sequence[str] | None, new: Sequence[str] | None, name: st
 def _served_by(words: Sequence[str]) -> set[str]:
     """Return the files, folders, modules and URLs that `serve` or `gateway` serves by these words."""
     named = {after for word, after in pairwise(words) if word in ("--config", "--openapi")}
-    target = words[1] if words[:1] == ["serve"] and len(words) > 1 else ""
+    if words[:1] == ["serve"] and len(words) > 1:
+        target = words[1]
+    else:
+        target = ""
     if target and not target.startswith("-"):
         file, colon, path = target.rpartition(":")
         is_object = bool(colon) and all(part.isidentifier() for part in path.split("."))

@@ -43,7 +43,9 @@ class ObjectPath:
         """The default name of a server."""
         if self.folder is not None:
             return self.folder.name or self.module
-        return self.path.rpartition(".")[2] if self.path not in ("", *USUAL) else self.module.rpartition(".")[2]
+        if self.path not in ("", *USUAL):
+            return self.path.rpartition(".")[2]
+        return self.module.rpartition(".")[2]
 
     def __str__(self) -> str:
         return f"{self.file or self.folder or self.module}{':' if self.path else ''}{self.path}"
@@ -119,7 +121,12 @@ def served_object(place: ObjectPath, module: ModuleType, value: Any, name: str) 
     tools = tuple(item for item in items if not is_agent(item))
     what = next((item for item in tools if isinstance(item, (type, ModuleType))), None)
     if what is not None or not items:
-        kind = "empty" if what is None else "a module" if isinstance(what, ModuleType) else f"the class {what.__name__}"
+        if what is None:
+            kind = "empty"
+        elif isinstance(what, ModuleType):
+            kind = "a module"
+        else:
+            kind = f"the class {what.__name__}"
         raise CommandError(f"{place}: {name!r} is {kind}", hint=_hint(place, module))
     _check(place, module, tools, name)
     return ServedObject(place=place, tools=tools, agents=agents)
@@ -266,15 +273,22 @@ def _hint(place: ObjectPath, module: ModuleType) -> str:
     public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     own = {name: value for name, value in public.items() if not isinstance(value, ModuleType)}
     shown = [f"{name} ({_kind(value)})" for name, value in list(own.items())[:_MAX_SHOWN]]
-    has = f"it has {', '.join(shown)}" if shown else "it has no public names"
+    if shown:
+        has = f"it has {', '.join(shown)}"
+    else:
+        has = "it has no public names"
     return f"{has}; {_WHAT_WORKS}: name one as in {_example(place)}:NAME"
 
 
 def _example(place: ObjectPath) -> str:
-    return place.module if place.file is None else place.file.name
+    if place.file is None:
+        return place.module
+    return place.file.name
 
 
 def _kind(value: object) -> str:
     if isinstance(value, type):
         return "a class"
-    return "a function" if inspect.isfunction(value) else type(value).__name__
+    if inspect.isfunction(value):
+        return "a function"
+    return type(value).__name__

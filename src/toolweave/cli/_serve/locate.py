@@ -36,7 +36,8 @@ def parse_place(target: str) -> ObjectPath:
         return ObjectPath(file=None, module="folder", path="", folder=found)
     head, colon, path = target.rpartition(":")
     if not colon or not path or not all(part.isidentifier() for part in path.split(".")) or not head:
-        head, path = target, ""
+        head = target
+        path = ""
     if "/" in head or "\\" in head or Path(head).suffix in (".py", *_CONFIGS):
         file = Path(head).expanduser().resolve()
         if not file.is_file():
@@ -44,7 +45,10 @@ def parse_place(target: str) -> ObjectPath:
                 f"there is no file {head!r}", hint="FILE.py, FILE.py:object, MODULE:OBJECT or a folder is expected"
             )
         if file.suffix != ".py":
-            hint = f"a config is served with --config {head}" if file.suffix in _CONFIGS else None
+            if file.suffix in _CONFIGS:
+                hint = f"a config is served with --config {head}"
+            else:
+                hint = None
             raise CommandError(f"{head!r} is no Python file", hint=hint)
         return ObjectPath(file=file, module=file.stem, path=path)
     if not all(part.isidentifier() for part in head.split(".")):
@@ -86,7 +90,9 @@ def load(place: ObjectPath) -> ModuleType:
     if place.folder is not None:
         raise CommandError(f"{place} is a folder", hint="name a file in it: FILE.py or FILE.py:object")
     try:
-        return _import_file(place.file, place.module) if place.file else _import_module(place.module)
+        if place.file:
+            return _import_file(place.file, place.module)
+        return _import_module(place.module)
     except ModuleNotFoundError as error:
         if place.file is None and error.name is not None and f"{place.module}.".startswith(f"{error.name}."):
             raise CommandError(
@@ -113,7 +119,10 @@ def _parts_of_folder(path: Path) -> ServedFolder:
 
     if (path / "manage.py").is_file():
         found = sorted(file.parent.name for file in path.glob("*/asgi.py"))
-        hint = f"serve its application: toolweave serve {found[0]}.asgi" if found else "serve its asgi.py"
+        if found:
+            hint = f"serve its application: toolweave serve {found[0]}.asgi"
+        else:
+            hint = "serve its asgi.py"
         raise CommandError(f"{str(path)!r} is a Django project", hint=hint)
     try:
         return folder(path)
@@ -168,9 +177,14 @@ def _package_of(file: Path) -> tuple[str, str] | None:
         return None
     top = parts[0]
     loaded = sys.modules.get(top)
-    places = [] if loaded is None else [str(Path(place).resolve()) for place in getattr(loaded, "__path__", ())]
+    if loaded is None:
+        places = []
+    else:
+        places = [str(Path(place).resolve()) for place in getattr(loaded, "__path__", ())]
     taken = top in sys.stdlib_module_names or (loaded is not None and str(above / top) not in places)
-    return None if taken else (str(above), ".".join(parts))
+    if taken:
+        return None
+    return (str(above), ".".join(parts))
 
 
 def _import_module(name: str) -> ModuleType:

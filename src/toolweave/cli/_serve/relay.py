@@ -61,7 +61,8 @@ class ReloadRelay:
 
     def _may_pass(self, message: Json) -> bool:
         """Record a message for later processes; return False to withhold it from the current one."""
-        method, key = message.get("method"), _key(message.get("id"))
+        method = message.get("method")
+        key = _key(message.get("id"))
         if method is None:
             known = key in self._asked
             self._asked.discard(key)
@@ -127,7 +128,8 @@ class ReloadRelay:
                 del self._open[key]
                 self._refuse(message, why)
         self._why_down = why if down else None
-        held, self._held = self._held or [], None if down else self._held or []
+        held = self._held or []
+        self._held = None if down else self._held or []
         for line in held if down else ():
             self.from_client(line)
 
@@ -152,7 +154,8 @@ class ReloadRelay:
         return True
 
     def _remember(self, message: Json) -> None:
-        method, uri = message["method"], str(_params(message).get("uri"))
+        method = message["method"]
+        uri = str(_params(message).get("uri"))
         if method == methods.RESOURCES_UNSUBSCRIBE:
             self._repeated.pop(f"resources/subscribe {uri}", None)
         else:
@@ -174,7 +177,8 @@ class ReloadRelay:
                 self._relistened.add(key)
                 to_server(_line(message))
         self._tell_changed()
-        held, self._held = self._held or [], None
+        held = self._held or []
+        self._held = None
         for line in held:
             self.from_client(line)
 
@@ -219,7 +223,9 @@ def _parsed(line: bytes) -> Json | None:
         value: Any = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return cast("Json", value) if isinstance(value, dict) else None
+    if isinstance(value, dict):
+        return cast("Json", value)
+    return None
 
 
 def _line(message: Mapping[str, Any]) -> bytes:
@@ -235,4 +241,6 @@ def _params(message: Json) -> Json:
 
 
 def _object(value: Any) -> Json:
-    return cast("Json", value) if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return cast("Json", value)
+    return {}

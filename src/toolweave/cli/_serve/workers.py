@@ -30,7 +30,8 @@ from toolweave.cli._screen import note
 
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable by which prometheus-client finds the figures of all workers."""
-_LEAST_PAUSE, _MOST_PAUSE = 0.5, 30.0
+_LEAST_PAUSE = 0.5
+_MOST_PAUSE = 30.0
 _STEADY_SECONDS = 30.0
 _END_SECONDS = 10.0
 _MOST_SETTINGS = 1_000_000
@@ -144,7 +145,10 @@ class WorkerPool:
         """Keep the workers running until the parent is asked to end; they end first."""
         from toolweave.serve._signals import stop_signals  # imports are late: --help imports the commands
 
-        hang_up = {} if not hasattr(signal, "SIGHUP") else {int(signal.SIGHUP): self._hang_up}
+        if not hasattr(signal, "SIGHUP"):
+            hang_up = {}
+        else:
+            hang_up = {int(signal.SIGHUP): self._hang_up}
         own: dict[int, Callable[[], object]] = {int(signal.SIGINT): self._interrupt, **hang_up}
         with stop_signals(self._terminate, other=own):
             async with anyio.create_task_group() as tasks:
@@ -188,11 +192,17 @@ class WorkerPool:
             if self._stopping.is_set():
                 return
             if len(self._ready) < self._count:
-                self._code = ExitCode(code) if code in list(ExitCode) and code else ExitCode.UNREACHABLE
+                if code in list(ExitCode) and code:
+                    self._code = ExitCode(code)
+                else:
+                    self._code = ExitCode.UNREACHABLE
                 self._terminate()
                 return
             steady = anyio.current_time() - since > _STEADY_SECONDS
-            pause = 0.0 if steady else min(_MOST_PAUSE, max(_LEAST_PAUSE, 2 * pause))
+            if steady:
+                pause = 0.0
+            else:
+                pause = min(_MOST_PAUSE, max(_LEAST_PAUSE, 2 * pause))
             note(f"worker {number + 1} ended unexpectedly ({_ending(code)}); it is started again")
             with anyio.move_on_after(pause):
                 await self._stopping.wait()

@@ -71,7 +71,10 @@ def _objects(place: ObjectPath) -> list[Any]:
     from toolweave.serve import McpServer
 
     kinds = (Agent, DurableAgent, McpServer)
-    found = named_objects(place) if place.path else vars(load(place)).values()
+    if place.path:
+        found = named_objects(place)
+    else:
+        found = vars(load(place)).values()
     named: list[Any] = [one for one in found if isinstance(one, kinds)]
     if not named or (place.path and len(named) < len(found)):
         raise CommandError(f"{place}: a worker works for agents and servers, and this is neither", hint=_WHAT)

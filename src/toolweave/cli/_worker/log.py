@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from toolweave.jobs import Backend, Handler, Job
     from toolweave.state import Store
 
-_RUNS, _TASKS = "runs", "tasks"
+_RUNS = "runs"
+_TASKS = "tasks"
 """Prefixes of topics, before `:` and the name of the agent or server."""
 _SHORT = 8
 
@@ -156,7 +157,10 @@ class WorkerReporter:
         if self.as_json:
             self._line(what, topic=job.topic, key=job.key, delivery=job.delivery, **more)
         elif not self.quiet:
-            again = f" (delivery {job.delivery})" if job.delivery > 1 and what == "begun" else ""
+            if job.delivery > 1 and what == "begun":
+                again = f" (delivery {job.delivery})"
+            else:
+                again = ""
             why = f": {more['error']}" if more else ""
             note(f"{time.strftime('%H:%M:%S')}  {_one(job)}  {what}{again}{why}")
 

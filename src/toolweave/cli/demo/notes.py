@@ -67,7 +67,8 @@ def _tools(notes: list[str], pause: float) -> list[Tool]:
     @tool(input_schema=arguments_schema({"query": _QUERY, "limit": _LIMIT}, required=("query",)), annotations=READ_ONLY)
     async def search_notes(arguments: Json) -> Json:
         """Find notes by their text."""
-        query, limit = arguments["query"].lower(), int(arguments.get("limit", 10))
+        query = arguments["query"].lower()
+        limit = int(arguments.get("limit", 10))
         return {"notes": [note for note in notes if query in note.lower()][:limit]}
 
     @tool(input_schema=arguments_schema({"number": _NUMBER}, required=("number",)), annotations=READ_ONLY)

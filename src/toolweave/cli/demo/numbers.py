@@ -48,7 +48,8 @@ def numbers_server(*, pause: float = 0.05) -> McpServer:
         limit = int(arguments["limit"])
         found: list[int] = []
         for step in range(_STEPS):
-            low, high = 2 + (limit - 1) * step // _STEPS, 2 + (limit - 1) * (step + 1) // _STEPS
+            low = 2 + (limit - 1) * step // _STEPS
+            high = 2 + (limit - 1) * (step + 1) // _STEPS
             found += [n for n in range(low, high) if all(n % d for d in range(2, int(n**0.5) + 1))]
             await anyio.sleep(pause)
             await ctx.progress(step + 1, _STEPS, f"up to {high - 1}")

@@ -50,7 +50,10 @@ async def exchange(
     Raises:
         ProtocolError: The server refuses, needs a capability that is not declared, or asks in too many rounds.
     """
-    result = first if first is not None else await _send_first(send, asked, deadline, refused)
+    if first is not None:
+        result = first
+    else:
+        result = await _send_first(send, asked, deadline, refused)
     result = await _answer_rounds(result, send, method, asked, deadline)
     kind = result.get("resultType", "complete")
     if kind == "complete" or (kind == "task" and method == methods.TOOLS_CALL):
@@ -142,5 +145,8 @@ async def _answer_rounds(
 
 def _not_offered(method: str, asked: ServerRequestHandler) -> ProtocolError:
     what = CAPABILITY_OF.get(method)  # the callbacks have the names of the capabilities
-    hint = f"; pass callbacks=Callbacks({what}=...)" if what is not None else ""
+    if what is not None:
+        hint = f"; pass callbacks=Callbacks({what}=...)"
+    else:
+        hint = ""
     return asked.refusal(MISSING_CAPABILITY, f"it asks for input that this client did not offer: {method[:80]}{hint}")

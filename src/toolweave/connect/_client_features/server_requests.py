@@ -49,7 +49,9 @@ def client_capabilities(callbacks: Callbacks, *, modern: bool) -> dict[str, Any]
     made = capabilities_for(callbacks.answers())
     if modern:
         return made | {"extensions": {TASKS_EXTENSION: {}}}
-    return made if callbacks.roots is None else made | {"roots": {"listChanged": True}}
+    if callbacks.roots is None:
+        return made
+    return made | {"roots": {"listChanged": True}}
 
 
 class ServerRequestHandler:
@@ -109,7 +111,10 @@ class ServerRequestHandler:
         answer = await self._run("sampling", self._callbacks.sampling, request)
         if answer is None:
             raise self.refusal(REJECTED, "the user rejected the sampling request")
-        made = SamplingResult(content=answer) if isinstance(answer, str) else answer
+        if isinstance(answer, str):
+            made = SamplingResult(content=answer)
+        else:
+            made = answer
         if not isinstance(made, SamplingResult):
             text = f"the sampling callback returned {type(answer).__name__}, not a SamplingResult, a text or None"
             _log.error("server %r: %s", self._server, printable(text))
@@ -162,7 +167,9 @@ class ServerRequestHandler:
     async def _run(self, what: str, callback: Any, *args: Any) -> Any:
         try:
             outcome = callback(*args)
-            return await outcome if inspect.isawaitable(outcome) else outcome
+            if inspect.isawaitable(outcome):
+                return await outcome
+            return outcome
         except Exception:  # boundary: user code; the server does not get its error text
             _log.exception("server %r: the %s callback raised", self._server, what)
         raise self.refusal(INTERNAL_ERROR, f"the client's {what} callback failed")

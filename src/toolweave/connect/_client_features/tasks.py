@@ -28,7 +28,8 @@ from toolweave.tools._spec import ToolSpec
 
 _log = logging.getLogger("toolweave.connect")
 _POLL_SECONDS = 1.0
-_MIN_POLL_MS, _MAX_POLL_MS = 50, 60_000
+_MIN_POLL_MS = 50
+_MAX_POLL_MS = 60_000
 _COURTESY_SECONDS = 1.0
 _MAX_TTL_MS = 1e15
 
@@ -149,7 +150,8 @@ class ClientTask:
 
         While it waits for input its user may take long, so that only the bound of the config counts.
         """
-        total, grace = self._timeout.task, self._timeout.call
+        total = self._timeout.task
+        grace = self._timeout.call
         self._late = f"'timeout.task', {total:g} s"
         self._bound.deadline = self._begun + total
         if task.status == INPUT_REQUIRED:

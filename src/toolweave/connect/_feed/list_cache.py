@@ -226,7 +226,12 @@ class LiveList(Generic[ItemT]):
         """
         unchanged = self._read_epoch == self._epoch
         age = anyio.current_time() - self._read_at
-        left = None if self.ttl_seconds is None else self.ttl_seconds if notified else max(0.0, self.ttl_seconds - age)
+        if self.ttl_seconds is None:
+            left = None
+        elif notified:
+            left = self.ttl_seconds
+        else:
+            left = max(0.0, self.ttl_seconds - age)
         return ListFacts(
             items=self.items,
             listed=self.listed,
@@ -255,7 +260,8 @@ class LiveList(Generic[ItemT]):
         Raises:
             ServerError: The list could not be read; the old items stay. All callers who share the reading get it.
         """
-        before, wanted = self.items, self._epoch
+        before = self.items
+        wanted = self._epoch
         while (reading := self._reading) is not None:
             await reading.done.wait()
             if reading.epoch >= wanted and reading.failure is not None:
@@ -276,7 +282,9 @@ class LiveList(Generic[ItemT]):
             self._reading = None
             reading.done.set()
             self.on_read()
-        return change if since is before else self._difference(before)
+        if since is before:
+            return change
+        return self._difference(before)
 
     async def _read(
         self, request: SendRequest, refusal: ToolRefusal | None, epoch: int
@@ -289,12 +297,15 @@ class LiveList(Generic[ItemT]):
                 raise
             listing = FetchedList()  # a server that has none, such as one of prompts only
         judged = await self._judge(listing.entries, refusal)
-        before, known = self.items, self.version > 0
+        before = self.items
+        known = self.version > 0
         items = in_old_order(before, judged.items, self._identity)
         if len(items) > _MANY_ITEMS:
             await anyio.lowlevel.checkpoint()
-        self.pages, self.ttl_seconds = listing.pages, listing.ttl_seconds
-        self.public, self.members = listing.public and listing.pages > 0, listing.members
+        self.pages = listing.pages
+        self.ttl_seconds = listing.ttl_seconds
+        self.public = listing.public and listing.pages > 0
+        self.members = listing.members
         self._read_epoch, self._read_at, self.failures = epoch, anyio.current_time(), 0
         self._note((*listing.problems, *judged.problems))
         self.items = items

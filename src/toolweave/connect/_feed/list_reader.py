@@ -93,7 +93,9 @@ async def list_all(
         except ProtocolError as exc:
             if cursor is None or exc.code != INVALID_PARAMS or begun_anew:
                 raise
-            listing, cursor, begun_anew = FetchedList(), None, True
+            listing = FetchedList()
+            cursor = None
+            begun_anew = True
             seen.clear()
             continue
         listing.pages += 1
@@ -176,7 +178,10 @@ class EntryReader(Generic[ItemT]):
 
     def _read_entry(self, index: int, entry: object) -> None:
         known = as_object(entry)
-        named = as_text(known.get(self._key)) if known is not None else None
+        if known is not None:
+            named = as_text(known.get(self._key))
+        else:
+            named = None
         item: ItemT | None = None
         if known is None:
             wrong = "it is no object"
@@ -219,7 +224,9 @@ def tool_reader(
     def same(entry: Mapping[str, Any]) -> ToolSpec | None:
         before = known.get(entry["name"])
         try:
-            return before if before is not None and before.raw == entry else None
+            if before is not None and before.raw == entry:
+                return before
+            return None
         except RecursionError:  # nested so deeply that it cannot be compared
             return None
 
@@ -240,14 +247,19 @@ def _problem(tool: Mapping[str, Any]) -> str | None:
 def _refused(entry: Mapping[str, Any], refusal: ToolRefusal) -> str | None:
     schema = as_object(entry.get("inputSchema"))
     reason = refusal(schema) if schema is not None else None
-    return f"its x-mcp-header is invalid: {reason}" if reason is not None else None
+    if reason is not None:
+        return f"its x-mcp-header is invalid: {reason}"
+    return None
 
 
 def _note_ttl(listing: FetchedList, page: Mapping[str, Any]) -> None:
     ttl = page.get("ttlMs")
     if isinstance(ttl, (int, float)) and not isinstance(ttl, bool):
         seconds = min(ttl, _MAX_TTL_MS) / 1000 if ttl > 0 else 0.0  # a negative one counts as 0
-        listing.ttl_seconds = seconds if listing.ttl_seconds is None else min(seconds, listing.ttl_seconds)
+        if listing.ttl_seconds is None:
+            listing.ttl_seconds = seconds
+        else:
+            listing.ttl_seconds = min(seconds, listing.ttl_seconds)
 
 
 def _note_members(listing: FetchedList, page: Mapping[str, Any], key: str) -> None:

@@ -98,7 +98,10 @@ class ChangeStream:
         stream = self._opening
         if stream is not None and named in (stream.id, None):
             honoured = as_object(params.get("notifications"))
-            stream.honoured = stream.wanted if honoured is None else honoured
+            if honoured is None:
+                stream.honoured = stream.wanted
+            else:
+                stream.honoured = honoured
             self._wake.set()
 
     def cancelled(self, params: Mapping[str, Any]) -> None:
@@ -118,9 +121,11 @@ class ChangeStream:
 
     def _review(self) -> None:
         """Update the state of the streams."""
-        opening, held = self._opening, self._held
+        opening = self._opening
+        held = self._held
         if opening is not None and opening.honoured is not None:
-            self._opening, self._held = None, opening
+            self._opening = None
+            self._held = opening
             opening.since = anyio.current_time()
             if held is not None:
                 held.scope.cancel()  # only now: both received the notifications meanwhile
@@ -131,7 +136,8 @@ class ChangeStream:
             self._opening = None
             self._failed(opening)
         if self._held is not None and self._held.over:
-            lost, self._held = self._held, None
+            lost = self._held
+            self._held = None
             self._failed(lost)
         if self._held is not None:
             self._settle(self._held, after_gap=False)  # a new subscriber may have arrived meanwhile
@@ -190,7 +196,8 @@ class ChangeStream:
                 self._subscriptions.refuse(uri, ProtocolError(text, server=self._server, code=INVALID_PARAMS))
 
     def _failed(self, stream: _ListenRequest) -> None:
-        now, failure = anyio.current_time(), stream.failure
+        now = anyio.current_time()
+        failure = stream.failure
         lasted = stream.honoured is not None and now - stream.since >= _STABLE_SECONDS
         self._failures = 1 if lasted else self._failures + 1
         self._retry_at = now + backoff_seconds(self._failures, random.random())  # noqa: S311 - spreads retries
@@ -267,7 +274,9 @@ class _TrackedList:
             return math.inf  # the first reading of a line is not ours
         if heard:
             return live.due
-        return 0.0 if self.always and live.outdated and not live.failures else math.inf
+        if self.always and live.outdated and not live.failures:
+            return 0.0
+        return math.inf
 
 
 class ListRefresher:
@@ -336,7 +345,8 @@ class ListRefresher:
 
     async def run_background(self, line: OpenSession) -> None:
         """Follow the changes until the session ends; started before the first listing, to miss none."""
-        session, server = line.session, self._config.name
+        session = line.session
+        server = self._config.name
         capabilities = session.agreement.capabilities
         self._subscriptions.begin()
         self._tasks.begin()

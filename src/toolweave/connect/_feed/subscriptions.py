@@ -234,7 +234,9 @@ class TaskListeners:
     @property
     def ids(self) -> tuple[str, ...]:
         """The ids to ask the stream for; none where the server refuses such a stream."""
-        return () if self._refused else tuple(self._by_id)
+        if self._refused:
+            return ()
+        return tuple(self._by_id)
 
     def begin(self) -> None:
         """Reset for a new session."""

@@ -112,7 +112,9 @@ def _bubblewrap(sandbox: Sandbox, *, env: Mapping[str, str], cwd: str | None, se
 
 
 def _network(allowed: bool) -> tuple[str, ...]:
-    return () if allowed else ("--unshare-net",)
+    if allowed:
+        return ()
+    return ("--unshare-net",)
 
 
 @cache

@@ -94,7 +94,9 @@ def find_program(command: str, *, env: Mapping[str, str], cwd: str | None, serve
     has_directory = os.sep in command or (os.altsep is not None and os.altsep in command)
     found = shutil.which(str(Path(cwd or ".") / command) if has_directory else command, path=env.get("PATH"))
     if found is not None:
-        return found if not has_directory else str(Path(found).absolute())
+        if not has_directory:
+            return found
+        return str(Path(found).absolute())
     if has_directory and (Path(cwd or ".") / command).exists():
         raise ConnectError(f"its command {command!r} is not executable; run chmod +x on it", server=server)
     if " " in command.strip():

@@ -34,8 +34,11 @@ from toolweave.protocol.jsonrpc import VERSION_MEMBER
 
 _STDERR_BYTES = 16 * 1024
 _HIGH_WATER = 8 * 1024 * 1024
-_EOF_SHARE, _TERM_SHARE, _KILL_SHARE = 0.4, 0.4, 0.2
-_POLL_SECONDS, _SLOWEST_POLL_SECONDS = 0.005, 0.1
+_EOF_SHARE = 0.4
+_TERM_SHARE = 0.4
+_KILL_SHARE = 0.2
+_POLL_SECONDS = 0.005
+_SLOWEST_POLL_SECONDS = 0.1
 _CONTROLS = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
 
@@ -227,12 +230,16 @@ class ServerProcess(asyncio.SubprocessProtocol):
     @property
     def pid(self) -> int:
         """The process id, which is also the id of its process group."""
-        return self._transport.get_pid() if self._transport is not None else 0
+        if self._transport is not None:
+            return self._transport.get_pid()
+        return 0
 
     @property
     def exit_code(self) -> int | None:
         """The exit code, negative for a signal, or None while it runs."""
-        return self._transport.get_returncode() if self._transport is not None else None
+        if self._transport is not None:
+            return self._transport.get_returncode()
+        return None
 
     def stderr_tail(self, lines: int = 20) -> str:
         """Return the last lines of the process's standard error without control characters; untrusted text."""
@@ -360,7 +367,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """
         if self._begun and line.startswith(b"{") and line.endswith(b"}") and VERSION_MEMBER in line:
             self.count_junk(bytes(self._begun))
-            self._begun, self._depth = bytearray(), 0
+            self._begun = bytearray()
+            self._depth = 0
             return line
         self._begun += line + b" "
         self._depth += depth_change(line)
@@ -368,8 +376,12 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._end_oversized()
         if self._depth > 0 and self._eof is None:
             return b""
-        whole, self._begun, self._depth = bytes(self._begun).strip(), bytearray(), 0
-        return b"" if self._eof is not None else whole
+        whole = bytes(self._begun).strip()
+        self._begun = bytearray()
+        self._depth = 0
+        if self._eof is not None:
+            return b""
+        return whole
 
     def _taken(self, last: bytes = b"") -> bytes:
         """Return the line of the pieces that have arrived, joined once, with its last one."""

@@ -14,14 +14,13 @@ from contextlib import suppress
 from toolweave._value import Value
 
 _GONE = frozenset("ZX")  # a zombie does nothing any more, and its parent may never collect it
-_STATE, _PARENT, _GROUP, _SESSION, _TIMES, _STARTED = (
-    0,
-    1,
-    2,
-    3,
-    slice(11, 15),
-    19,
-)  # of /proc/PID/stat, counted after the name (man proc_pid_stat)
+# of /proc/PID/stat, counted after the name (man proc_pid_stat)
+_STATE = 0
+_PARENT = 1
+_GROUP = 2
+_SESSION = 3
+_TIMES = slice(11, 15)
+_STARTED = 19
 
 
 class Escapee(Value, frozen=True):

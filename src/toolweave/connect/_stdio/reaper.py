@@ -123,7 +123,8 @@ class Reaper:
         )
 
     def _stop(self) -> None:
-        process, self._process = self._process, None
+        process = self._process
+        self._process = None
         if process is None or process.stdin is None:
             return
         try:

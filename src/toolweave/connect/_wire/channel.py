@@ -283,7 +283,10 @@ class ChannelWire:
         self._count(text)
         answer = self._find(request_id)
         if answer is not None:
-            why = "it is nested too deeply" if isinstance(exc, RecursionError) else str(exc)
+            if isinstance(exc, RecursionError):
+                why = "it is nested too deeply"
+            else:
+                why = str(exc)
             answer.set_exception(invalid(self._server, why))
         # An id of more digits than JSON readers take as a number: it can be none of ours, see `_only_pending`.
         elif isinstance(request_id, str) and len(request_id) >= MAX_DIGITS and request_id.isdigit():
@@ -333,7 +336,8 @@ class ChannelWire:
         if self.over or self._pipe is None or not self._outbox:
             return
         # Taken out before writing: `end` tells by it which requests were never sent and may be repeated.
-        outbox, self._outbox = self._outbox, {}
+        outbox = self._outbox
+        self._outbox = {}
         try:
             self._pipe.write(b"\n".join(outbox.values()))
         except NotSent:
@@ -354,10 +358,15 @@ class ChannelWire:
             await self.notify(methods.NOTIFICATIONS_CANCELLED, {"requestId": key, "reason": "the caller gave up"})
 
     def _find(self, request_id: Any) -> asyncio.Future[dict[str, Any]] | None:
-        answer = self._pending.get(request_id) if isinstance(request_id, (int, str)) else None
+        if isinstance(request_id, (int, str)):
+            answer = self._pending.get(request_id)
+        else:
+            answer = None
         if answer is None and (named := own_id(request_id)) is not None:
             answer = self._pending.get(named)
-        return answer if answer is not None and not answer.done() else None
+        if answer is not None and not answer.done():
+            return answer
+        return None
 
     def _only_pending(self, came: ForeignId | None) -> asyncio.Future[dict[str, Any]] | None:
         """Return the only pending request, if an answer with an unknown id can be meant for nothing else.
@@ -374,7 +383,9 @@ class ChannelWire:
         if any(isinstance(key, int) for key in self._given_up):
             return None
         waiting = [answer for key, answer in self._pending.items() if isinstance(key, int) and not answer.done()]
-        return waiting[0] if len(waiting) == 1 else None
+        if len(waiting) == 1:
+            return waiting[0]
+        return None
 
     def _doubt(self, answer: asyncio.Future[dict[str, Any]], message: LenientMessage) -> None:
         """Fail a request by an answer that must be meant for it, unless its own answer follows at once."""
@@ -382,7 +393,10 @@ class ChannelWire:
             return
         self._doubted = answer
         # the value of a result is not taken: its request is unknown
-        why = f"its id is {str(message.id)[:40]!r}, which no request had" if message.id else "it has no id"
+        if message.id:
+            why = f"its id is {str(message.id)[:40]!r}, which no request had"
+        else:
+            why = "it has no id"
         error: Exception = invalid(self._server, why)
         if message.error is not msgspec.UNSET:
             try:

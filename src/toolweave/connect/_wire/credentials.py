@@ -59,11 +59,14 @@ class Credentials:
         if callable(config.headers) or self._asks:
             return self.make
         made = config.header_values()
-        return made if config.auth is None else made | _rendered(config.auth, config.auth.token)
+        if config.auth is None:
+            return made
+        return made | _rendered(config.auth, config.auth.token)
 
     async def make(self) -> Mapping[str, str]:
         """Return the headers of one request, with callables evaluated again."""
-        configured, auth = self._config.headers, self._config.auth
+        configured = self._config.headers
+        auth = self._config.auth
         values: Any = configured() if callable(configured) else configured
         if inspect.isawaitable(values):
             values = await values
@@ -91,7 +94,9 @@ class Credentials:
 
 def flow_of(config: ServerConfig) -> AuthFlow | None:
     """Return the `httpx` authorization object of a config, or None."""
-    return config.auth.provider if config.auth is not None and _is_flow(config.auth.provider) else None
+    if config.auth is not None and _is_flow(config.auth.provider):
+        return config.auth.provider
+    return None
 
 
 def hook_of(config: ServerConfig) -> AuthHook | None:
@@ -111,7 +116,9 @@ def hook_of(config: ServerConfig) -> AuthHook | None:
             revision=config.protocol,
             configured=config.source is not None,
         )
-    return config.auth.provider if config.auth is not None and _is_hook(config.auth.provider) else None
+    if config.auth is not None and _is_hook(config.auth.provider):
+        return config.auth.provider
+    return None
 
 
 def resends_of(hook: AuthHook) -> int:
@@ -125,11 +132,14 @@ def operation_of(body: bytes) -> str:
         message = as_object(decode_json(body)) or {}
     except (msgspec.DecodeError, RecursionError):
         return ""
-    method, params = message.get("method"), as_object(message.get("params")) or {}
+    method = message.get("method")
+    params = as_object(message.get("params")) or {}
     if not isinstance(method, str):
         return ""
     name = params.get(NAME_PARAMETERS.get(method, ""))
-    return f"{method} {name}" if isinstance(name, str) else method
+    if isinstance(name, str):
+        return f"{method} {name}"
+    return method
 
 
 def _asks(auth: Auth | None) -> bool:
@@ -157,4 +167,6 @@ def _rendered(auth: Auth, token: Any) -> dict[str, str]:
 
 
 def _reveal(value: Any) -> str:
-    return value.reveal() if isinstance(value, Secret) else str(value)
+    if isinstance(value, Secret):
+        return value.reveal()
+    return str(value)

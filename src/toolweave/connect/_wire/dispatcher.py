@@ -58,7 +58,10 @@ class IncomingDispatcher:
         `listener` is that of the request on whose stream the message came.
         """
         try:
-            params = as_object(value_of(message.params)) if message.params is not msgspec.UNSET else None
+            if message.params is not msgspec.UNSET:
+                params = as_object(value_of(message.params))
+            else:
+                params = None
         except ValueError:
             params = None
         method = str(message.method)

@@ -207,7 +207,10 @@ class HttpEndpoint:
         self.in_session = False
         self._client = self._client_of(settings.url)
         self._answered: Callable[[str, Mapping[str, str]], None] | None = getattr(settings.hook, "answered", None)
-        self._fixed = None if callable(settings.headers) else _sendable(settings.headers)
+        if callable(settings.headers):
+            self._fixed = None
+        else:
+            self._fixed = _sendable(settings.headers)
 
     def _opened(self, url: str) -> HttpClient:
         try:
@@ -236,7 +239,8 @@ class HttpEndpoint:
         """
         request = _Request(method, headers, body if method == "POST" else None, repeatable, lasting)
         settings = self._settings
-        url, status = settings.url, 0
+        url = settings.url
+        status = 0
         hook = settings.hook
         try:
             for _ in range(1 + _MAX_REDIRECTS):
@@ -246,7 +250,10 @@ class HttpEndpoint:
                 if settings.flow is not None:
                     response = await self._by_flow(settings.flow, request, url, own)
                 else:
-                    credentials = _NONE if hook is None else await self._made(hook.headers(method, url))
+                    if hook is None:
+                        credentials = _NONE
+                    else:
+                        credentials = await self._made(hook.headers(method, url))
                     head = self._head(request, url, own, credentials)
                     response = await self._client.ask(head, request.body, repeatable=repeatable, lasting=lasting)
                     self._take(self._client, url, response)
@@ -269,7 +276,10 @@ class HttpEndpoint:
         async def transmit(method: str, url: str, headers: Mapping[str, str], body: bytes) -> Response:
             client = self._client_of(url)
             # the cookies of the endpoint's origin go to that alone
-            cookie = "" if self.cookies is None or client is not self._client else self.cookies.header(url)
+            if self.cookies is None or client is not self._client:
+                cookie = ""
+            else:
+                cookie = self.cookies.header(url)
             head = self._encoded(client, method, url, _with_cookie(headers, cookie))
             content = body if method == "POST" else None
             try:
@@ -362,7 +372,10 @@ class HttpEndpoint:
 
         Why the kept one is right: it depends on the shared headers, which never change, and on what it is compared by.
         """
-        cookie = "" if self.cookies is None else self.cookies.header(url)
+        if self.cookies is None:
+            cookie = ""
+        else:
+            cookie = self.cookies.header(url)
         made_from = (request.method, url, own, credentials, cookie)
         shared = request.headers
         if type(shared) is SharedHeaders and shared.made_from == made_from:
@@ -406,7 +419,10 @@ class HttpEndpoint:
     def error(self, exc: NoAnswer, client: HttpClient | None = None, url: str | None = None) -> ServerError:
         """Return the error for a request without an answer; it went to the endpoint unless it says otherwise."""
         if isinstance(exc, Unreadable):
-            fault = too_large(exc.limit) if exc.limit is not None else bad_encoding(200, exc.detail, bomb=exc.bomb)
+            if exc.limit is not None:
+                fault = too_large(exc.limit)
+            else:
+                fault = bad_encoding(200, exc.detail, bomb=exc.bomb)
             return http_error(fault, server=self._server)
         client = client or self._client
         proxy = None if client.proxy is None else str(client.proxy)
@@ -432,7 +448,9 @@ class HttpEndpoint:
 
     async def _beginning(self, response: Response, limit: int) -> bytes:
         readable = not response.encoding or Inflater.reads(response.encoding)
-        return await response.beginning(limit, _ERROR_SECONDS) if readable else b""
+        if readable:
+            return await response.beginning(limit, _ERROR_SECONDS)
+        return b""
 
     async def refusal(self, response: Response, *, in_session: bool) -> ServerError:
         """Return the error of an answer with an HTTP error status, or of one that is no answer at all.
@@ -440,7 +458,9 @@ class HttpEndpoint:
         A `ConnectionLostError` says that the server has forgotten the session.
         """
         body = await self._beginning(response, _ERROR_BYTES)
-        status, reason, headers = response.status, response.reason, response.headers
+        status = response.status
+        reason = response.reason
+        headers = response.headers
         if status < 300:
             return self.odd_answer(response, body)
         fault = answer_fault(self._settings, status, reason, headers, body, in_session=in_session, through=self._way())
@@ -453,7 +473,9 @@ class HttpEndpoint:
     def _way(self) -> str:
         """Return the end of an error about an answer that a proxy may have given; empty without such a proxy."""
         client = self._client
-        return came_through(self._settings.url, client.proxy) if client.proxy is not None and client.forwarded else ""
+        if client.proxy is not None and client.forwarded:
+            return came_through(self._settings.url, client.proxy)
+        return ""
 
     def at(self, url: str) -> HttpEndpoint:
         """Return an endpoint at another URL of the origin, which shares connections and cookies with this one."""
@@ -467,7 +489,9 @@ class HttpEndpoint:
 
     def heard(self) -> object:
         """Return a value that changes whenever bytes of the server arrive, and always while a person signs in."""
-        return object() if getattr(self._settings.hook, "signing_in", False) else self._client.heard()
+        if getattr(self._settings.hook, "signing_in", False):
+            return object()
+        return self._client.heard()
 
     def close(self) -> None:
         """Close every connection."""

@@ -88,12 +88,14 @@ class EventStreams:
                 # would otherwise be asked for ever (SEP-1699 makes closing early legal, as polling).
                 failures = 0 if parser.last_id != before else failures + 1
             except _Refusal as exc:
-                failures, cause = failures + 1, f"could not be resumed: {exc.error.message}"
+                failures = failures + 1
+                cause = f"could not be resumed: {exc.error.message}"
                 # 404 or 400: the session or the events are gone, and no repetition brings them back.
                 if not exc.passing:
                     raise self._lost(cause) from None
             except ConnectionLostError as exc:
-                failures, cause = failures + 1, f"could not be resumed: {exc.message}"
+                failures = failures + 1
+                cause = f"could not be resumed: {exc.message}"
         return result
 
     async def listen(self, over: Callable[[], bool]) -> None:
@@ -113,12 +115,18 @@ class EventStreams:
                         self._missed()
                     await self._read(stream, parser, None, "")
                 # a server that only ever closes it is asked less and less often
-                failures = 0 if parser.taken or parser.last_id != before else failures + 1
+                if parser.taken or parser.last_id != before:
+                    failures = 0
+                else:
+                    failures = failures + 1
             except _Refusal as exc:
                 # 405 means that it offers no such stream (Streamable HTTP, listening for messages), which is no fault.
                 # A stream that worked before is tried again also after a 4xx: a proxy may be restarting.
                 if exc.final or not (opened or exc.passing):
-                    level = logging.WARNING if isinstance(exc.error, AuthRequiredError) else logging.DEBUG
+                    if isinstance(exc.error, AuthRequiredError):
+                        level = logging.WARNING
+                    else:
+                        level = logging.DEBUG
                     _log.log(level, "server %r: no stream of its own: %s", self._server, printable(exc.error.message))
                     return
                 failures += 1
@@ -202,7 +210,10 @@ class _Refusal(Exception):
 
 def delay(parser: EventParser, failures: int) -> float:
     """Return the seconds before the next attempt: the server's `retry`, doubled by each failure, with jitter."""
-    wanted = _RETRY_SECONDS if parser.retry_seconds is None else max(parser.retry_seconds, _MIN_RETRY_SECONDS)
+    if parser.retry_seconds is None:
+        wanted = _RETRY_SECONDS
+    else:
+        wanted = max(parser.retry_seconds, _MIN_RETRY_SECONDS)
     if not failures:
         return wanted
     chance = random.random()  # noqa: S311 - spreads retries, guards nothing

@@ -222,7 +222,9 @@ class HttpWire:
     def refusal(self, schema: Mapping[str, Any]) -> str | None:
         """Return why a tool with this input schema must not be offered over HTTP (SEP-2243), or None."""
         found = mirroring_problem(schema)
-        return None if found is None else found[0]
+        if found is None:
+            return None
+        return found[0]
 
     async def end(self) -> None:
         """Mark the conversation as over and end the session on the server; bounded."""
@@ -254,7 +256,10 @@ class HttpWire:
 
     def _headers(self, method: str, params: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Mapping[str, str]:
         meta = as_object(params.get("_meta"))
-        revision = meta.get(PROTOCOL_VERSION) if meta is not None else None
+        if meta is not None:
+            revision = meta.get(PROTOCOL_VERSION)
+        else:
+            revision = None
         if not isinstance(revision, str):
             return self._in_session
         self._stateless = True
@@ -279,7 +284,9 @@ class HttpWire:
                 _log.debug("server %r: its session was not ended: %s", self._server, exc)
 
     def _enter(self, session: str | None, revision: str | None) -> None:
-        self._session, self._revision, self._stateless = session, revision, False
+        self._session = session
+        self._revision = revision
+        self._stateless = False
         named = {"mcp-session-id": session, "mcp-protocol-version": revision}
         self._in_session = SharedHeaders({name: value for name, value in named.items() if value is not None})
 
@@ -372,7 +379,9 @@ class HttpWire:
                 answer = message
             else:
                 self.late_answers += 1
-        return result_of(answer, self._server, self._note) if answer is not None else None
+        if answer is not None:
+            return result_of(answer, self._server, self._note)
+        return None
 
     async def _refused(self, response: Response, *, ends: bool = True) -> ServerError:
         """Return the error of an answer with an HTTP error status, or of one that is no answer at all."""

@@ -45,7 +45,10 @@ def under_prefix(url: str, stream_url: str) -> str:
 
 def _is_not_found(error: ServerError | None) -> TypeGuard[ProtocolError]:
     """Return whether an error is that of HTTP 404, outside of a session."""
-    data = as_object(error.data) if isinstance(error, ProtocolError) else None
+    if isinstance(error, ProtocolError):
+        data = as_object(error.data)
+    else:
+        data = None
     return data is not None and data.get("http_status") == 404
 
 
@@ -257,7 +260,9 @@ async def sse_wire(
             await channel.begin()
 
             def lost(sent: bool) -> ServerError:
-                return ConnectionLostError(channel.failure, server=server, sent=sent) if channel.failure else loss(sent)
+                if channel.failure:
+                    return ConnectionLostError(channel.failure, server=server, sent=sent)
+                return loss(sent)
 
             async with anyio.create_task_group() as tasks:
                 wire = SseWire(settings, channel, peer, tasks, server=server, loss=lost)

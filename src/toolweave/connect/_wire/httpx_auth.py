@@ -69,7 +69,10 @@ class HttpxAuth:
                 answer = self._converted(library, wanted, response)
                 wanted = await self._next(steps, answer)
                 if wanted is None:
-                    result = response.with_body(answer.content) if answer.is_stream_consumed else response
+                    if answer.is_stream_consumed:
+                        result = response.with_body(answer.content)
+                    else:
+                        result = response
                     response = None
                     return result
                 response.close()

@@ -46,8 +46,10 @@ class ConsoleApp:
         self._sessions = ConsoleSessions(token)
         self._pages = pages = ConsolePages(gateway.name, runs=gateway.runs is not None)
         self._apps = apps = AppHost(gateway)
-        servers, tools = ServerPages(gateway, pages), OfferPages(gateway, pages, calls, apps)
-        trust, tasks = TrustPages(gateway, pages), TaskPages(calls.tasks, pages)
+        servers = ServerPages(gateway, pages)
+        tools = OfferPages(gateway, pages, calls, apps)
+        trust = TrustPages(gateway, pages)
+        tasks = TaskPages(calls.tasks, pages)
         parts = (servers, tools, tasks, trust, apps, *_run_pages(gateway.runs, pages))
         self._shown: Mapping[str, ConsolePage] = {where: page for one in parts for where, page in one.shown.items()}
         self._changing: Mapping[str, ConsolePage] = {
@@ -123,7 +125,8 @@ class ConsoleApp:
         """Answer a browser that is not signed in."""
         if asked.fragment:
             return ConsoleReply(401, headers=[(b"hx-redirect", asked.url("/").encode())])
-        token, problem = asked.query.get("token"), ""
+        token = asked.query.get("token")
+        problem = ""
         if token is not None and asked.method == "GET":
             if self._sessions.opens(token):
                 return self._welcome(asked)
@@ -145,10 +148,12 @@ class ConsoleApp:
     def _sign_in(self, asked: ConsoleRequest) -> ConsoleReply:
         match self._sessions.signs_in(asked.form.get("token", "").strip()):
             case None:
-                text, status = "There were too many attempts. Wait a minute.", 429
+                text = "There were too many attempts. Wait a minute."
+                status = 429
             case False:
                 _log.warning("a browser tried a wrong token to sign in to the console")
-                text, status = "This is not the admin token.", 401
+                text = "This is not the admin token."
+                status = 401
             case True:
                 _log.warning("a browser signed in to the console with the admin token")
                 see = ConsoleReply.see(asked.url("/", signed="in"))
@@ -167,8 +172,12 @@ def _run_pages(runs: StoredRuns | None, pages: ConsolePages) -> tuple[RunPages, 
 
 def _check_origin(asked: ConsoleRequest) -> None:
     """Refuse a form of any page but those of this host and port; the guard lets other ports of this machine in."""
-    origin, host = asked.headers.get(b"origin"), asked.headers.get(b"host", b"")
+    origin = asked.headers.get(b"origin")
+    host = asked.headers.get(b"host", b"")
     site = asked.headers.get(b"sec-fetch-site", b"same-origin")
-    authority = host if origin is None else origin.partition(b"://")[2]
+    if origin is None:
+        authority = host
+    else:
+        authority = origin.partition(b"://")[2]
     if authority.lower() != host.lower() or site != b"same-origin":
         raise ConsoleRefusal(403, "Forms come from the console's own pages only.")

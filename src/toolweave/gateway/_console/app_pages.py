@@ -112,7 +112,10 @@ class AppHost:
 
     async def framing(self, asked: ConsoleRequest, spec: ToolSpec, reply: ConsoleReply) -> ConsoleReply:
         """Return the page of a tool with the policy under which it may frame the tool's page."""
-        origin = await self._origin(asked) if app_uri(spec) is not None else None
+        if app_uri(spec) is not None:
+            origin = await self._origin(asked)
+        else:
+            origin = None
         if origin is None:
             return reply
         return reply._replace(headers=[*reply.headers, policy(frames=origin.frames)])
@@ -192,9 +195,11 @@ class AppHost:
         params = as_object(sent.get("params")) or {}
         match sent.get("method"):
             case methods.TOOLS_CALL:
-                method, asked = methods.TOOLS_CALL, self._call(page, params)
+                method = methods.TOOLS_CALL
+                asked = self._call(page, params)
             case methods.RESOURCES_READ:
-                method, asked = methods.RESOURCES_READ, self._reading(page, params)
+                method = methods.RESOURCES_READ
+                asked = self._reading(page, params)
             case _:
                 raise RequestError("Method not found: pages call tools and read resources", code=METHOD_NOT_FOUND)
         result = await ask_gateway(self._gateway, method, asked, receive)
@@ -208,7 +213,8 @@ class AppHost:
         Raises:
             RequestError: The tool is not of its server, or not for pages.
         """
-        name, arguments = as_text(params.get("name")), as_object(params.get("arguments", {}))
+        name = as_text(params.get("name"))
+        arguments = as_object(params.get("arguments", {}))
         if name is None or arguments is None:
             raise RequestError("a name, and an object of arguments, are expected", code=INVALID_PARAMS)
         every = self._gateway.hub.snapshot()
@@ -243,7 +249,10 @@ class AppHost:
     def _listed(self, server: str, own: str) -> Mapping[str, Any] | None:
         """Return the `_meta` of a resource where it is listed."""
         client = self._gateway.hub.clients.get(server)
-        found = () if client is None else client.gateway_side.list_facts("resources").items
+        if client is None:
+            found = ()
+        else:
+            found = client.gateway_side.list_facts("resources").items
         return next((one.meta for one in found if one.uri == own), None)
 
     def _keep(self, page: _OpenPage) -> str:
@@ -262,20 +271,26 @@ class AppHost:
     async def _origin(self, asked: ConsoleRequest) -> FrameOrigin | None:
         """Return the origin of the frames for a browser, or None where there is none."""
         name = host_of(asked.headers)[0]
-        return await self.sandbox.origin(name) if is_loopback(name) else None
+        if is_loopback(name):
+            return await self.sandbox.origin(name)
+        return None
 
 
 def app_uri(spec: ToolSpec) -> str | None:
     """Return the URI of a tool's page, as its server has it."""
     uri = page_uri(spec.meta) if spec.meta else None
-    return uri if uri is not None and uri.startswith(APP_SCHEME) else None
+    if uri is not None and uri.startswith(APP_SCHEME):
+        return uri
+    return None
 
 
 def _origin_of(asked: ConsoleRequest) -> str | None:
     """Return the origin of the page that sent a form, on this machine; None for any other."""
     name = host_of(asked.headers)[0]
     origin = asked.headers.get(b"origin", b"http://" + asked.headers.get(b"host", b"")).decode("latin-1").lower()
-    return origin if is_loopback(name) and _ORIGIN.fullmatch(origin) else None
+    if is_loopback(name) and _ORIGIN.fullmatch(origin):
+        return origin
+    return None
 
 
 def _told(texts: Sequence[str]) -> tuple[str, ...]:

@@ -25,7 +25,9 @@ _log = logging.getLogger("toolweave.gateway")
 FRAME_PATH = "/frame/"
 """The path below which frames are."""
 
-_NAME, _ADDRESS, _ADDRESS_6 = "localhost", "127.0.0.1", "::1"
+_NAME = "localhost"
+_ADDRESS = "127.0.0.1"
+_ADDRESS_6 = "::1"
 _START_SECONDS = 10.0
 _REQUEST_SECONDS = 10.0
 _MOST_FRAMES = 50
@@ -159,7 +161,8 @@ class AppSandbox:
             return _reply(431 if head.too_long else 400)
         if head.method != b"GET":
             return _reply(405)
-        path, name = head.target[: len(FRAME_PATH)], head.target[len(FRAME_PATH) :].decode("ascii", "replace")
+        path = head.target[: len(FRAME_PATH)]
+        name = head.target[len(FRAME_PATH) :].decode("ascii", "replace")
         frame = self._frames.get(name)
         if frame is None or path != FRAME_PATH.encode():
             return _reply(404)

@@ -68,7 +68,10 @@ def fields_of(schema: Mapping[str, Any]) -> tuple[FormField, ...] | None:
     if not isinstance(properties, Mapping) or len(cast("Mapping[str, Any]", properties)) > _MOST_FIELDS:
         return None
     wanted: Any = schema.get("required")
-    required = set(map(str, cast("list[Any]", wanted))) if isinstance(wanted, list) else set[str]()
+    if isinstance(wanted, list):
+        required = set(map(str, cast("list[Any]", wanted)))
+    else:
+        required = set[str]()
     found = cast("Mapping[str, Any]", properties).items()
     return tuple(
         _field(f"f{at}", str(name), part, schema, str(name) in required) for at, (name, part) in enumerate(found)
@@ -124,7 +127,8 @@ def _plain(part: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a schema with its reference resolved, and without the null of an optional value."""
     node = _object(part)
     for _ in range(_MOST_STEPS):
-        reference, own = node.get("$ref"), {name: value for name, value in node.items() if name != "$ref"}
+        reference = node.get("$ref")
+        own = {name: value for name, value in node.items() if name != "$ref"}
         if isinstance(reference, str):
             node = {**_object(_at(root, reference)), **own}
             continue
@@ -159,7 +163,10 @@ def _at(root: Mapping[str, Any], reference: str) -> Any:
     found: Any = root
     for step in reference[2:].split("/"):
         name = step.replace("~1", "/").replace("~0", "~")
-        found = cast("Mapping[str, Any]", found).get(name) if isinstance(found, Mapping) else None
+        if isinstance(found, Mapping):
+            found = cast("Mapping[str, Any]", found).get(name)
+        else:
+            found = None
     return found
 
 
@@ -186,7 +193,9 @@ def _type(node: Mapping[str, Any]) -> str | None:
     if isinstance(kind, list):
         kinds = [one for one in cast("list[Any]", kind) if one != "null"]
         kind = kinds[0] if len(kinds) == 1 else None
-    return kind if isinstance(kind, str) else None
+    if isinstance(kind, str):
+        return kind
+    return None
 
 
 def _hint(kind: FieldKind, node: Mapping[str, Any]) -> str:
@@ -244,11 +253,17 @@ def _shown(value: Any, kind: FieldKind, choices: Sequence[Any]) -> str:
             wanted = _compact(value)
             return next((str(at) for at, one in enumerate(choices) if _compact(one) == wanted), "")
         case "line" | "text":
-            return value if isinstance(value, str) else ""
+            if isinstance(value, str):
+                return value
+            return ""
         case "json":
-            return "" if value is None else _compact(value)
+            if value is None:
+                return ""
+            return _compact(value)
         case _:
-            return _compact(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                return _compact(value)
+            return ""
 
 
 def _compact(value: Any) -> str:
@@ -259,14 +274,20 @@ def _compact(value: Any) -> str:
 
 
 def _object(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value)
+    return {}
 
 
 def _text(node: Mapping[str, Any], name: str) -> str:
     value = node.get(name)
-    return value if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value
+    return ""
 
 
 def _bound(node: Mapping[str, Any], name: str) -> float | None:
     value = node.get(name)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    return None

@@ -97,7 +97,9 @@ def as_json(value: Any, *, indent: int | None = 2) -> str:
 
 def counted(number: int, noun: str) -> str:
     """Return a number of things in words, such as `1 tool`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    if number == 1:
+        return f"{number} {noun}"
+    return f"{number} {noun}s"
 
 
 def static_file(name: str) -> ConsoleReply | None:
@@ -121,7 +123,9 @@ def _shown(value: Any) -> Any:
     """Return a value as it is written into a page: every hidden character in a text becomes its number."""
     if isinstance(value, Markup):
         return value
-    return "" if value is None else visible(value if isinstance(value, str) else str(value))
+    if value is None:
+        return ""
+    return visible(value if isinstance(value, str) else str(value))
 
 
 def _exact(value: str) -> Markup:

@@ -81,7 +81,9 @@ class ConsoleRequest(NamedTuple):
     def command_url(self) -> str:
         """The address that commands on this machine want; "" for a request from another one."""
         host = self.headers.get(b"host", b"").decode("latin-1")
-        return f"http://{host}" if is_loopback(host_of(self.headers)[0]) else ""
+        if is_loopback(host_of(self.headers)[0]):
+            return f"http://{host}"
+        return ""
 
     def url(self, path: str, /, **query: str) -> str:
         """Return the URL of a page of the console."""

@@ -68,9 +68,13 @@ class RunPages:
 
     async def runs(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Show the runs that were begun last, or those that wait."""
-        only, statuses = asked.query.get("only", ""), self._runs.statuses
+        only = asked.query.get("only", "")
+        statuses = self._runs.statuses
         found = await (statuses.waiting_runs() if only == "waiting" else statuses.recent(_MOST_SHOWN))
-        shown = list(reversed(found))[:_MOST_SHOWN] if only == "waiting" else list(found)
+        if only == "waiting":
+            shown = list(reversed(found))[:_MOST_SHOWN]
+        else:
+            shown = list(found)
         rows = [(one, _tone(one), await self._waiting(one)) for one in shown]
         waiting = sum(one.status == "waiting" for one in shown)
         return self._pages.live(
@@ -102,7 +106,10 @@ class RunPages:
         run_id, call_id = _call_of(asked)
         action = asked.form.get("action", "")
         if action in ("decline", "cancel"):
-            given = ElicitationResult.decline() if action == "decline" else ElicitationResult.cancel()
+            if action == "decline":
+                given = ElicitationResult.decline()
+            else:
+                given = ElicitationResult.cancel()
             return await self._told(asked, self._runs.statuses.answer(run_id, call_id, given), f"answered: {action}")
         waiting = await self._runs.statuses.waiting(run_id)
         question = next((one.question for one in waiting if one.call_id == call_id), None)
@@ -116,7 +123,10 @@ class RunPages:
         """Stop a run and all that it started."""
         run_id = asked.form.get("run", "")
         cancelled = await self._runs.statuses.cancel(run_id)
-        said = "The run is asked to stop." if cancelled else "The run has ended already, or there is none."
+        if cancelled:
+            said = "The run is asked to stop."
+        else:
+            said = "The run has ended already, or there is none."
         asked.signed_in.say(said, problem=not cancelled)
         return ConsoleReply.see(asked.url("/run", id=run_id))
 
@@ -135,10 +145,14 @@ class RunPages:
     def _next(self, *, goes_on: bool) -> str:
         if not goes_on:
             return "The run waits for answers to other calls."
-        return "The run continues." if self._runs.has_workers else "The run continues when its program resumes it."
+        if self._runs.has_workers:
+            return "The run continues."
+        return "The run continues when its program resumes it."
 
     async def _waiting(self, one: RunInfo) -> Sequence[WaitingCall]:
-        return await self._runs.statuses.waiting(one.run_id) if one.status == "waiting" else ()
+        if one.status == "waiting":
+            return await self._runs.statuses.waiting(one.run_id)
+        return ()
 
     async def _run_page(
         self, asked: ConsoleRequest, run_id: str, of: str = "", wrong: Mapping[str, str] | None = None
@@ -190,4 +204,8 @@ def _view(call: WaitingCall, number: int, sent: Mapping[str, str], wrong: Mappin
 
 
 def _tone(one: RunInfo) -> str:
-    return "good" if one.status in _GOOD else "bad" if one.status in _BAD else "busy"
+    if one.status in _GOOD:
+        return "good"
+    if one.status in _BAD:
+        return "bad"
+    return "busy"

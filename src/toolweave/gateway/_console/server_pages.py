@@ -93,7 +93,8 @@ class ServerPages:
     async def reload(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Read the config again."""
         confirmed = asked.form.get("confirmed") == "yes"
-        session, change = asked.signed_in, await self._gateway.reload(confirmed=confirmed)
+        session = asked.signed_in
+        change = await self._gateway.reload(confirmed=confirmed)
         if change.error is not None:
             session.say(f"The config was not changed: {change.error}", problem=True)
         else:
@@ -125,7 +126,8 @@ class ServerPages:
 
     async def add(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Add a server until it is removed or the gateway ends."""
-        name, entry = asked.form.get("name", "").strip(), asked.form.get("entry", "")
+        name = asked.form.get("name", "").strip()
+        entry = asked.form.get("entry", "")
         try:
             if not name or "/" in name:
                 raise ValueError("the name of a server is expected, without '/'")
@@ -137,7 +139,8 @@ class ServerPages:
 
     def _status(self) -> GatewayStatus:
         """Return the state of the gateway, in which servers that are called as their callers lack nothing."""
-        found, callers = self._gateway.status(), caller_servers(self._gateway.hub).configs
+        found = self._gateway.status()
+        callers = caller_servers(self._gateway.hub).configs
         upstreams = (
             msgspec.structs.replace(one, state=_PER_CALLER, error=None) if one.name in callers else one
             for one in found.upstreams
@@ -157,7 +160,11 @@ _OVER = frozenset({ConnectionState.FAILED, ConnectionState.CLOSED, ConnectionSta
 
 
 def _tone(one: UpstreamStatus) -> str:
-    return "good" if one.state in _GOOD else "bad" if one.state in _BAD else "busy"
+    if one.state in _GOOD:
+        return "good"
+    if one.state in _BAD:
+        return "bad"
+    return "busy"
 
 
 def _summary(status: GatewayStatus) -> str:

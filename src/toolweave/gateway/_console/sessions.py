@@ -100,8 +100,13 @@ class ConsoleSessions:
     def of(self, headers: Mapping[bytes, bytes]) -> ConsoleSession | None:
         """Return the session of the browser that sent a request, or None."""
         name = self._sent(headers)
-        session = None if name is None else self._sessions.get(_digest(name))
-        return session if session is not None and session.until > self._clock() else None
+        if name is None:
+            session = None
+        else:
+            session = self._sessions.get(_digest(name))
+        if session is not None and session.until > self._clock():
+            return session
+        return None
 
     def end(self, headers: Mapping[bytes, bytes], path: str) -> tuple[bytes, bytes]:
         """End the session of a browser; return the header that deletes its cookie."""
@@ -132,7 +137,8 @@ def host_of(headers: Mapping[bytes, bytes]) -> tuple[str, str]:
     text = headers.get(b"host", b"").decode("latin-1").lower()
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal():
-        host, port = text, ""
+        host = text
+        port = ""
     return host.strip("[]"), port[:5]
 
 

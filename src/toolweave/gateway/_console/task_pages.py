@@ -34,7 +34,8 @@ class TaskPages:
 
     async def tasks(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Show the tasks that were begun last, or those that have not ended."""
-        every, only = await self._tasks.newest_first(), asked.query.get("only", "")
+        every = await self._tasks.newest_first()
+        only = asked.query.get("only", "")
         open_ones = [one for one in every if not one.over]
         shown = open_ones if only == "open" else every
         return self._pages.live(
@@ -49,9 +50,13 @@ class TaskPages:
     async def cancel(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Cancel a task."""
         number = asked.form.get("task", "")
-        one = self._tasks.find(int(number)) if number.isascii() and number.isdecimal() else None
+        if number.isascii() and number.isdecimal():
+            one = self._tasks.find(int(number))
+        else:
+            one = None
         if one is None:
-            said, problem = "The task is no longer kept.", True
+            said = "The task is no longer kept."
+            problem = True
         else:
             said, problem = await _cancelled(one)
         asked.signed_in.say(said, problem=problem)
@@ -72,10 +77,14 @@ async def _cancelled(one: RecentTask) -> tuple[str, bool]:
 def _state(one: RecentTask) -> str:
     if one.status == INPUT_REQUIRED:
         return "waits for its caller"
-    return "completed with an error" if one.status == "completed" and one.is_error else one.status
+    if one.status == "completed" and one.is_error:
+        return "completed with an error"
+    return one.status
 
 
 def _tone(one: RecentTask) -> str:
     if not one.over:
         return "busy"
-    return "bad" if one.is_error or one.status != "completed" else "good"
+    if one.is_error or one.status != "completed":
+        return "bad"
+    return "good"

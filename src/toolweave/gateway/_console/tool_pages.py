@@ -52,12 +52,16 @@ class OfferPages:
 
     async def tools(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Show the tools whose names, descriptions or servers have all words that are searched for."""
-        every, words = self._gateway.hub.snapshot(), asked.query.get("q", "").casefold().split()
+        every = self._gateway.hub.snapshot()
+        words = asked.query.get("q", "").casefold().split()
         found = [spec for spec in every if _has(spec, words)]
         if words:  # the name says more than the description
             found.sort(key=lambda spec: not all(word in spec.name.casefold() for word in words))
         shown = found[:_MOST_SHOWN]
-        told = f"{len(found)} of {counted(len(every), 'tool')}" if words else counted(len(every), "tool")
+        if words:
+            told = f"{len(found)} of {counted(len(every), 'tool')}"
+        else:
+            told = counted(len(every), "tool")
         summary = told + (f", the first {_MOST_SHOWN} are shown" if len(found) > _MOST_SHOWN else "")
         return self._pages.live(asked, "tools.html", summary=summary, seconds=_LISTS_SECONDS, tools=shown)
 
@@ -71,12 +75,14 @@ class OfferPages:
         if asked.form.get("seen") != tool_hash(spec.input_schema):
             wrong = {"": "The definition of this tool has changed. Look at its form again."}
             return await self._tool_page(asked, spec, {}, wrong, None)
-        fields, wrong = fields_of(spec.input_schema), dict[str, str]()
+        fields = fields_of(spec.input_schema)
+        wrong = dict[str, str]()
         if fields is None or "json" in asked.form:
             try:
                 arguments = read_json(asked.form.get("json", ""))
             except ValueError as error:
-                arguments, wrong = {}, {"json": str(error)}
+                arguments = {}
+                wrong = {"json": str(error)}
         else:
             arguments, wrong = read_fields(fields, asked.form)
         if wrong:
@@ -170,7 +176,9 @@ def _has(spec: ToolSpec, words: Sequence[str]) -> bool:
 
 def _hints(spec: ToolSpec) -> list[str]:
     found = [words[not said] for name, words in _HINTS.items() if (said := spec.hint(name)) is not None]
-    return found if spec.for_models else [*found, "only its page may call it"]
+    if spec.for_models:
+        return found
+    return [*found, "only its page may call it"]
 
 
 def _failed(call: RecentCall) -> bool:
@@ -178,4 +186,6 @@ def _failed(call: RecentCall) -> bool:
 
 
 def _example(spec: ToolSpec) -> str:
-    return "" if fields_of(spec.input_schema) is not None else "{}"
+    if fields_of(spec.input_schema) is not None:
+        return ""
+    return "{}"

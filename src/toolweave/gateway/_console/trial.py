@@ -108,14 +108,19 @@ async def try_tool(gateway: ManagedGateway, name: str, arguments: Json, receive:
         arguments: The arguments.
         receive: ASGI's, after the body of the request: it reports when the browser is gone.
     """
-    line, begun = TrialLine(), time.perf_counter()
+    line = TrialLine()
+    begun = time.perf_counter()
     params: Json = {"name": name, "arguments": arguments}
     try:
         result = await ask_gateway(gateway, methods.TOOLS_CALL, params, receive, line)
         late = f"no result within {CALL_SECONDS:g} s: the call was cancelled"
-        outcome = TrialOutcome(0, late, True) if result is None else _shown(result)
+        if result is None:
+            outcome = TrialOutcome(0, late, True)
+        else:
+            outcome = _shown(result)
     except RequestError as error:
-        text, data = f"error {error.code}: {error.message}", error.data
+        text = f"error {error.code}: {error.message}"
+        data = error.data
         outcome = TrialOutcome(0, text, True, structured="" if data is None else as_json(data))
     return outcome._replace(seconds=time.perf_counter() - begun, notes=tuple(line.notes))
 
@@ -174,7 +179,10 @@ def _shown(result: Json) -> TrialOutcome:
         found = tool_result(result, server="the tool")
     except ProtocolError as error:
         return TrialOutcome(0, str(error), True, structured=as_json(result))
-    title = "the tool reports an error" if found.is_error else "the tool answered"
+    if found.is_error:
+        title = "the tool reports an error"
+    else:
+        title = "the tool answered"
     return TrialOutcome(
         seconds=0,
         title=title,

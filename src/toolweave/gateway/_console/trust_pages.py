@@ -68,7 +68,8 @@ class TrustPages:
 
     async def allow(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Pin one difference as it was shown; one that differs by now is not pinned."""
-        name, seen = asked.form.get("server", ""), asked.form.get("seen", "")
+        name = asked.form.get("server", "")
+        seen = asked.form.get("seen", "")
         client = self._gateway.hub.clients.get(name)
         if client is None:
             raise ConsoleRefusal(404, f"There is no server {name!r}.")
@@ -89,12 +90,16 @@ class TrustPages:
     async def sign_ins(self, asked: ConsoleRequest, receive: Receive) -> ConsoleReply:
         """Show the stored sign-ins; no token is shown, and none is renewed."""
         names: dict[str, list[str]] = {}
-        default, callers = default_token_store(), self._gateway.server.callers.hubs
+        default = default_token_store()
+        callers = self._gateway.server.callers.hubs
         used: list[TokenStore] = []
         for client in self._gateway.hub.clients.values():
             if client.config.url:
                 names.setdefault(resource_of(client.config.url), []).append(client.name)
-            settings = None if client.config.auth is None else client.config.auth.oauth
+            if client.config.auth is None:
+                settings = None
+            else:
+                settings = client.config.auth.oauth
             if settings is not None:
                 used.append(settings.store or default)
         for config in callers.configs.values():

@@ -44,10 +44,15 @@ class MachineTokenStore:
             yield
 
     def __repr__(self) -> str:
-        return "<MachineTokenStore>" if self._chosen is None else f"<MachineTokenStore: {self._chosen!r}>"
+        if self._chosen is None:
+            return "<MachineTokenStore>"
+        return f"<MachineTokenStore: {self._chosen!r}>"
 
     async def _store(self) -> TokenStore:
         if self._chosen is None:
             keyring = await anyio.to_thread.run_sync(machine_keyring)
-            self._chosen = FileTokenStore() if keyring is None else KeyringTokenStore(keyring)
+            if keyring is None:
+                self._chosen = FileTokenStore()
+            else:
+                self._chosen = KeyringTokenStore(keyring)
         return self._chosen

@@ -63,7 +63,10 @@ class FileTokenStore:
 
     def __init__(self, path: str | Path | None = None, *, key: str | Secret | None = None) -> None:
         # independent of later changes of the working directory
-        self._path = default_folder() / "tokens.json" if path is None else Path(path).expanduser().absolute()
+        if path is None:
+            self._path = default_folder() / "tokens.json"
+        else:
+            self._path = Path(path).expanduser().absolute()
         self._cipher = configured_key(key)
 
     @property
@@ -184,7 +187,10 @@ def _read_privately(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as exc:
-        why = "is a link; tokens are kept in a file itself" if exc.errno == errno.ELOOP else f"cannot be read: {exc}"
+        if exc.errno == errno.ELOOP:
+            why = "is a link; tokens are kept in a file itself"
+        else:
+            why = f"cannot be read: {exc}"
         raise StoreError(f"the file of tokens {str(path)!r} {why}") from None
     try:
         with os.fdopen(descriptor, "rb") as file:
@@ -206,7 +212,9 @@ def _objection(found: os.stat_result) -> str:
     mode = stat.S_IMODE(found.st_mode)
     if mode & 0o077:
         return f"can be used by others (mode {mode:04o}): chmod 600 it, or delete it and sign in again"
-    return f"is larger than {_MAX_BYTES:,} bytes" if found.st_size > _MAX_BYTES else ""
+    if found.st_size > _MAX_BYTES:
+        return f"is larger than {_MAX_BYTES:,} bytes"
+    return ""
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

@@ -171,13 +171,17 @@ class KeyringTokenStore:
 
     def _read(self, key: TokenKey) -> TokenRecord | None:
         text = self._get(name_of(key))
-        return None if text is None else read_record(text)
+        if text is None:
+            return None
+        return read_record(text)
 
     def _index(self) -> list[TokenKey]:
         """Return the keys of all records: a keyring lists nothing."""
         text = self._get(_INDEX)
         try:
-            return [] if text is None else decode_json(text, list[TokenKey])
+            if text is None:
+                return []
+            return decode_json(text, list[TokenKey])
         except ValueError:
             raise StoreError(f"the list of tokens in the keyring {_name(self._keyring)} is damaged") from None
 
@@ -226,7 +230,9 @@ class KeyringTokenStore:
 def _parts_of(name: str, value: str | None) -> list[str]:
     """Return the names of the parts of a value, if it has any."""
     count, _, generation = (value or "").partition(":")
-    return [f"{name}.{generation}.{at}" for at in range(int(count))] if count.isdecimal() else []
+    if count.isdecimal():
+        return [f"{name}.{generation}.{at}" for at in range(int(count))]
+    return []
 
 
 def _priority(backend: KeyringBackend) -> float:

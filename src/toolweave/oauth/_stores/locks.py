@@ -51,7 +51,8 @@ class FileLock:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if self._is_named(descriptor):
-                    self._descriptor, descriptor = descriptor, -1
+                    self._descriptor = descriptor
+                    descriptor = -1
             except BlockingIOError:
                 return False
             finally:

@@ -72,7 +72,9 @@ def configured_key(key: str | Secret | None) -> TokenCipher | None:
         StoreError: It is no key.
     """
     found = key or os.environ.get(KEY_VARIABLE)
-    return TokenCipher(found) if found else None
+    if found:
+        return TokenCipher(found)
+    return None
 
 
 def _cipher(text: str) -> AESGCM:

@@ -54,7 +54,9 @@ class SharedTokenStore:
             StoreError: The store cannot be reached, or the record cannot be decrypted.
         """
         found = await self._store.get(_TOKENS, _place(key))
-        return None if found is None else self._opened(found)
+        if found is None:
+            return None
+        return self._opened(found)
 
     async def save(self, record: TokenRecord) -> None:
         """Store a record, replacing the one with its key.

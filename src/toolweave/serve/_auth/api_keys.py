@@ -63,17 +63,24 @@ class ApiKey:
 
     @property
     def _text(self) -> str:
-        return self.key.reveal() if isinstance(self.key, Secret) else self.key or ""
+        if isinstance(self.key, Secret):
+            return self.key.reveal()
+        return self.key or ""
 
     @property
     def digest(self) -> bytes:
         """The SHA-256 of the key."""
-        return bytes.fromhex(self.sha256) if self.sha256 else digest_of(self._text)
+        if self.sha256:
+            return bytes.fromhex(self.sha256)
+        return digest_of(self._text)
 
     @property
     def identity(self) -> Identity:
         """The identity of its requests."""
-        expires = None if self.expires_at is None else int(self.expires_at)
+        if self.expires_at is None:
+            expires = None
+        else:
+            expires = int(self.expires_at)
         return Identity(client_id=self.name, scopes=self.scopes, expires_at=expires, claims=self.claims)
 
 
@@ -110,7 +117,9 @@ class ApiKeys:
     def find(self, token: str) -> Identity | None:
         """Return the identity of a key that is good now, or None."""
         found = self._known.get(digest_of(token))
-        return None if found is None or (found.expires_at is not None and found.expires_at <= time.time()) else found
+        if found is None or (found.expires_at is not None and found.expires_at <= time.time()):
+            return None
+        return found
 
 
 def digest_of(key: str) -> bytes:

@@ -68,7 +68,10 @@ class ExpectedClaims(Value, frozen=True):
                 raise unexpected("client_id", client, self.client_ids)
             return
         audience: object = claims.get("aud")
-        named = cast("list[object]", audience) if isinstance(audience, list) else [audience]
+        if isinstance(audience, list):
+            named = cast("list[object]", audience)
+        else:
+            named = [audience]
         accepted = {spelling for one in self.audiences for spelling in spellings(one)}
         if not any(isinstance(one, str) and one in accepted for one in named):
             raise unexpected("aud", claims.get("aud"), self.audiences)
@@ -80,7 +83,8 @@ class ExpectedClaims(Value, frozen=True):
                 continue
             if not is_time(at):
                 raise TokenProblem(f"{name!r} is {shown(at)}, expected a number of seconds")
-            early, late = at - self.leeway_seconds > now, at + self.leeway_seconds <= now
+            early = at - self.leeway_seconds > now
+            late = at + self.leeway_seconds <= now
             if late if name == "exp" else early:
                 raise TokenProblem(f"{name!r} is {shown(at)}, and it is {int(now)} now")
 
@@ -176,7 +180,10 @@ def _thumbprint(claims: Mapping[str, Any]) -> str | None:
     confirmation = as_object(claims.get("cnf"))
     if claims.get("cnf") is None:
         return None
-    thumbprint = None if confirmation is None else confirmation.get("jkt")
+    if confirmation is None:
+        thumbprint = None
+    else:
+        thumbprint = confirmation.get("jkt")
     if not isinstance(thumbprint, str):
         raise TokenProblem(f"'cnf' is {shown(claims['cnf'])}, expected a 'jkt': only keys of DPoP are checked")
     return thumbprint

@@ -110,7 +110,10 @@ class ProofChecker:
 
     def __init__(self, rules: Dpop) -> None:
         self.rules = rules
-        self._nonces = _Nonces(rules.nonce_keys) if rules.nonces else None
+        if rules.nonces:
+            self._nonces = _Nonces(rules.nonce_keys)
+        else:
+            self._nonces = None
         self.store: Store = rules.store or MemoryStore(most_documents=100_000, most_bytes=32 * 1024 * 1024)
 
     async def check(self, proofs: Sequence[str], target: ProofTarget) -> tuple[str, str | None]:
@@ -131,7 +134,10 @@ class ProofChecker:
         if wanted is not None and not hmac.compare_digest(thumbprint.encode(), wanted.encode()):
             raise BadProof("The proof is signed with another key than the token is bound to")
         self._check_request(claims, target)
-        nonce = None if self._nonces is None else self._nonces.check(claims.get("nonce"))
+        if self._nonces is None:
+            nonce = None
+        else:
+            nonce = self._nonces.check(claims.get("nonce"))
         await self._remember(claims, thumbprint)
         return thumbprint, nonce
 
@@ -143,7 +149,8 @@ class ProofChecker:
             raise BadProof("The proof is too long")
         try:
             header = jwt.get_unverified_header(proof)
-            key, algorithm = header.get("jwk"), header.get("alg")
+            key = header.get("jwk")
+            algorithm = header.get("alg")
             if header.get("typ") != "dpop+jwt" or algorithm not in self.rules.algorithms or "crit" in header:
                 raise BadProof("The proof has the wrong type or algorithm")
             if not isinstance(key, dict) or _PRIVATE & key.keys():
@@ -213,7 +220,9 @@ class _Nonces:
         if isinstance(nonce, str):
             for number in (now, now - 1):
                 if any(hmac.compare_digest(self._made(number, key).encode(), nonce.encode()) for key in self._keys):
-                    return None if nonce == newest else newest
+                    if nonce == newest:
+                        return None
+                    return newest
         raise BadProof("The proof needs the nonce that is given here", error="use_dpop_nonce", nonce=newest)
 
     @staticmethod

@@ -202,7 +202,10 @@ class _Introspector:
             if not is_time(known.get(name)):
                 known.pop(name, None)
         self._expected.check(known, self._asked.issuer, now=time.time())
-        end = math.floor(float(known["exp"])) if "exp" in known else None
+        if "exp" in known:
+            end = math.floor(float(known["exp"]))
+        else:
+            end = None
         return identity_of_claims({"iss": self._asked.issuer, **claims}, expires_at=end)
 
     def _remember(self, key: bytes, found: Identity | str) -> None:

@@ -64,7 +64,10 @@ class IssuerGuard:
             TooManyTokens: The issuer refused too many tokens of this address.
         """
         now = self._clock()
-        wait = 0.0 if proven else self._failed.get(address, -math.inf) - now
+        if proven:
+            wait = 0.0
+        else:
+            wait = self._failed.get(address, -math.inf) - now
         if self._away_until > now and self._probes:
             wait = max(wait, self._away_until - now)
         if wait > 0:  # so that an issuer that is down costs each request no wait of its own
@@ -77,7 +80,10 @@ class IssuerGuard:
         Raises:
             TooManyTokens: It has.
         """
-        excess = 0.0 if proven else self._level(address, self._clock()) - MAX_REFUSED + 1
+        if proven:
+            excess = 0.0
+        else:
+            excess = self._level(address, self._clock()) - MAX_REFUSED + 1
         if excess > 0:
             raise TooManyTokens(excess / _REFUSED_PER_SECOND)
 

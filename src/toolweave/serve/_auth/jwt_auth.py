@@ -82,13 +82,17 @@ class JwtAuth(TokenAuth):
         audiences = text_list(audience, "audience", empty=bool(clients))
         if not issuers:
             raise ConfigError("JwtAuth needs an issuer")
-        urls, given = _by_issuer(jwks_url, issuers, "jwks_url"), _by_issuer(key, issuers, "key")
+        urls = _by_issuer(jwks_url, issuers, "jwks_url")
+        given = _by_issuer(key, issuers, "key")
         _check_algorithms(algorithms, given)
         keys: dict[str, VerificationKeys] = {}
         for one in issuers:
             own = given.get(one)
             keys[one] = PublishedKeys(one, urls.get(one), algorithms) if own is None else GivenKey(own)
-        kinds = frozenset({"at+jwt"}) if token_type == "at+jwt" else _PLAIN_TYPES  # noqa: S105  # a type of tokens
+        if token_type == "at+jwt":  # noqa: S105  # a type of tokens
+            kinds = frozenset({"at+jwt"})
+        else:
+            kinds = _PLAIN_TYPES
         expected = ExpectedClaims(audiences=audiences, client_ids=clients, leeway_seconds=leeway_seconds)
         verifier = _JwtVerifier(keys, tuple(algorithms), expected, kinds)
         super().__init__(verifier, **own_metadata(audiences, issuers, options))
@@ -220,4 +224,6 @@ def _issuer_in(token: str) -> Any:
 
 def _kind(header: Mapping[str, Any]) -> str | None:
     kind = header.get("typ")
-    return None if kind is None else str(kind).lower().removeprefix("application/")
+    if kind is None:
+        return None
+    return str(kind).lower().removeprefix("application/")

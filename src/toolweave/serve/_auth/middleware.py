@@ -79,7 +79,9 @@ def scheme_of(scope: Scope) -> str:
 def principal(scope: Scope) -> str | None:
     """Return the principal of an authorized request."""
     identity = identity_of(scope)
-    return None if identity is None else identity.principal
+    if identity is None:
+        return None
+    return identity.principal
 
 
 def may_of(scope: Scope) -> MayUse | None:

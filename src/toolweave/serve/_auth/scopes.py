@@ -80,7 +80,9 @@ def fits_uri(key: str, uri: str, *, odd: bool = True) -> bool:
     A URI with dot segments might name anything: `odd` is the answer for it.
     """
     plain = unquote(uri).casefold()
-    return odd if _DOTS.search(plain) is not None else fits(unquote(key).casefold(), plain)
+    if _DOTS.search(plain) is not None:
+        return odd
+    return fits(unquote(key).casefold(), plain)
 
 
 class Access:

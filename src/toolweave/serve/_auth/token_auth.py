@@ -112,11 +112,17 @@ class TokenAuth:
         self._verify = verify
         self.kept = KeptTokens()
         keys = options.get("api_keys")
-        self.api_keys = keys if keys is None or isinstance(keys, ApiKeys) else ApiKeys(keys)
+        if keys is None or isinstance(keys, ApiKeys):
+            self.api_keys = keys
+        else:
+            self.api_keys = ApiKeys(keys)
         try:
             self.required_scopes = scope_list(options.get("required_scopes", ()))
             supported = options.get("scopes_supported")
-            self.supported = self.required_scopes if supported is None else scope_list(supported)
+            if supported is None:
+                self.supported = self.required_scopes
+            else:
+                self.supported = scope_list(supported)
         except ValueError as exc:
             raise ConfigError(f"{type(self).__name__}: {exc}") from None
         self.resource = options.get("resource")
@@ -269,7 +275,10 @@ class _ListedTokens:
     """Listed tokens, compared by their digests in constant time."""
 
     def __init__(self, tokens: Mapping[str, str] | Sequence[str]) -> None:
-        named = tokens if isinstance(tokens, Mapping) else {token: f"token-{n}" for n, token in enumerate(tokens, 1)}
+        if isinstance(tokens, Mapping):
+            named = tokens
+        else:
+            named = {token: f"token-{n}" for n, token in enumerate(tokens, 1)}
         if isinstance(tokens, str) or not named or any(len(token) < 16 for token in named):
             raise ConfigError("tokens must be a list or a mapping of tokens that are 16 characters or longer")
         self._known = {digest_of(token): name for token, name in named.items()}

@@ -172,7 +172,10 @@ class Conversation:
         if message.is_answer:
             self._pending.take(message)
         elif message.method is msgspec.UNSET or message.id is None:
-            what = "'id' must be a string or an integer" if message.id is None else "it has no 'method'"
+            if message.id is None:
+                what = "'id' must be a string or an integer"
+            else:
+                what = "it has no 'method'"
             key = None if message.id is msgspec.UNSET else message.id
             reply(encode_error(key, INVALID_REQUEST, f"Invalid request: {what}"))
         elif message.id is msgspec.UNSET:
@@ -216,7 +219,10 @@ class Conversation:
         if method == methods.NOTIFICATIONS_CANCELLED:
             key = params.get("requestId")
             known = isinstance(key, (int, str)) and not isinstance(key, bool)
-            scope = self._running.get(cast("RequestId", key)) if known else None
+            if known:
+                scope = self._running.get(cast("RequestId", key))
+            else:
+                scope = None
             if scope is not None:
                 self._unwanted.add(cast("RequestId", key))
                 scope.cancel()

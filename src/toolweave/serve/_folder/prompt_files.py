@@ -51,7 +51,9 @@ class PromptFile(Value, frozen=True, kw_only=True):
 
         def value(found: re.Match[str]) -> str:
             name = found[2].strip()
-            return found[0][1:] if found[1] else given.get(name, self.defaults.get(name, ""))
+            if found[1]:
+                return found[0][1:]
+            return given.get(name, self.defaults.get(name, ""))
 
         return _PLACEHOLDER.sub(value, self.text)
 
@@ -110,7 +112,8 @@ def _argument(entry: object) -> tuple[PromptArgument, str | None]:
         raise ValueError(f"{name!r} is no name of an argument: letters, digits, '_' and '-' are expected")
     what = f"its argument {name!r}"
     _check_fields(fields, _ARGUMENT_FIELDS, what)
-    description, default = _text(fields, "description", of=what), _text(fields, "default", of=what)
+    description = _text(fields, "description", of=what)
+    default = _text(fields, "default", of=what)
     required = fields.get("required", default is None)
     if not isinstance(required, bool):
         raise ValueError(f"'required' of {what} is {required!r}; true or false is expected")
@@ -191,7 +194,9 @@ class PromptFolder:
     def definition(self, name: str, version: str | None = None) -> Json | None:
         """Return the definition of a prompt as it was read last, or None."""
         file = self._prompts.get(name) if version is None else None
-        return None if file is None else definition(file.prompt)
+        if file is None:
+            return None
+        return definition(file.prompt)
 
     def scopes(self, name: str, version: str | None = None) -> tuple[str, ...]:
         """Return nothing: prompts of files need no scopes."""
@@ -205,7 +210,8 @@ class PromptFolder:
 
     def found(self) -> Mapping[str, PromptFile]:
         """Return the prompts that are offered now, by name; the faults of other files are in `problems`."""
-        prompts, problems = dict[str, PromptFile](), list[str]()
+        prompts = dict[str, PromptFile]()
+        problems = list[str]()
         files: dict[Path, tuple[FileStamp, PromptFile | str]] = {}
         for path, stamp in self._paths():
             known = self._files.get(path)

@@ -235,11 +235,16 @@ def _reason(error: BaseException, root: Path) -> str:
     """Return the error, with its line in the folder."""
     if isinstance(error, SystemExit):
         return f"it ended the program (exit {error.code!r}) while it was loaded; that belongs below a check of __name__"
-    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if str(error):
+        said = f"{type(error).__name__}: {error}"
+    else:
+        said = type(error).__name__
     if isinstance(error, SyntaxError):
         return said
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(root)]
-    return f"line {lines[-1].lineno} of {Path(lines[-1].filename).name!r}: {said}" if lines else str(error) or said
+    if lines:
+        return f"line {lines[-1].lineno} of {Path(lines[-1].filename).name!r}: {said}"
+    return str(error) or said
 
 
 def _hint(error: BaseException, file: Path, root: Path) -> str:

@@ -140,7 +140,9 @@ def parts_of(given: FolderLike | None) -> ServedFolder | None:
     Raises:
         NotADirectoryError, ValueError: As `folder`.
     """
-    return given if given is None or isinstance(given, ServedFolder) else folder(given)
+    if given is None or isinstance(given, ServedFolder):
+        return given
+    return folder(given)
 
 
 def joined_tools(given: ToolSource, parts: ServedFolder | None) -> ToolSource:
@@ -155,13 +157,17 @@ def joined_tools(given: ToolSource, parts: ServedFolder | None) -> ToolSource:
 def joined_prompts(given: PromptLike | None, parts: ServedFolder | None) -> PromptLike:
     """Return the prompts that a server is given with those of a folder."""
     own = () if given is None else given
-    return own if parts is None else [*([own] if isinstance(own, PromptSource) else own), *parts.prompts]
+    if parts is None:
+        return own
+    return [*([own] if isinstance(own, PromptSource) else own), *parts.prompts]
 
 
 def joined_resources(given: ResourceLike | None, parts: ServedFolder | None) -> ResourceLike:
     """Return the resources that a server is given with those of a folder."""
     own = () if given is None else given
-    return own if parts is None else [*([own] if isinstance(own, ResourceSource) else own), *parts.resources]
+    if parts is None:
+        return own
+    return [*([own] if isinstance(own, ResourceSource) else own), *parts.resources]
 
 
 def _is_code(name: str) -> bool:

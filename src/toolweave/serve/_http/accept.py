@@ -24,7 +24,9 @@ def accepts_events(accept: bytes) -> bool:
 
 
 def _ranges(accept: bytes) -> frozenset[bytes]:
-    return _kept(accept) if len(accept) <= _MAX_KEPT_BYTES else _read(accept)
+    if len(accept) <= _MAX_KEPT_BYTES:
+        return _kept(accept)
+    return _read(accept)
 
 
 def _read(accept: bytes) -> frozenset[bytes]:

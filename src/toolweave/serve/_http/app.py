@@ -184,7 +184,9 @@ class HttpApp:
     @property
     def http(self) -> App:
         """The app of HTTP requests alone."""
-        return _not_running if self._app is None else self._app
+        if self._app is None:
+            return _not_running
+        return self._app
 
     def route(
         self,
@@ -216,7 +218,10 @@ class HttpApp:
         own = path in (self.path, self._build.settings.health_path)
         if own or (path in self._routes and not instead):
             raise ConfigError(f"path {path!r} is taken")
-        served = self._build.protected(app, auth)[0] if authorized else app
+        if authorized:
+            served = self._build.protected(app, auth)[0]
+        else:
+            served = app
         route = self._routes[path] = AppRoute(app=served, below=below, guarded=guarded, forms=forms)
 
         def end() -> None:
@@ -233,7 +238,9 @@ class HttpApp:
         and FastAPI.
         """
         auth = self._build.settings.auth
-        return () if auth is None else auth.public_paths()
+        if auth is None:
+            return ()
+        return auth.public_paths()
 
     def serve_at_root(self, outer: TakesRoutes) -> None:
         """Route the `public_paths` to this app in the application that it is mounted in, after its own routes.
@@ -265,7 +272,10 @@ class HttpApp:
             app = dispatcher if fast is None else fast.before(dispatcher)  # behind the authorization, as all of it
             end = self.route(path, app, below=False, authorized=True, auth=auth, instead=True)
             own = self._build.settings.auth
-            documents = {} if auth is None or auth is own else auth.documents()
+            if auth is None or auth is own:
+                documents = {}
+            else:
+                documents = auth.documents()
             self._build.public.update(documents)
             try:
                 yield
@@ -447,7 +457,8 @@ class _AppParts:
         settings, limits = self.settings, self.settings.limits
         if settings.stateless:
             return None
-        store, retry = settings.event_store, settings.retry_interval
+        store = settings.event_store
+        retry = settings.retry_interval
         seconds = limits.session_idle_seconds
         return HttpSessions(limits.sessions, seconds, store=store, retry=retry, shares=self.shares)
 
@@ -461,7 +472,8 @@ class _AppParts:
         auth: TokenAuth | None,
     ) -> Generator[HttpDispatcher]:
         """Make the dispatcher for both eras at a path; for the block it receives messages about sessions."""
-        streams, gate = not self.settings.json_response, OperationGate(served.offers, auth)
+        streams = not self.settings.json_response
+        gate = OperationGate(served.offers, auth)
         legacy = LegacyHttp(
             served.endpoint,
             spawner,
@@ -510,14 +522,18 @@ class _AppParts:
             return ()
         from toolweave.serve._http.rest import RestView  # only where it is wanted
 
-        gate, schema_of = OperationGate(served.offers, auth), served.tool_schema
+        gate = OperationGate(served.offers, auth)
+        schema_of = served.tool_schema
         view = RestView(dispatcher, spawner, gate, self._bounds, schema_of=schema_of, base=base)
         return ((f"{base}/tools", view.call), (f"{base}/openapi.json", view.document))
 
     def auth_below(self, path: str) -> TokenAuth | None:
         """Return the authorization of an endpoint at another path: below the app's own it is a resource by itself."""
-        auth, own = self.settings.auth, self.settings.path
-        return auth.below(path.removeprefix(own)) if auth is not None and path.startswith(f"{own}/") else auth
+        auth = self.settings.auth
+        own = self.settings.path
+        if auth is not None and path.startswith(f"{own}/"):
+            return auth.below(path.removeprefix(own))
+        return auth
 
     def unpublish(self, documents: Mapping[str, App]) -> None:
         """Remove public documents, unless others have replaced them."""
@@ -543,13 +559,16 @@ class _AppParts:
 
         The fast path is in front of the guard, whose checks it makes itself, if no other layer has to see its requests.
         """
-        settings, fast = self.settings, dispatcher.fast_path
+        settings = self.settings
+        fast = dispatcher.fast_path
         is_outermost = fast is not None and settings.auth is None and not settings.middleware
         app, public = self.protected(dispatcher if fast is None or is_outermost else fast.before(dispatcher))
         self.public.update(public)
         paths = Paths(endpoint=settings.path, health=settings.health_path, public=self.public, route_of=route_of)
         guarded = self._guard(app, paths)
-        return fast.before(guarded, settings.path) if fast is not None and is_outermost else guarded
+        if fast is not None and is_outermost:
+            return fast.before(guarded, settings.path)
+        return guarded
 
     def _guard(self, app: App, paths: Paths) -> Guard:
         limits = self.settings.limits

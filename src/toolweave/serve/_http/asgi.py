@@ -69,7 +69,9 @@ def path_of(scope: Scope) -> str:
     """Return the path of a request below where the app is mounted."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
-    return (path[len(root) :] or "/") if root and path.startswith(root) else path
+    if root and path.startswith(root):
+        return path[len(root) :] or "/"
+    return path
 
 
 def cookies_in(headers: Headers) -> Iterator[tuple[str, str]]:
@@ -82,7 +84,10 @@ def cookies_in(headers: Headers) -> Iterator[tuple[str, str]]:
 async def respond(send: Send, status: int, text: str = "", headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
     """Send a response with a line of plain text, or an empty one."""
     body = text.encode()
-    head = [(b"content-type", b"text/plain; charset=utf-8")] if body else []
+    if body:
+        head = [(b"content-type", b"text/plain; charset=utf-8")]
+    else:
+        head = []
     if status != 204:
         head.append((b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": status, "headers": [*head, *headers], TOGETHER: True})
@@ -97,8 +102,11 @@ async def read_body(receive: Receive, limit: int) -> bytes | None:
     message = await receive()
     body: bytes = message.get("body", b"")
     if not message.get("more_body", False):
-        return None if len(body) > limit else body
-    parts, size = [body], len(body)
+        if len(body) > limit:
+            return None
+        return body
+    parts = [body]
+    size = len(body)
     while size <= limit:
         message = await receive()
         if message["type"] != "http.request":
@@ -107,4 +115,6 @@ async def read_body(receive: Receive, limit: int) -> bytes | None:
         size += len(parts[-1])
         if not message.get("more_body", False):
             break
-    return None if size > limit else b"".join(parts)
+    if size > limit:
+        return None
+    return b"".join(parts)

@@ -120,7 +120,8 @@ class _JointResponse:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             return
         if self._answers:
-            status, body = 200, encode_batch(self._answers)
+            status = 200
+            body = encode_batch(self._answers)
         else:
             status, body = (202, b"") if self._refusal is None else self._refusal
         headers = [(b"content-length", b"%d" % len(body))]

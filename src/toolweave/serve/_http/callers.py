@@ -95,7 +95,10 @@ def _address(host: str) -> _Address | None:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return None
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    if isinstance(address, ipaddress.IPv6Address):
+        mapped = address.ipv4_mapped
+    else:
+        mapped = None
     return mapped or address
 
 
@@ -103,7 +106,9 @@ def _counted(host: str) -> str:
     address = _address(host)
     if isinstance(address, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((address, _HOST_PREFIX), strict=False))
-    return host if address is None else str(address)
+    if address is None:
+        return host
+    return str(address)
 
 
 def _without_port(text: str) -> str:
@@ -111,4 +116,6 @@ def _without_port(text: str) -> str:
     if text.startswith("["):
         return text[1:].partition("]")[0]
     host, _, port = text.rpartition(":")
-    return host if ":" not in host and host and port.isdigit() else text
+    if ":" not in host and host and port.isdigit():
+        return host
+    return text

@@ -240,7 +240,8 @@ class HttpDispatcher:
 
     async def _other(self, scope: Scope, receive: Receive, send: Send, work: anyio.CancelScope) -> None:
         """Serve a request that is no POST: those of sessions."""
-        method, version = scope["method"], dict(scope["headers"]).get(b"mcp-protocol-version")
+        method = scope["method"]
+        version = dict(scope["headers"]).get(b"mcp-protocol-version")
         if version is not None and version not in _HANDSHAKE:  # a modern client only posts
             await respond(send, 405, "Method Not Allowed", [(b"allow", b"POST")])
         elif method == "GET":
@@ -320,7 +321,10 @@ class HttpDispatcher:
         headers = dict(scope["headers"])
         if message.method is msgspec.UNSET or message.id is None:
             why = "the body must be a request or a notification, and the id of a request a string or an integer"
-            key = message.id if isinstance(message.id, int | str) and not message.is_answer else None
+            if isinstance(message.id, int | str) and not message.is_answer:
+                key = message.id
+            else:
+                key = None
             await _refuse(send, key, RequestError(f"Invalid request: {why}", code=INVALID_REQUEST))
             return
         if message.id is msgspec.UNSET:
@@ -334,7 +338,10 @@ class HttpDispatcher:
         try:
             check(message.method, params, headers, scope["headers"], self._endpoint.versions)
             mirrored = self._arguments_in_headers(message.method, params)
-            wrong = argument_mismatch(mirrored, params.get("arguments"), scope["headers"]) if mirrored else None
+            if mirrored:
+                wrong = argument_mismatch(mirrored, params.get("arguments"), scope["headers"])
+            else:
+                wrong = None
             if wrong is not None:
                 raise RequestError(wrong, code=HEADER_MISMATCH)
         except RequestError as exc:
@@ -347,7 +354,9 @@ class HttpDispatcher:
     def _arguments_in_headers(self, method: str, params: Json) -> Mirrored:
         """Return the arguments that a request mirrors into headers."""
         name = params.get("name")
-        return self._mirrored(name) if method == methods.TOOLS_CALL and isinstance(name, str) else ()
+        if method == methods.TOOLS_CALL and isinstance(name, str):
+            return self._mirrored(name)
+        return ()
 
     async def _post_batch(
         self,

@@ -119,7 +119,8 @@ def event_options(store: EventStoreKind | None, retry_seconds: float | None) -> 
     options: EventOptions = {}
     if store is not None:
         options["event_store"] = MemoryEventStore()
-        retry_seconds = RETRY_SECONDS if retry_seconds is None else retry_seconds
+        if retry_seconds is None:
+            retry_seconds = RETRY_SECONDS
     if retry_seconds is not None:
         options["retry_interval"] = max(1, round(retry_seconds * 1000))
     return options
@@ -127,7 +128,9 @@ def event_options(store: EventStoreKind | None, retry_seconds: float | None) -> 
 
 def _size_of(message: Any) -> int:
     """Return the bytes of a message in memory; those of a message that is not a text are unknown and count nothing."""
-    return sys.getsizeof(message) if isinstance(message, str) else 0
+    if isinstance(message, str):
+        return sys.getsizeof(message)
+    return 0
 
 
 class Sink(Protocol):
@@ -251,7 +254,8 @@ class SharedStream(EventStream):
 
     async def _kept(self, message: str | None, *, last: bool = False) -> str | None:
         """Keep a message and return its event id."""
-        number, self._number = self._number, self._number + 1
+        number = self._number
+        self._number = self._number + 1
         await self._events.keep(self.name, SharedEvent(number, message, last))
         return f"{self._prefix}{self._label}.{number}"
 
@@ -271,11 +275,14 @@ def stream_label(key: RequestId) -> str | None:
 def read_event(event: str) -> tuple[str, RequestId, int] | None:
     """Return the name of a stream that answers a request, that request and the number of the event, by an event id."""
     label, _, number = event.rpartition(".")
-    kind, key = label[:1], label[1:].partition("~")[0]
+    kind = label[:1]
+    key = label[1:].partition("~")[0]
     try:
         text = from_base64url(key).decode("utf-8", "surrogatepass")
         request = {"i": int, "s": str}[kind](text)
-        return (label, request, int(number)) if number.isdecimal() else None
+        if number.isdecimal():
+            return (label, request, int(number))
+        return None
     except (KeyError, ValueError):
         return None
 
@@ -305,7 +312,9 @@ class NotificationStream(EventStream):
         self._delivering = False
 
     async def _kept(self, message: str | None, *, last: bool = False) -> str | None:
-        return self.mark if self._store is None else await super()._kept(message, last=last)
+        if self._store is None:
+            return self.mark
+        return await super()._kept(message, last=last)
 
     def push(self, method: str, params: Mapping[str, Any]) -> None:
         """Queue a notification; never waits."""

@@ -188,7 +188,10 @@ class FastPath:
         self._running = requests.running
         self._places = requests.places
         # with an event store every answer is an event; without streams there is no difference
-        self._sessions = sessions if sessions is None or sessions.store is None else None
+        if sessions is None or sessions.store is None:
+            self._sessions = sessions
+        else:
+            self._sessions = None
         self._bounds = responses.bounds
         self._judged: dict[JudgedValues, bool | None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -227,7 +230,8 @@ class FastPath:
                     return
                 raise
             sent: SentCall | None = None
-            plain, calls = self._plain(asked, scope, message), self._calls
+            plain = self._plain(asked, scope, message)
+            calls = self._calls
             if plain is not None and (calls is None or calls.layered or plain.call.has_more):
                 if self._takes(plain.call.name):
                     await self._layered(exchange, plain, scope, receive, send)
@@ -276,7 +280,9 @@ class FastPath:
         if modern is None:
             return None
         named = headers.get(b"mcp-name" if modern else b"mcp-session-id")
-        return None if named is None else (modern, named)
+        if named is None:
+            return None
+        return (modern, named)
 
     def _judge(self, values: JudgedValues) -> bool | None:
         """Return whether headers are of a modern call (True) or one in a session (False), None where of neither."""
@@ -308,7 +314,10 @@ class FastPath:
             client = None if call is None else call.client
         else:
             call = plain_call_of_session(body)
-            session = None if call is None else self._session(named, scope, call.id)
+            if call is None:
+                session = None
+            else:
+                session = self._session(named, scope, call.id)
             client = None if session is None else session.client
         if call is None or client is None:
             return None
@@ -319,7 +328,10 @@ class FastPath:
 
     def _send(self, calls: SendsCalls, exchange: _FastExchange, plain: _Plain, scope: Scope) -> SentCall | None:
         """Send a call, if that can be done at once."""
-        client = self._client(plain, scope) if self._gate.authorizes else plain.client
+        if self._gate.authorizes:
+            client = self._client(plain, scope)
+        else:
+            client = plain.client
         sent = exchange.sent = calls.send(plain.call, client, self._loop or asyncio.get_running_loop())
         exchange.key = plain.call.id
         if sent is not None and plain.session is not None:
@@ -336,7 +348,9 @@ class FastPath:
         if self._sessions is None:
             return None
         session = self._sessions.find(named.decode("latin-1"), principal(scope))
-        return None if session is None or key in session.running else session
+        if session is None or key in session.running:
+            return None
+        return session
 
     # its way through the endpoint
 
@@ -344,7 +358,8 @@ class FastPath:
         self, exchange: _FastExchange, plain: _Plain, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Answer a call as any request: through middleware if there is some, behind which it may be sent at once."""
-        call, session = plain.call, plain.session
+        call = plain.call
+        session = plain.session
         exchange.key = call.id
         if session is not None:
             exchange.join(session)
@@ -364,7 +379,8 @@ class FastPath:
 
     def _requested(self, plain: _Plain, scope: Scope, reply: LazyReply) -> Request:
         """Return the request that a call is to the endpoint."""
-        call, client = plain.call, self._client(plain, scope)
+        call = plain.call
+        client = self._client(plain, scope)
         params: Json = {"name": call.name}
         if call.meta is not None:
             params["_meta"] = call.meta
@@ -392,7 +408,8 @@ class FastPath:
 
     def _response(self, exchange: _FastExchange, work: anyio.CancelScope, receive: Receive, send: Send) -> PostResponse:
         """Make the response of the full path for a call that needs it."""
-        session, counted = exchange.session, exchange.counted
+        session = exchange.session
+        counted = exchange.counted
         if session is None or counted is None or self._sessions is None:
             response = self._responses.modern(receive, send, work)
         else:
@@ -425,7 +442,10 @@ class FastPath:
             await sent.give_up()
             await self._broken_off(exchange, self._response(exchange, anyio.CancelScope(), receive, send))
             return True
-        text = None if answer is None else sent.text(exchange.key, answer)
+        if answer is None:
+            text = None
+        else:
+            text = sent.text(exchange.key, answer)
         if text is None:
             return False
         sent.end()
@@ -448,4 +468,6 @@ class FastPath:
 
 async def _replayed(waiting: list[Message], receive: Receive) -> Message:
     """Return the messages that were received already, then those to come: an ASGI `receive`."""
-    return waiting.pop() if waiting else await receive()
+    if waiting:
+        return waiting.pop()
+    return await receive()

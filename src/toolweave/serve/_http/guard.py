@@ -83,7 +83,8 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
         path = path_of(scope)
-        app, forms = self._app, False
+        app = self._app
+        forms = False
         if path != self._paths.endpoint:
             if path == self._paths.health:
                 await _health(scope, send)
@@ -96,7 +97,8 @@ class Guard:
                 if not route.guarded:
                     await route.app(scope, receive, send)
                     return
-                app, forms = route.app, route.forms
+                app = route.app
+                forms = route.forms
         raw = scope["headers"]
         headers = dict(raw)
         refused = self._refusal(scope["method"], headers, raw if len(raw) != len(headers) else None, forms=forms)
@@ -157,12 +159,17 @@ class Guard:
         if len(raw) > self._header_count or sum(len(value) for _, value in raw) > self._header_bytes:
             return 431, "Too many or too large headers"
         twice = first_repeated(raw, SINGLE)
-        return None if twice is None else (400, f"The header {twice.decode()} appears more than once")
+        if twice is None:
+            return None
+        return (400, f"The header {twice.decode()} appears more than once")
 
     async def _refuse(self, refused: tuple[int, str], headers: Headers, send: Send) -> None:
         status, reason = refused
         _log.warning("refused a request with %d: %s (Host %r)", status, reason, headers.get(b"host", b"")[:100])
-        close = [(b"connection", b"close")] if status in (413, 431) else []
+        if status in (413, 431):
+            close = [(b"connection", b"close")]
+        else:
+            close = []
         await respond(send, status, reason, close)
 
     async def _preflight(self, headers: Headers, send: Send) -> None:
@@ -197,7 +204,10 @@ async def _health(scope: Scope, send: Send) -> None:
 
 def _is_json(kind: bytes) -> bool:
     media, _, parameters = kind.lower().partition(b";")
-    charset = parameters.strip().partition(b"=")[2].strip(b'"') if b"charset" in parameters else b"utf-8"
+    if b"charset" in parameters:
+        charset = parameters.strip().partition(b"=")[2].strip(b'"')
+    else:
+        charset = b"utf-8"
     return media.strip() == b"application/json" and charset in (b"utf-8", b"utf8")
 
 

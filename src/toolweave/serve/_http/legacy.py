@@ -52,7 +52,10 @@ class _Refused(Exception):
 
     async def send(self, send: Send) -> None:
         """Answer with it."""
-        headers = [(b"retry-after", b"%d" % RETRY_SECONDS)] if self.status == 503 else []
+        if self.status == 503:
+            headers = [(b"retry-after", b"%d" % RETRY_SECONDS)]
+        else:
+            headers = []
         await respond_error(send, self.status, None, self.error, headers)
 
 
@@ -122,7 +125,10 @@ class LegacyHttp:
             if message.is_answer or (message.id is msgspec.UNSET and message.method is not msgspec.UNSET):
                 await self._take(message, await self._session(scope), send)
             elif message.method is msgspec.UNSET or message.id is None or message.id is msgspec.UNSET:
-                what = "'id' must be a string or an integer" if message.id is None else "it has no 'method'"
+                if message.id is None:
+                    what = "'id' must be a string or an integer"
+                else:
+                    what = "it has no 'method'"
                 key = None if message.id is msgspec.UNSET else message.id
                 await respond_error(send, 400, key, RequestError(f"Invalid request: {what}", code=INVALID_REQUEST))
             elif message.method == methods.INITIALIZE:
@@ -257,7 +263,10 @@ class LegacyHttp:
                 raise _Refused(406, "Not Acceptable: Client must accept text/event-stream")
             session = await self._session(scope)
             can_resume = session is not None and (session.store is not None or session.shared is not None)
-            after = headers.get(_RESUME, b"").decode("latin-1") if can_resume else ""
+            if can_resume:
+                after = headers.get(_RESUME, b"").decode("latin-1")
+            else:
+                after = ""
             if session is not None and not after and session.notifications.carried:
                 raise _Refused(409, "Conflict: Only one SSE stream is allowed per session")
         except _Refused as exc:
@@ -388,7 +397,10 @@ class LegacyHttp:
     async def _restored(self, sessions: HttpSessions, session_id: str, scope: Scope) -> HttpSession | None:
         """Return a session that began in another process, with its state; None if there is none."""
         owner = principal(scope)
-        found = None if self._peers is None else await self._peers.restore(session_id, owner, self._path)
+        if self._peers is None:
+            found = None
+        else:
+            found = await self._peers.restore(session_id, owner, self._path)
         there = sessions.find(session_id, owner)  # another of its requests may have been faster
         if found is None or there is not None:
             return there
@@ -418,7 +430,10 @@ class LegacyHttp:
 
     async def deliver(self, session_id: str, message: StrictMessage | None) -> None:
         """Act on a message of another process about a session; see `session_peers.Deliver`."""
-        session = None if self._sessions is None else self._sessions.by_id(session_id)
+        if self._sessions is None:
+            session = None
+        else:
+            session = self._sessions.by_id(session_id)
         if session is None or self._sessions is None:
             return
         if message is None:
@@ -451,7 +466,9 @@ def client_in(session: HttpSession, scope: Scope) -> Client:
 def _cancelled(session: HttpSession, message: StrictMessage) -> Cancels | None:
     """Return the running request that a notification cancels, or None."""
     key: Any = (message.params or {}).get("requestId")
-    return session.running.get(key) if isinstance(key, int | str) and not isinstance(key, bool) else None
+    if isinstance(key, int | str) and not isinstance(key, bool):
+        return session.running.get(key)
+    return None
 
 
 def _is_for(session: HttpSession, message: StrictMessage) -> bool:
@@ -487,12 +504,16 @@ class SessionResponse(PostResponse):
             counted: Keeps the session open for the request, until the client disconnects.
             retry: How long its client may wait before it resumes the stream, in milliseconds.
         """
-        self._session, self._counted, self._retry = session, counted, retry
+        self._session = session
+        self._counted = counted
+        self._retry = retry
 
     @property
     def stream_name(self) -> str:
         """The name of its stream, empty for one that cannot be resumed."""
-        return "" if self._stream is None else self._stream.name
+        if self._stream is None:
+            return ""
+        return self._stream.name
 
     async def make_resumable(self) -> None:
         """Make it an event stream that its client can resume, if its session has a store to keep it."""

@@ -18,7 +18,10 @@ class MirroredArguments:
         self._known: dict[str, tuple[object, Mirrored]] = {}
 
     def __call__(self, name: str) -> Mirrored:
-        schema = None if self._schema_of is None else self._schema_of(name)
+        if self._schema_of is None:
+            schema = None
+        else:
+            schema = self._schema_of(name)
         if schema is None:
             self._known.pop(name, None)
             return ()
@@ -27,6 +30,9 @@ class MirroredArguments:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()  # of tools that came and went
             # a client drops a tool with a wrong annotation, and sends no headers
-            mirrored = () if mirroring_problem(schema) is not None else mirrored_arguments(schema)
+            if mirroring_problem(schema) is not None:
+                mirrored = ()
+            else:
+                mirrored = mirrored_arguments(schema)
             known = self._known[name] = (schema, mirrored)
         return known[1]

@@ -88,12 +88,16 @@ def _lower(name: str) -> str:
 
 
 def _bracketed(address: str) -> str:
-    return f"[{address}]" if ":" in address and not address.startswith("[") else address
+    if ":" in address and not address.startswith("["):
+        return f"[{address}]"
+    return address
 
 
 def _without_port(authority: str) -> str:
     head, colon, port = authority.rpartition(":")
-    return head if colon and port.isdecimal() else authority
+    if colon and port.isdecimal():
+        return head
+    return authority
 
 
 def _origin(text: str) -> str:

@@ -80,7 +80,8 @@ def recognised(headers: Headers, body: bytes) -> ParsedRequest | None:
         call = _decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
-    params, method = call.params, call.method
+    params = call.params
+    method = call.method
     meta = params.get("_meta")
     if not isinstance(meta, dict) or not is_whole(cast("Json", meta)):
         return None
@@ -91,12 +92,16 @@ def recognised(headers: Headers, body: bytes) -> ParsedRequest | None:
     name = params.get("name")
     if not isinstance(name, str) or decode_value(headers.get(b"mcp-name")) != name:
         return None
-    arguments, answers, state = params.get("arguments"), params.get(INPUT_RESPONSES), params.get(REQUEST_STATE)
+    arguments = params.get("arguments")
+    answers = params.get(INPUT_RESPONSES)
+    state = params.get(REQUEST_STATE)
     if (arguments is not None or "arguments" in params) and not isinstance(arguments, dict):
         return None
     if answers is not None and not isinstance(answers, dict):
         return None
-    return call if state is None or isinstance(state, str) else None
+    if state is None or isinstance(state, str):
+        return call
+    return None
 
 
 def plain_call(named: bytes, body: bytes) -> PlainToolCall | None:
@@ -119,7 +124,10 @@ def plain_call(named: bytes, body: bytes) -> PlainToolCall | None:
     sender = _sender(bytes(given.meta))
     if sender is None:
         return None
-    arguments = None if given.arguments is msgspec.UNSET else given.arguments
+    if given.arguments is msgspec.UNSET:
+        arguments = None
+    else:
+        arguments = given.arguments
     return PlainToolCall(call.id, given.name, arguments, sender.client, sender.meta, has_more=sender.has_more)
 
 
@@ -131,10 +139,14 @@ def plain_call_of_session(body: bytes) -> PlainToolCall | None:
         call = _decode_session_call(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
-    given, meta = call.params, call.params.meta
+    given = call.params
+    meta = call.params.meta
     if meta is not None and PROTOCOL_VERSION in meta:
         return None
-    arguments = None if given.arguments is msgspec.UNSET else given.arguments
+    if given.arguments is msgspec.UNSET:
+        arguments = None
+    else:
+        arguments = given.arguments
     return PlainToolCall(call.id, given.name, arguments, meta=meta, has_more=bool(meta))
 
 

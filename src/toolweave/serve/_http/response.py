@@ -148,7 +148,10 @@ class EventResponse:
 
 def event_of(data: bytes, event_id: str | None = None) -> bytes:
     """Return one message as a server-sent event, with the id that a client resumes after."""
-    name = b"" if event_id is None else b"id: %s\r\n" % event_id.encode()
+    if event_id is None:
+        name = b""
+    else:
+        name = b"id: %s\r\n" % event_id.encode()
     return name + b"event: message\r\ndata: " + data + b"\r\n\r\n"
 
 

@@ -154,7 +154,8 @@ class RestView:
                 cursor = page.following
                 if cursor is None or len(tools) > MAX_TOOLS:
                     break
-            info, secured = self._dispatcher.server_info, self._gate.authorizes
+            info = self._dispatcher.server_info
+            secured = self._gate.authorizes
             document = openapi(tools, base=self._base, info=info, secured=secured)
             body = encode_value(document, errors="replace", allow_nan=True)
             if len(body) > MAX_DOCUMENT_BYTES:
@@ -179,7 +180,10 @@ class RestView:
 
 async def _refuse_busy(send: Send, busy: CallerMustWait) -> None:
     headers = [(b"retry-after", b"%d" % RETRY_SECONDS)]
-    code = "too_many_requests" if busy.status == 429 else "unavailable"
+    if busy.status == 429:
+        code = "too_many_requests"
+    else:
+        code = "unavailable"
     await _respond_error(send, busy.status, code, busy.reason, headers)
 
 
@@ -249,7 +253,10 @@ class _ListResponse(_CallResponse):
         listed: Any = decode_json(tools) if isinstance(tools, msgspec.Raw) else tools
         self.tools = [cast("Json", one) for one in cast("list[Any]", listed or []) if isinstance(one, dict)]
         following = result.get("nextCursor")
-        self.following = following if isinstance(following, str) else None
+        if isinstance(following, str):
+            self.following = following
+        else:
+            self.following = None
         self._done = True
 
     async def _answer(self, status: int, body: bytes) -> None:
@@ -346,7 +353,9 @@ _ERROR: Json = {
 def _operation_id(name: str) -> str:
     """Return the name of a tool as an identifier; one with other characters gets a part of its digest."""
     legal = re.sub(r"[^A-Za-z0-9_-]", "_", name)
-    return legal if legal == name else f"{legal}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
+    if legal == name:
+        return legal
+    return f"{legal}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
 def _embedded(schema: Any, name: str, schemas: Json) -> Json | None:
@@ -368,7 +377,9 @@ def _moved(value: Any, root: str) -> Any:
         if isinstance(target, str) and (target == "#" or target.startswith("#/")):
             moved["$ref"] = root + target[1:]
         return moved
-    return [_moved(one, root) for one in cast("list[Any]", value)] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_moved(one, root) for one in cast("list[Any]", value)]
+    return value
 
 
 def _envelope(scope: Scope) -> Json:
@@ -394,7 +405,9 @@ def _status_of(error: RequestError) -> tuple[int, str]:
         return 429, "too_many_requests"
     if error.code == INVALID_PARAMS:
         unknown = error.message.startswith("Unknown tool")
-        return (404, "not_found") if unknown else (400, "invalid_request")
+        if unknown:
+            return (404, "not_found")
+        return (400, "invalid_request")
     if error.code in (MISSING_CAPABILITY, URL_ELICITATION_REQUIRED):
         return 409, INPUT_REQUIRED
     if error.code == INTERNAL_ERROR:
@@ -405,7 +418,10 @@ def _status_of(error: RequestError) -> tuple[int, str]:
 def _text(result: Json) -> str:
     """Return the texts of a result, one a line."""
     content: Any = result.get("content")
-    blocks = cast("list[Any]", content) if isinstance(content, list) else []
+    if isinstance(content, list):
+        blocks = cast("list[Any]", content)
+    else:
+        blocks = []
     texts = [cast("Json", block).get("text") for block in blocks if isinstance(block, dict)]
     return "\n".join(text for text in texts if isinstance(text, str))
 

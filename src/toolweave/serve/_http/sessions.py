@@ -105,7 +105,8 @@ class HttpSession:
 
     def become(self, session_id: str, client: Client) -> None:
         """Adopt the id and the client of a session that began in another process."""
-        self.id, self.name = session_id, client.conversation or self.name
+        self.id = session_id
+        self.name = client.conversation or self.name
         self.client = self.latest = client
         # the ids of requests to the client are unique among all processes, and exact in every JSON
         self.pending = PendingRequests((1 + secrets.randbits(20)) << 32)
@@ -131,7 +132,9 @@ class HttpSession:
         """Return a new stream, for the answer to a request; None where it could not be resumed."""
         if self.shared is not None:
             label = stream_label(key)
-            return None if label is None else SharedStream(label, self.prefix, self.shared)
+            if label is None:
+                return None
+            return SharedStream(label, self.prefix, self.shared)
         if self.store is None:
             return None
         # ids 1 and "1" are two requests, and a client may use an id again

@@ -150,7 +150,10 @@ class RunningRequests:
     ) -> None:
         self._caller_of = callers.of
         self._most = most
-        self._multiple = math.inf if caller_share >= 1 else caller_share / (1 - caller_share)
+        if caller_share >= 1:
+            self._multiple = math.inf
+        else:
+            self._multiple = caller_share / (1 - caller_share)
         self._shares = Shares(requests)
         self._stream_figures = streams
         self._streams: dict[str, dict[Place, None]] = {}
@@ -181,7 +184,8 @@ class RunningRequests:
     def refusal(self, scope: Scope) -> tuple[int, str]:
         """Count a refused request; return the status and the reason."""
         self._shares.figures.refused += 1
-        held, most = self._shares.of(self._caller_of(scope)), self._most or 0
+        held = self._shares.of(self._caller_of(scope))
+        most = self._most or 0
         if self._shares.figures.held < most:
             return 429, f"Too many requests at once: {held} of yours are running; wait for one of them to end"
         return 503, f"The server is busy: {most} requests are running; try again later"

@@ -279,7 +279,10 @@ class _UvicornServer(uvicorn.Server):
 def _served(app: HttpApp, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
     """Serve a request: an ASGI app for uvicorn, that is all HTTP."""
     cycle = getattr(send, "__self__", None)
-    joined = _JoiningSend(cycle) if isinstance(cycle, RequestResponseCycle) else send
+    if isinstance(cycle, RequestResponseCycle):
+        joined = _JoiningSend(cycle)
+    else:
+        joined = send
     return app.http(scope, receive, joined)
 
 
@@ -295,7 +298,8 @@ class _JoiningSend(msgspec.Struct, eq=False):
     head: Message | None = None
 
     async def __call__(self, message: Message) -> None:
-        head, cycle = self.head, self.cycle
+        head = self.head
+        cycle = self.cycle
         if head is None:
             if TOGETHER in message:
                 self.head = message
@@ -303,7 +307,10 @@ class _JoiningSend(msgspec.Struct, eq=False):
                 await cycle.send(cast("Any", message))
             return
         self.head = None
-        text = None if cycle.disconnected or cycle.flow.write_paused else _joined(cycle, head, message)
+        if cycle.disconnected or cycle.flow.write_paused:
+            text = None
+        else:
+            text = _joined(cycle, head, message)
         if text is None:
             await cycle.send(cast("Any", head))
             await cycle.send(cast("Any", message))
@@ -376,7 +383,8 @@ class _IdleConnections:
             loop.call_later(self._seconds, self._close_late, loop)
 
     def _close_late(self, loop: asyncio.AbstractEventLoop) -> None:
-        now, first = loop.time(), math.inf
+        now = loop.time()
+        first = math.inf
         for connection, since in list(self.since.items()):
             if now - since >= self._seconds:
                 connection.timeout_keep_alive_handler()
@@ -409,8 +417,14 @@ class _OpenConnections:
 
     def add(self, connection: _HttpProtocol) -> None:
         """Count a new connection; beyond the maximum, close another one if any may be closed."""
-        host = UNKNOWN if connection.client is None else connection.client[0]
-        address = _PROXIES if self._callers.is_proxy(host) else self._callers.counted(host)
+        if connection.client is None:
+            host = UNKNOWN
+        else:
+            host = connection.client[0]
+        if self._callers.is_proxy(host):
+            address = _PROXIES
+        else:
+            address = self._callers.counted(host)
         self._address[connection] = address
         self._by_address.setdefault(address, {})[connection] = None
         self._shares.add(address)
@@ -452,7 +466,8 @@ class _OpenConnections:
         It is one of the address that has the most: an idle one, else one that still sends its request, if the newcomer
         has less. An address that has more than any other closes only its own idle ones.
         """
-        held, is_largest = self._shares.of(newcomer), newcomer != _PROXIES
+        held = self._shares.of(newcomer)
+        is_largest = newcomer != _PROXIES
         for address, number in self._shares.largest_first():
             if address in (newcomer, _PROXIES):
                 continue

@@ -67,7 +67,10 @@ class AuthorizationPages:
     async def authorize(self, exchange: OAuthExchange) -> None:
         """Begin a sign-in: ask the person for consent, or continue where they consented to this client before."""
         try:
-            asked = exchange.query() if exchange.method == "GET" else await exchange.form()
+            if exchange.method == "GET":
+                asked = exchange.query()
+            else:
+                asked = await exchange.form()
             client = await self._client(asked)
             redirect_uri = asked.get("redirect_uri", "")
             if not registered_uri(redirect_uri, client.redirect_uris):
@@ -96,7 +99,8 @@ class AuthorizationPages:
         except OAuthRefusal as exc:
             await send_page(exchange.send, exc.status, error_page(str(exc)))
             return
-        name, browser = form.get("sign_in", ""), self._cookies.of(exchange.headers)
+        name = form.get("sign_in", "")
+        browser = self._cookies.of(exchange.headers)
         origin = exchange.headers.get(b"origin", self._server.issuer.encode()).decode("latin-1")
         if origin not in (self._server.issuer, "null") or not browser.sent_form(form.get("token", ""), name):
             await send_page(exchange.send, 403, error_page("This form was not sent from its page. Begin again."))
@@ -117,7 +121,8 @@ class AuthorizationPages:
         except OAuthRefusal as exc:
             await send_page(exchange.send, exc.status, error_page(str(exc)))
             return
-        state, browser = asked.get("state", ""), self._cookies.of(exchange.headers)
+        state = asked.get("state", "")
+        browser = self._cookies.of(exchange.headers)
         if not browser.began(state):
             await send_page(exchange.send, 403, error_page("This sign-in was not begun in this browser. Begin again."))
             return
@@ -196,7 +201,8 @@ class AuthorizationPages:
         self, exchange: OAuthExchange, browser: Browser, sign_in: PendingSignIn, headers: list[tuple[bytes, bytes]]
     ) -> None:
         """Send the person to the provider; the sign-in continues under a state that only the provider receives."""
-        verifier, nonce = new_secret(), new_secret()
+        verifier = new_secret()
+        nonce = new_secret()
         try:
             state = await self._server.grants.begin(sign_in.replace(verifier=verifier, nonce=nonce))
             url = await self._server.provider.authorization_url(state=state, verifier=verifier, nonce=nonce)

@@ -33,11 +33,15 @@ class BrowserCookies:
     def __init__(self, keys: ServerKeys, issuer: str) -> None:
         self.keys = keys
         self._secure = urlsplit(issuer).scheme == "https"
-        self._prefix = "__Host-toolweave-" if self._secure else "toolweave-"
+        if self._secure:
+            self._prefix = "__Host-toolweave-"
+        else:
+            self._prefix = "toolweave-"
 
     def of(self, headers: Mapping[bytes, bytes]) -> Browser:
         """Return the browser that sent a request."""
-        sent, prefix = cookies_in(headers), self._prefix
+        sent = cookies_in(headers)
+        prefix = self._prefix
         cookies = {name.removeprefix(prefix): value for name, value in sent if name.startswith(prefix)}
         return Browser(self, cookies, headers.get(b"sec-fetch-site", b"").decode("latin-1"))
 
@@ -61,7 +65,10 @@ class Browser:
 
     def form_token(self, sign_in: str) -> tuple[str, list[tuple[bytes, bytes]]]:
         """Return the token of a form for a sign-in, and the headers of its page; a second page spoils no first one."""
-        headers = [self._cookies.header("browser", self._name, _BROWSER_SECONDS)] if self._is_new else []
+        if self._is_new:
+            headers = [self._cookies.header("browser", self._name, _BROWSER_SECONDS)]
+        else:
+            headers = []
         return self._cookies.keys.sign("forms", self._name, sign_in), headers
 
     def sent_form(self, token: str, sign_in: str) -> bool:
@@ -93,7 +100,9 @@ class Browser:
 
     def _consents(self) -> list[str]:
         text, _, signature = self._sent.get("consents", "").partition("!")
-        return text.split(".") if text and self._cookies.keys.is_signed(signature, "consents", text) else []
+        if text and self._cookies.keys.is_signed(signature, "consents", text):
+            return text.split(".")
+        return []
 
 
 def _slot(state: str) -> str:

@@ -27,7 +27,8 @@ from toolweave.serve._oauth_server.keys import digest, new_secret
 from toolweave.serve._oauth_server.redirect_uris import redirect_problem
 from toolweave.state import Store
 
-_CLIENTS, _QUOTAS = "toolweave.oauth.clients", "toolweave.oauth.quotas"
+_CLIENTS = "toolweave.oauth.clients"
+_QUOTAS = "toolweave.oauth.quotas"
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 _GRANTS = ("authorization_code", "refresh_token")
 _DAY = 86_400.0
@@ -167,7 +168,9 @@ class Clients:
         if self.rules.documents and self._is_document(client_id):
             return await self._documented(client_id)
         found = await self._store.get(_CLIENTS, digest(client_id))
-        return None if found is None else msgspec.convert(found.value, KnownClient)
+        if found is None:
+            return None
+        return msgspec.convert(found.value, KnownClient)
 
     async def keep(self, client: KnownClient) -> None:
         """Keep a dynamically registered client that is in use."""
@@ -218,7 +221,10 @@ class Clients:
         return information
 
     def _redirect_uris(self, given: object) -> tuple[str, ...]:
-        uris = cast("list[object]", given) if isinstance(given, list) else []
+        if isinstance(given, list):
+            uris = cast("list[object]", given)
+        else:
+            uris = []
         if not 0 < len(uris) <= _MOST_URIS:
             raise OAuthRefusal("invalid_redirect_uri", f"redirect_uris is a list of 1 to {_MOST_URIS} URIs")
         for uri in uris:
@@ -298,7 +304,10 @@ def _static(client: OAuthClient) -> KnownClient:
 def _texts(value: object, default: list[str]) -> list[str]:
     if value is None:
         return default
-    items = cast("list[object]", value) if isinstance(value, list) else []
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+    else:
+        items = []
     return [item for item in items if isinstance(item, str)]
 
 

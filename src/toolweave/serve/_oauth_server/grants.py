@@ -16,12 +16,15 @@ from toolweave._value import Value
 from toolweave.serve._oauth_server.keys import ServerKeys, digest, new_secret
 from toolweave.state import Put, Store
 
-_SIGN_INS, _CODES = "toolweave.oauth.sign_ins", "toolweave.oauth.codes"
-_GRANTS, _REFRESH = "toolweave.oauth.grants", "toolweave.oauth.refresh"
+_SIGN_INS = "toolweave.oauth.sign_ins"
+_CODES = "toolweave.oauth.codes"
+_GRANTS = "toolweave.oauth.grants"
+_REFRESH = "toolweave.oauth.refresh"
 _SIGN_IN_SECONDS = 600.0
 _CODE_SECONDS = 60.0
 _USED_CODE_SECONDS = 3600.0
-_SEALED, _FORM = "upstream tokens", "sign-ins"
+_SEALED = "upstream tokens"
+_FORM = "sign-ins"
 
 T = TypeVar("T")
 
@@ -133,7 +136,9 @@ class GrantStore:
     def of_form(self, sealed: str) -> PendingSignIn | None:
         """Return the sign-in of a form, None for one that is older than ten minutes, or no form of ours."""
         found = self._keys.unseal(_FORM, sealed, seconds=int(_SIGN_IN_SECONDS))
-        return None if found is None else msgspec.convert(found, PendingSignIn)
+        if found is None:
+            return None
+        return msgspec.convert(found, PendingSignIn)
 
     async def begin(self, sign_in: PendingSignIn) -> str:
         """Keep a sign-in for ten minutes; return its id."""
@@ -152,7 +157,8 @@ class GrantStore:
 
     async def grant(self, sign_in: PendingSignIn, subject: str, tokens: Mapping[str, Any]) -> str:
         """Keep a grant, and return the code for it."""
-        name, code = new_secret(), new_secret()
+        name = new_secret()
+        code = new_secret()
         grant = Grant(
             client_id=sign_in.client_id,
             subject=subject,
@@ -214,7 +220,9 @@ class GrantStore:
     async def find(self, name: str) -> Grant | None:
         """Return a grant, or None where it was revoked or has ended."""
         found = await self._store.get(_GRANTS, digest(name))
-        return None if found is None else msgspec.convert(found.value, Grant)
+        if found is None:
+            return None
+        return msgspec.convert(found.value, Grant)
 
     async def revoke(self, name: str) -> None:
         """End a grant, and with it all its tokens."""
@@ -260,7 +268,10 @@ class GrantStore:
         if made.used and used:
             await self.revoke(made.grant)
             return False
-        left = None if found.expires_at is None else max(1.0, found.expires_at - time.time())
+        if found.expires_at is None:
+            left = None
+        else:
+            left = max(1.0, found.expires_at - time.time())
         value = msgspec.to_builtins(made.replace(used=used))
         if await self._store.put(_REFRESH, digest(token), value, ttl=left, expect=found.revision) is None:
             await self.revoke(made.grant)

@@ -71,7 +71,8 @@ def _without_port(uri: str) -> tuple[str, str, str, str] | None:
         return None
     try:
         parts = urlsplit(uri)
-        host, _ = parts.hostname, parts.port
+        host = parts.hostname
+        _ = parts.port
     except ValueError:
         return None
     return uri.partition(":")[0], host or "", parts.path, parts.query

@@ -120,7 +120,8 @@ class OAuthServer(TokenAuth):
 
     def metadata(self) -> dict[str, Any]:
         """Return the metadata of the authorization server (RFC 8414)."""
-        rules, methods = self.clients.rules, ["none", "client_secret_basic", "client_secret_post"]
+        rules = self.clients.rules
+        methods = ["none", "client_secret_basic", "client_secret_post"]
         document: dict[str, Any] = {
             "issuer": self.issuer,
             "authorization_endpoint": self.issuer + _PATHS["authorize"],

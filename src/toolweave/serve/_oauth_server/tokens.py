@@ -95,7 +95,8 @@ class TokenPages:
         return thumbprint
 
     async def _by_code(self, client: KnownClient, form: Mapping[str, str], thumbprint: str) -> Mapping[str, Any]:
-        name, verifier = form.get("code", ""), form.get("code_verifier", "")
+        name = form.get("code", "")
+        verifier = form.get("code_verifier", "")
         code = await self._server.grants.code(name)
         if code is None or code.client_id != client.client_id:
             raise OAuthRefusal("invalid_grant", "the code is unknown, used or expired")
@@ -114,7 +115,8 @@ class TokenPages:
         return await self._issued(client, code.grant, grant, code.scopes, thumbprint, resource)
 
     async def _by_refresh(self, client: KnownClient, form: Mapping[str, str], thumbprint: str) -> Mapping[str, Any]:
-        grants, name = self._server.grants, form.get("refresh_token", "")
+        grants = self._server.grants
+        name = form.get("refresh_token", "")
         known = await grants.refresh(name)
         if known is None or known.client_id != client.client_id:
             raise OAuthRefusal("invalid_grant", "the refresh token is unknown, used or expired")
@@ -225,8 +227,14 @@ class TokenPages:
         client_id = named or form.get("client_id", "")
         if named is not None and form.get("client_id", named) != named:
             raise OAuthRefusal("invalid_request", "the request names two clients")
-        client = await self._server.clients.find(client_id) if client_id else None
-        given = secret if named is not None else form.get("client_secret", "")
+        if client_id:
+            client = await self._server.clients.find(client_id)
+        else:
+            client = None
+        if named is not None:
+            given = secret
+        else:
+            given = form.get("client_secret", "")
         if client is None or (client.method != "none" and not client.has_secret(given)):
             raise OAuthRefusal("invalid_client", "the client is unknown, or its secret is wrong", status=401)
         return client

@@ -144,7 +144,10 @@ class Upstream:
         **options: Any,
     ) -> Upstream:
         """Return Okta: a domain such as `example.okta.com`, and an authorization server there, None for its own."""
-        issuer = f"https://{domain}" if server is None else f"https://{domain}/oauth2/{server}"
+        if server is None:
+            issuer = f"https://{domain}"
+        else:
+            issuer = f"https://{domain}/oauth2/{server}"
         return cls.oidc(issuer, client_id, client_secret, **options)
 
     @classmethod

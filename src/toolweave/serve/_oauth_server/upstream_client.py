@@ -56,7 +56,10 @@ class UpstreamClient:
         self.upstream = upstream
         self._redirect_uri = redirect_uri
         self._fetch = GuardedFetch([upstream.named, upstream.userinfo_endpoint])
-        self._keys = PublishedKeys(upstream.issuer, None, upstream.algorithms) if upstream.issuer else None
+        if upstream.issuer:
+            self._keys = PublishedKeys(upstream.issuer, None, upstream.algorithms)
+        else:
+            self._keys = None
         self._known: tuple[float, AuthorizationServer] | None = None
 
     async def authorization_url(self, *, state: str, verifier: str, nonce: str) -> str:
@@ -65,7 +68,8 @@ class UpstreamClient:
         Raises:
             SignInFailed: The provider's metadata cannot be read.
         """
-        server, upstream = await self._server(), self.upstream
+        server = await self._server()
+        upstream = self.upstream
         asked = {
             **upstream.parameters,
             "response_type": "code",
@@ -97,7 +101,10 @@ class UpstreamClient:
             "code_verifier": verifier,
         }
         answer, raw = await self._tokens(form)
-        claims = await self._id_claims(raw.get("id_token"), nonce) if self._keys else await self._profile(answer)
+        if self._keys:
+            claims = await self._id_claims(raw.get("id_token"), nonce)
+        else:
+            claims = await self._profile(answer)
         subject = claims.get(self.upstream.subject)
         if not isinstance(subject, str | int) or isinstance(subject, bool) or subject == "":
             raise SignInFailed(f"the provider names no user in {self.upstream.subject!r}")
@@ -109,7 +116,8 @@ class UpstreamClient:
         Raises:
             SignInFailed: The provider cannot be reached.
         """
-        expires, refresh = tokens.get("expires_at"), tokens.get("refresh_token")
+        expires = tokens.get("expires_at")
+        refresh = tokens.get("refresh_token")
         if refresh is None or expires is None or expires > time.time() + _LEEWAY:
             return dict(tokens)
         try:

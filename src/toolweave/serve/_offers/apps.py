@@ -100,7 +100,10 @@ class AppPage:
         """Return the page, if that is its URI."""
         if normal_uri(uri) != normal_uri(self.uri):
             return None
-        text = self._html if isinstance(self._html, str) else await in_thread(self._read)
+        if isinstance(self._html, str):
+            text = self._html
+        else:
+            text = await in_thread(self._read)
         meta = {"_meta": self._meta} if self._meta else {}
         return {"contents": [{"uri": uri, "mimeType": APP_TYPE, "text": text, **meta}]}
 
@@ -112,7 +115,10 @@ class AppPage:
         try:
             return Path(self._html).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as exc:  # without the path, which clients must not learn
-            reason = exc.strerror if isinstance(exc, OSError) else "it is no UTF-8"
+            if isinstance(exc, OSError):
+                reason = exc.strerror
+            else:
+                reason = "it is no UTF-8"
             raise ToolError(f"the page cannot be read: {reason}") from None
 
 
@@ -157,7 +163,9 @@ class AppPages:
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the extension, once there is a page."""
-        return apps_capability() if any(isinstance(one, AppPage) for one in self._resources.sources) else {}
+        if any(isinstance(one, AppPage) for one in self._resources.sources):
+            return apps_capability()
+        return {}
 
 
 def _check(given: Sequence[str], known: frozenset[str], what: str) -> None:

@@ -115,7 +115,9 @@ class Completions:
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the `completions` capability, once something is completed."""
-        return {"completions": {}} if self.offered else {}
+        if self.offered:
+            return {"completions": {}}
+        return {}
 
     @property
     def offered(self) -> bool:
@@ -142,7 +144,8 @@ class Completions:
         except ValueError as exc:
             raise RequestError(f"completion/complete needs 'ref': {exc}", code=INVALID_PARAMS) from None
         argument = request.object("argument")
-        target, text = argument.get("name"), argument.get("value")
+        target = argument.get("name")
+        text = argument.get("value")
         if not isinstance(target, str) or not isinstance(text, str):
             raise RequestError(
                 "completion/complete needs 'argument' with 'name' and 'value', both strings", code=INVALID_PARAMS
@@ -206,10 +209,16 @@ def _others(context: Json) -> Mapping[str, str]:
 def _result(found: Completed | Iterable[Any] | None) -> Json:
     """Return the members of a `CompleteResult`: at most 100 values, and how many there are."""
     if isinstance(found, Completed):
-        values, total, more = list(found.values), found.total, found.has_more
+        values = list(found.values)
+        total = found.total
+        more = found.has_more
     else:
-        values = [found] if isinstance(found, str) else list(islice(found or (), _COUNTED))
-        total, more = (len(values) if len(values) < _COUNTED else None), None
+        if isinstance(found, str):
+            values = [found]
+        else:
+            values = list(islice(found or (), _COUNTED))
+        total = len(values) if len(values) < _COUNTED else None
+        more = None
     shown = [str(value) for value in values[:MAX_COMPLETIONS]]
     if more is None:
         more = max(len(values), total or 0) > len(shown)

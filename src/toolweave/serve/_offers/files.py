@@ -95,7 +95,9 @@ class Directory:
     async def read(self, uri: str, ctx: CallContext) -> Json | None:
         """Return the content of a file; None for a URI of no file below the directory."""
         found = self._template.match(uri)
-        return None if found is None else await in_thread(functools.partial(self._read, uri, found["path"]))
+        if found is None:
+            return None
+        return await in_thread(functools.partial(self._read, uri, found["path"]))
 
     def subscribe(self, listener: Callable[[ResourcesChanged], None]) -> Unsubscribe:
         """Do nothing: files are not watched."""

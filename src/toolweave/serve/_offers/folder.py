@@ -66,7 +66,9 @@ class Folder:
         if not all(map(self._shown, path.split("/"))) or (os.name == "nt" and ":" in path):  # a stream of NTFS
             return None
         found = self._regular(self.root / path)
-        return None if found is None else found[0]
+        if found is None:
+            return None
+        return found[0]
 
     def _shown(self, name: str) -> bool:
         if self._leave_out is not None and self._leave_out(name):
@@ -83,7 +85,9 @@ class Folder:
         if not real.is_relative_to(self.root) or not stat.S_ISREG(about.st_mode):
             return None
         shown = all(map(self._shown, real.relative_to(self.root).parts))  # a link does not reveal hidden files
-        return (real, about) if shown else None
+        if shown:
+            return (real, about)
+        return None
 
 
 async def in_thread(function: Callable[[], T]) -> T:

@@ -49,8 +49,14 @@ def page(
             client then lists from the start (MCP specification, pagination).
     """
     start = 0 if cursor is None else _after(items, cursor, key)
-    end = len(items) if size is None else min(start + size, len(items))
-    following = None if end >= len(items) else _cursor(items, end, key)
+    if size is None:
+        end = len(items)
+    else:
+        end = min(start + size, len(items))
+    if end >= len(items):
+        following = None
+    else:
+        following = _cursor(items, end, key)
     return items[start:end], following
 
 
@@ -112,7 +118,9 @@ def list_page(
 
 def only_for_caller(request: Request) -> Json:
     """Return the members that restrict caching of a list to this caller, for any setting of the server."""
-    return {"cacheScope": "private"} if request.modern else {}
+    if request.modern:
+        return {"cacheScope": "private"}
+    return {}
 
 
 def _cursor(items: Sequence[T], end: int, key: Callable[[T], str]) -> str:

@@ -174,12 +174,16 @@ class PromptRegistry:
     def scopes(self, name: str, version: str | None = None) -> tuple[str, ...]:
         """Return the scopes that a prompt, or one version of it, needs; none where it is unknown."""
         found = self._prompts.get(name, version)
-        return () if found is None else found.scopes
+        if found is None:
+            return ()
+        return found.scopes
 
     def definition(self, name: str, version: str | None = None) -> Json | None:
         """Return the definition of a prompt, or None."""
         found = self._prompts.get(name, version)
-        return None if found is None else found.definition
+        if found is None:
+            return None
+        return found.definition
 
     async def prompts(self) -> Sequence[Json]:
         """Return the definitions of all."""
@@ -188,7 +192,9 @@ class PromptRegistry:
     async def get(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> Json | None:
         """Run the function of a prompt, in the version that the call's `_meta` asks for; None when there is none."""
         found = self._prompts.get(name, ctx.meta.get(VERSION))
-        return None if found is None else await found.get(arguments, ctx)
+        if found is None:
+            return None
+        return await found.get(arguments, ctx)
 
     def subscribe(self, listener: Callable[[PromptsChanged], None]) -> Unsubscribe:
         """Call `listener` after every change."""

@@ -83,7 +83,8 @@ class ItemRegistry(Generic[T]):
         Raises:
             ValueError: The key is taken.
         """
-        there, version = self._by_key.get(key, []), _version(thing)
+        there = self._by_key.get(key, [])
+        version = _version(thing)
         others = [one for one in there if None not in (version, _version(one)) and _version(one) != version]
         before = next((one for one in there if one not in others), None)
         if before is not None and not replace:
@@ -110,7 +111,9 @@ class ItemRegistry(Generic[T]):
         return next((one for one in found if version is None or _version(one) == version), None)
 
     def _offered(self, versions: list[T]) -> list[T]:
-        return versions if self.keep is None else [one for one in versions if self.keep(one.definition)]
+        if self.keep is None:
+            return versions
+        return [one for one in versions if self.keep(one.definition)]
 
     @property
     def listed(self) -> tuple[T, ...]:
@@ -175,12 +178,16 @@ class OffersFeature(ABC, Generic[SourceT, ChangeT]):
     def definition(self, name: str, version: str | None = None) -> Json | None:
         """Return the definition that matches a name or a URI, or None; another server's only that server knows."""
         found = describing(self._sources, name, version)
-        return None if found is None else found.definition(name, version)
+        if found is None:
+            return None
+        return found.definition(name, version)
 
     def scopes(self, name: str, version: str | None = None) -> tuple[str, ...]:
         """Return the scopes that a prompt or a resource needs; none where it is unknown."""
         found = describing(self._sources, name, version)
-        return () if found is None else found.scopes(name, version)
+        if found is None:
+            return ()
+        return found.scopes(name, version)
 
     def subscribe(self, listener: Callable[[ChangeT], None]) -> Unsubscribe:
         """Call `listener` after every change, synchronously."""
@@ -189,7 +196,9 @@ class OffersFeature(ABC, Generic[SourceT, ChangeT]):
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the capability, once something is offered."""
         self._offered = self._offered or len(self._sources) > 1 or self._has_functions
-        return {self.kind: self._capability} if self._offered else {}
+        if self._offered:
+            return {self.kind: self._capability}
+        return {}
 
     @property
     @abstractmethod
@@ -203,7 +212,9 @@ class OffersFeature(ABC, Generic[SourceT, ChangeT]):
     def _shows(self, request: Request) -> Callable[[str], bool] | None:
         """Return whether the caller may see an entry, by its name or URI; None where each may be seen."""
         may = request.client.may
-        return None if may is None else lambda name: may(self.kind, name, self.scopes(name))
+        if may is None:
+            return None
+        return lambda name: may(self.kind, name, self.scopes(name))
 
     async def _found(self, request: Request, name: str, what: str, answer: Awaitable[Json | None]) -> Json:
         """Return the answer of a source; `what` begins the message of an error.
@@ -258,7 +269,8 @@ def described(
     unknown = about.keys() - DefinitionFields.__annotations__.keys()
     if unknown:
         raise TypeError(f"a definition has no {min(unknown)!r}; it has {', '.join(DefinitionFields.__annotations__)}")
-    name, description = about.get("name"), about.get("description")
+    name = about.get("name")
+    description = about.get("description")
     if name is None and handler.name == "<lambda>":
         raise SchemaError("a lambda has no name to expose; give it one with name=...")
     return {
@@ -297,7 +309,9 @@ async def listing(
     if shows is not None:
         entries = [entry for entry in entries if shows(key(entry))]
     found_page = list_page(member, entries, request.params.get("cursor"), size, key=key)
-    return found_page if shows is None else found_page | only_for_caller(request)
+    if shows is None:
+        return found_page
+    return found_page | only_for_caller(request)
 
 
 async def joined_entries(

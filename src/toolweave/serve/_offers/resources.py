@@ -112,7 +112,9 @@ class FunctionResource(Generic[P, R]):
     def match(self, uri: str) -> Mapping[str, str] | None:
         """Return the variables of a URI if it names this resource, else None."""
         if self.template is None:
-            return {} if normal_uri(uri) == normal_uri(self.uri) else None
+            if normal_uri(uri) == normal_uri(self.uri):
+                return {}
+            return None
         return self.template.match(uri)
 
     async def read(self, uri: str, variables: Mapping[str, str], ctx: CallContext) -> Json | None:
@@ -167,11 +169,10 @@ def resource(
         handler = StringHandler(function)
         _check(uri, template, handler)
         said: dict[str, Any] = {**described(handler, about), "mime_type": mime_type, "annotations": annotations}
-        listed = (
-            server_features.Resource(uri=uri, size=size, **said)
-            if template is None
-            else server_features.ResourceTemplate(uri_template=uri, **said)
-        )
+        if template is None:
+            listed = server_features.Resource(uri=uri, size=size, **said)
+        else:
+            listed = server_features.ResourceTemplate(uri_template=uri, **said)
         definition = checked_definition(server_features.definition(listed), f"resource {uri!r}")
         return FunctionResource(
             uri=uri, function=function, definition=definition, handler=handler, template=template, scopes=scopes
@@ -216,7 +217,10 @@ class ResourceRegistry:
         Raises:
             ValueError: Its URI or template is taken, and not to be replaced.
         """
-        offers = self._fixed if item.template is None else self._templates
+        if item.template is None:
+            offers = self._fixed
+        else:
+            offers = self._templates
         before = offers.add(_key(item.uri), item, replace=replace)
         if before is not None:
             self.updated(item.uri)
@@ -256,26 +260,36 @@ class ResourceRegistry:
         fixed = self._fixed.get(key)
         if fixed is not None:
             fixed = self._fixed.get(key, version)
-            return None if fixed is None else (fixed, {})
+            if fixed is None:
+                return None
+            return (fixed, {})
         for candidate in self._templates.listed:
             variables = candidate.match(uri)
             if variables is not None:
                 found = self._templates.get(candidate.uri, version)
-                return None if found is None else (found, variables)
+                if found is None:
+                    return None
+                return (found, variables)
         return None
 
     def scopes(self, uri: str, version: str | None = None) -> tuple[str, ...]:
         """Return the scopes that the resource or template listed as this needs; none where it is unknown."""
         found = (self._templates if is_template(uri) else self._fixed).get(_key(uri), version)
-        return () if found is None else found.scopes
+        if found is None:
+            return ()
+        return found.scopes
 
     def definition(self, uri: str, version: str | None = None) -> Json | None:
         """Return the definition of the resource or the template of a URI, or of the template itself, or None."""
         if is_template(uri):
             template = self._templates.get(uri, version)
-            return None if template is None else template.definition
+            if template is None:
+                return None
+            return template.definition
         found = self.find(uri, version)
-        return None if found is None else found[0].definition
+        if found is None:
+            return None
+        return found[0].definition
 
     async def resources(self) -> Sequence[Json]:
         """Return the definitions of the resources without variables."""
@@ -288,7 +302,9 @@ class ResourceRegistry:
     async def read(self, uri: str, ctx: CallContext) -> Json | None:
         """Run the function of a URI, in the version that the call's `_meta` asks for; None when there is none."""
         found = self.find(uri, ctx.meta.get(VERSION))
-        return None if found is None else await found[0].read(uri, found[1], ctx)
+        if found is None:
+            return None
+        return await found[0].read(uri, found[1], ctx)
 
     def __len__(self) -> int:
         return len(self._fixed) + len(self._templates)
@@ -296,7 +312,9 @@ class ResourceRegistry:
 
 def _key(uri: str) -> str:
     """Return the key of a resource or a template: the spellings of one URI have the same."""
-    return uri if is_template(uri) else normal_uri(uri)
+    if is_template(uri):
+        return uri
+    return normal_uri(uri)
 
 
 ResourceLike: TypeAlias = ResourceSource | Iterable[FunctionResource[..., Any] | ResourceSource]
@@ -430,7 +448,8 @@ class Resources(OffersFeature[ResourceSource, ResourcesChanged]):
     async def _list_templates(self, request: Request) -> Json:
         self._require(request)
         lists = [source.templates for source in self._sources]
-        key, shows = itemgetter("uriTemplate"), self._shows(request)
+        key = itemgetter("uriTemplate")
+        shows = self._shows(request)
         return await listing("resourceTemplates", request, lists, self._page_size, key=key, shows=shows)
 
     async def _read(self, request: Request) -> Json:

@@ -95,7 +95,8 @@ class ChosenOffers:
 
     def keeps(self, meta: object) -> bool:
         """Whether something whose definition has this `_meta` is offered."""
-        tags, version = tags_in(meta), version_in(meta)
+        tags = tags_in(meta)
+        version = version_in(meta)
         self.seen.update(tags)
         if (self.include and not tags & self.include) or tags & self.exclude:
             return False
@@ -133,7 +134,10 @@ class ChosenOffers:
         for setting, tags in (("include_tags", self.include), ("exclude_tags", self.exclude)):
             for tag in sorted(tags - self.seen):
                 near = nearest(tag, sorted(self.seen), cutoff=0.5)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(self.seen)) or 'none'}"
+                if near:
+                    hint = f"did you mean {near[0]!r}?"
+                else:
+                    hint = f"there are {', '.join(sorted(self.seen)) or 'none'}"
                 found.append(printable(f"{setting}: no tool, prompt or resource has the tag {tag!r}; {hint}"))
         return found
 

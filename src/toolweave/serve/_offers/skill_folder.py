@@ -96,7 +96,9 @@ class SkillFolder:
     async def skill(self, uri: str) -> Json | None:
         """Return the entry of the skill at a URI, or None."""
         found = await in_thread(partial(self._skill, uri))
-        return None if found is None else found.json()
+        if found is None:
+            return None
+        return found.json()
 
     async def children(self, uri: str) -> Sequence[Json] | None:
         """Return the definitions of the direct children of a folder, or None where no skill is there."""
@@ -132,18 +134,22 @@ class SkillFolder:
     def _path(self, uri: str) -> Path | None:
         """Return the path of a URI in the one form that is served, or None."""
         parts = tuple(unquote(part) for part in uri.removeprefix(_SCHEME).split("/"))
-        below, count = self._folder.root, len(self._prefix)
+        below = self._folder.root
+        count = len(self._prefix)
         if parts[:count] != self._prefix or any(part in ("", ".", "..") or "/" in part for part in parts):
             return None
         path = below.joinpath(*parts[count:])
         inside = path.is_relative_to(below)  # a drive or a backslash leads elsewhere on Windows
-        return path if inside and self._uri(path) == uri else None
+        if inside and self._uri(path) == uri:
+            return path
+        return None
 
     # the skills on disk
 
     def found(self) -> list[Skill]:
         """Return the skills that are served now; the faults of the others are in `problems`."""
-        served, problems = list[Skill](), list[str]()
+        served = list[Skill]()
+        problems = list[str]()
         for folder in self._candidates():
             try:
                 served.append(self._entry(folder))
@@ -231,7 +237,10 @@ class SkillFolder:
     def _manifest(self, skill: Skill) -> Json:
         path = self._path(skill.uri)
         about = None if path is None else path.stat()
-        annotations = None if about is None else {"lastModified": _time(about)}
+        if about is None:
+            annotations = None
+        else:
+            annotations = {"lastModified": _time(about)}
         size = None if about is None else about.st_size
         return definition(
             Resource(

@@ -100,7 +100,9 @@ class FunctionSkill(Generic[P, R]):
 
     async def skill(self, uri: str) -> Json | None:
         """Return its entry, if that is its URI."""
-        return self.entry.json() if normal_uri(uri) == normal_uri(self.entry.uri) else None
+        if normal_uri(uri) == normal_uri(self.entry.uri):
+            return self.entry.json()
+        return None
 
     async def children(self, uri: str) -> Sequence[Json] | None:
         """Return its only file, if that is the URI of its folder."""
@@ -194,7 +196,9 @@ class Skills:
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the extension, once there are skills."""
-        return skills_capability() if self._sources else {}
+        if self._sources:
+            return skills_capability()
+        return {}
 
     @property
     def _sources(self) -> Sequence[SkillSource]:
@@ -235,7 +239,9 @@ class Skills:
 
     def _shows(self, request: Request) -> Callable[[str], bool] | None:
         may = request.client.may
-        return None if may is None else lambda uri: may("resources", uri, ())
+        if may is None:
+            return None
+        return lambda uri: may("resources", uri, ())
 
     def _offered(self, request: Request) -> Sequence[SkillSource]:
         sources = self._sources

@@ -119,13 +119,20 @@ def failure(what: str, exc: Exception, request: Request, *, expose: str | None) 
     _log.error("%s failed", what, exc_info=exc)
     if expose == "masked" or (expose is None and request.headers):
         return RequestError(f"{what} failed", code=INTERNAL_ERROR)
-    said = exc.message if isinstance(exc, ToolError) else f"{type(exc).__name__}: {exc}"
+    if isinstance(exc, ToolError):
+        said = exc.message
+    else:
+        said = f"{type(exc).__name__}: {exc}"
     return RequestError(f"{what} failed: {said}", code=INTERNAL_ERROR)
 
 
 def _argument(parameter: Parameter, description: str) -> PromptArgument:
     default = parameter.default
-    required = default.is_required() if hasattr(default, "is_required") else default is EMPTY  # pydantic's `Field()`
+    # pydantic's `Field()`
+    if hasattr(default, "is_required"):
+        required = default.is_required()
+    else:
+        required = default is EMPTY
     text = annotation_text(parameter.annotation) or getattr(default, "description", None)
     return PromptArgument(name=parameter.name, description=text or description, required=required)
 

@@ -64,7 +64,10 @@ class Template:
         self.text = text
         query = _QUERY.search(text)
         self._path = text if query is None else text[: query.start()]
-        self.optional = () if query is None else _query_names(text, query[1])
+        if query is None:
+            self.optional = ()
+        else:
+            self.optional = _query_names(text, query[1])
         parts = _EXPRESSION.split(self._path)
         self._literals = tuple(normal_literal(part, first=at == 0) for at, part in enumerate(parts[::2]))
         self._variables = tuple(_variable(text, part) for part in parts[1::2])
@@ -132,10 +135,13 @@ class Template:
         """
         literals = self._literals
         if not self._variables:
-            return [] if uri == normal_uri(self._path) else None
+            if uri == normal_uri(self._path):
+                return []
+            return None
         if not uri.startswith(literals[0]) or not uri.endswith(literals[-1]):
             return None
-        start, end = len(literals[0]), len(uri) - len(literals[-1])
+        start = len(literals[0])
+        end = len(uri) - len(literals[-1])
         whole = next((at for at, variable in enumerate(self._variables) if variable.whole), len(self._variables) - 1)
         before: list[str] = []
         for literal in literals[1 : whole + 1]:
@@ -151,7 +157,9 @@ class Template:
                 return None
             behind.append(uri[found + len(literal) : end])
             end = found
-        return [*before, uri[start:end], *reversed(behind)] if start < end else None
+        if start < end:
+            return [*before, uri[start:end], *reversed(behind)]
+        return None
 
     def __repr__(self) -> str:
         return f"Template({self.text!r})"

@@ -95,7 +95,10 @@ class ToolPages:
         if known is not None and known[0] is spec:
             return known[1]
         definition = tool_definition(spec, modern=modern) | self._more(spec, modern)
-        listed = definition if is_json(definition, f"tool {spec.name!r}") else None
+        if is_json(definition, f"tool {spec.name!r}"):
+            listed = definition
+        else:
+            listed = None
         made[spec.name] = (spec, listed)
         return listed
 
@@ -109,4 +112,6 @@ def _name(spec: ToolSpec) -> str:
 
 
 def _listing(listed: list[Json] | msgspec.Raw, following: str | None) -> Json:
-    return {"tools": listed} if following is None else {"tools": listed, "nextCursor": following}
+    if following is None:
+        return {"tools": listed}
+    return {"tools": listed, "nextCursor": following}

@@ -95,7 +95,8 @@ class TasksFeature:
             RequestError: No more tasks are accepted.
         """
         given: Mapping[str, Any] = self._rounds.given(request) if request.modern else {}
-        ttl_ms, now = self._ttl(request), self._clock()
+        ttl_ms = self._ttl(request)
+        now = self._clock()
         shown = created(self._new_id(), ttl_ms=ttl_ms, poll_ms=self._poll_ms, now=now)
         new = NewTask(request=request, work=work, given=given, shown=shown, expires_at=now + ttl_ms / 1000)
         await self._backend.start(new)
@@ -121,7 +122,9 @@ class TasksFeature:
 
     def capabilities(self, *, modern: bool) -> Mapping[str, Any]:
         """Return the extension, or the capability `tasks` of revision 2025-11-25."""
-        return capabilities(modern=modern) if self._offered else {}
+        if self._offered:
+            return capabilities(modern=modern)
+        return {}
 
     @property
     def _offered(self) -> bool:
@@ -143,7 +146,9 @@ class TasksFeature:
 
     async def _get(self, request: Request) -> Json:
         found = await self._find(request)
-        return found.shown if request.modern else in_core(found.shown)
+        if request.modern:
+            return found.shown
+        return in_core(found.shown)
 
     async def _update(self, request: Request) -> Json:
         found = await self._find(request)
@@ -158,7 +163,9 @@ class TasksFeature:
         if not cancelled and not request.modern:
             status = found.shown["status"]
             raise RequestError(f"the task has ended already, it is {status}", code=INVALID_PARAMS)
-        return {} if request.modern else in_core(found.shown)
+        if request.modern:
+            return {}
+        return in_core(found.shown)
 
     async def _result(self, request: Request) -> Json:
         """Return the result of a task once it has ended; until then put its questions to the client."""

@@ -68,7 +68,10 @@ class LocalTasks:
     ) -> None:
         self._rounds = rounds
         self._changes = changes
-        self._store = MemoryStore(most_documents=10 * most, clock=clock) if store is None else store
+        if store is None:
+            self._store = MemoryStore(most_documents=10 * most, clock=clock)
+        else:
+            self._store = store
         self._most = most
         self._clock = clock
         self._seal = seal
@@ -121,12 +124,16 @@ class LocalTasks:
         value = None if document is None else document.value
         if value is not None and self._seal is not None:
             value = self._seal.opened(value, f"task {name}")
-        return None if value is None or value["owner"] != owner else _Kept(value["task"])
+        if value is None or value["owner"] != owner:
+            return None
+        return _Kept(value["task"])
 
     def running(self, name: str, owner: str | None) -> TaskHandle | None:
         """Return a task of this owner that runs in this process, or None."""
         running = self._running.get(name)
-        return running if running is not None and running.owner == owner else None
+        if running is not None and running.owner == owner:
+            return running
+        return None
 
     async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
         """Do nothing: tasks of this process report their own changes."""
@@ -140,7 +147,8 @@ class LocalTasks:
 
     async def _ran(self, running: _Running, work: Work, context: CallContext) -> bool:
         """Run a task; return whether its end is stored."""
-        task, kept = running.task, False
+        task = running.task
+        kept = False
         try:
             with task.scope, anyio.move_on_after(task.left) as bound:
                 await perform(task, work, context)

@@ -54,7 +54,8 @@ class _Watched:
 
     def soon(self) -> None:
         """Poll this task next, and often for a while."""
-        self.pause, self.left = FIRST_SECONDS, 0.0
+        self.pause = FIRST_SECONDS
+        self.left = 0.0
 
 
 class TaskPoller:
@@ -174,7 +175,9 @@ class RemoteTasks:
             StoreError: The store cannot be reached.
         """
         entry = await self._tasks.read(name)
-        return None if entry is None or entry.owner != owner else _Handle(self._tasks, entry, self._sleep)
+        if entry is None or entry.owner != owner:
+            return None
+        return _Handle(self._tasks, entry, self._sleep)
 
     async def watch(self, known: Mapping[str, Json], heard: Heard) -> None:
         """Report every change of these tasks until all have ended; an outage of the store is waited out."""
@@ -244,7 +247,9 @@ class _Handle:
 
         async def look() -> bool | None:
             self._take(await self._tasks.read(self._entry.name))
-            return None if self._entry.revision == before else True
+            if self._entry.revision == before:
+                return None
+            return True
 
         # it may end by its time alone, which no signal announces
         await until(self._tasks.store, changed_signal(self._entry.name), look, sleep=self._sleep, last=1.0)

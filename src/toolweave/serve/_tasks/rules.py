@@ -93,7 +93,9 @@ class TaskRules:
     def support(self, spec: ToolSpec, *, modern: bool) -> Json:
         """Return the members of a tool definition that declare its task support; the extension says nothing there."""
         rule = self._rules.get(spec.name)
-        return {} if modern or rule is None else support(rule.support)
+        if modern or rule is None:
+            return {}
+        return support(rule.support)
 
     def reruns(self, spec: ToolSpec) -> bool:
         """Whether a tool runs again when the worker that ran it died."""

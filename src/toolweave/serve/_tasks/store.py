@@ -111,7 +111,9 @@ class StoreSemaphore:
     async def _take(self, number: int, owner: str | None, ttl: float) -> Permit | None:
         key = f"{number:06}"
         revision = await self._store.put(self._collection, key, owner, ttl=ttl, expect=0)
-        return None if revision is None else Permit(key, revision)
+        if revision is None:
+            return None
+        return Permit(key, revision)
 
 
 TOOLS_CALL = methods.TOOLS_CALL
@@ -254,7 +256,10 @@ class TaskStore:
             conversation=call["conversation"],
         )
         params = {"name": call["name"], "arguments": call["arguments"], "_meta": call["meta"]}
-        headers = {"mcp-method": TOOLS_CALL} if call["strangers"] else {}
+        if call["strangers"]:
+            headers = {"mcp-method": TOOLS_CALL}
+        else:
+            headers = {}
         request = Request(method=TOOLS_CALL, params=params, client=client, line=line, id=name, headers=headers)
         return request, {"given": call["given"], "meta": call["meta"]}
 
@@ -317,13 +322,16 @@ class TaskStore:
 
     def _put(self, entry: StoredTask) -> Put:
         if entry.ended:
-            entry.answers, entry.refused = {}, {}
+            entry.answers = {}
+            entry.refused = {}
         value = {"form": FORM, **{name: getattr(entry, name) for name in _WRITTEN}}
         return Put(collection=TASKS, key=entry.name, value=value, ttl=self._ttl(entry), expect=entry.revision)
 
     def _ttl(self, entry: StoredTask) -> float:
         left = max(0.0, entry.expires_at - self.clock())
-        return max(left, KEPT_AT_LEAST) if entry.ended else left + KEPT_AT_LEAST
+        if entry.ended:
+            return max(left, KEPT_AT_LEAST)
+        return left + KEPT_AT_LEAST
 
 
 def changed_signal(name: str) -> str:

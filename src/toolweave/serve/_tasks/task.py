@@ -145,7 +145,8 @@ class RunningTask:
 
     def _unused(self, wished: str) -> str:
         """Return a key that this task never used; clients remember answered keys."""
-        key, count = wished, 1
+        key = wished
+        count = 1
         while key in self._used:
             count += 1
             key = f"{wished}-{count}"
@@ -167,7 +168,8 @@ class RunningTask:
 
     def _become(self, shown: Json) -> None:
         self._shown = shown
-        news, self._news = self._news, anyio.Event()
+        news = self._news
+        self._news = anyio.Event()
         news.set()
         self._changed(self)
 
@@ -225,7 +227,8 @@ class TaskCaller:
             RequestError: The client did not declare the capability that a question needs.
             ToolError: It refused.
         """
-        declared, sampling = self._client.capabilities, self._rounds.sampling
+        declared = self._client.capabilities
+        sampling = self._rounds.sampling
         mine = {place: one for place, one in enumerate(questions) if sampling.takes(one, declared)}
         others = [one for place, one in enumerate(questions) if place not in mine]
         check_capabilities(others, declared)

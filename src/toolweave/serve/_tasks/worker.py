@@ -181,7 +181,10 @@ class TaskJobs:
                         await self._stopped(run, lease.holder, reruns=reruns)
                 raise
         if not kept:
-            why = "another worker has it, or may have it" if lease.lost else "the store cannot be reached"
+            if lease.lost:
+                why = "another worker has it, or may have it"
+            else:
+                why = "the store cannot be reached"
             raise StoreError(f"the end of a task cannot be written: {why}", collection=TASKS)
 
     def _begin(self, lease: Lease, reruns: bool, entry: StoredTask) -> bool:
@@ -234,7 +237,8 @@ class TaskJobs:
 
     async def _keep_end(self, run: _TaskRun) -> bool:
         """Store the end of a task, or an error that it cannot be stored; False when neither was stored."""
-        pause, refused = Backoff(self._sleep), 0
+        pause = Backoff(self._sleep)
+        refused = 0
         for _ in range(END_TRIES):
             try:
                 await self._tasks.read(run.task.id)  # a failed read means an outage; else the store is full

@@ -40,14 +40,17 @@ class NeedsInput(Exception):
 
     def __init__(self, requests: Json, state: str | None) -> None:
         super().__init__()
-        self.requests, self.state = requests, state
+        self.requests = requests
+        self.state = state
 
     def result(self) -> Json:
         """Return the answer."""
         made: Json = {"resultType": "input_required"}
         if self.requests:
             made["inputRequests"] = self.requests
-        return made if self.state is None else {**made, "requestState": self.state}
+        if self.state is None:
+            return made
+        return {**made, "requestState": self.state}
 
 
 class AskingPeer(Peer):
@@ -116,7 +119,10 @@ class AskingPeer(Peer):
         number = f"ask-{next(self.numbers)}"
         arrived, answers = self.open[number] = threading.Event(), list[Json]()
         on_session = members(request.params.get("arguments")).get("on") == "session"
-        send = request.session.send if on_session and request.session.send is not None else request.send
+        if on_session and request.session.send is not None:
+            send = request.session.send
+        else:
+            send = request.send
         send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
         while not arrived.wait(0.01):
             if request.cancelled.is_set():
@@ -171,7 +177,8 @@ def ask_nonsense(call: PeerCall) -> Json:
 
 @tool("Ask two forms, one after the other, then for roots and a model's words at once.")
 def interview(call: PeerCall) -> Json:
-    server, request = call.server, call.request
+    server = call.server
+    request = call.request
     params: Json = {"message": "Who are you?", "requestedSchema": FORM}
     first = server.ask(request, "first", "elicitation/create", params)
     second = server.ask(request, "second", "elicitation/create", {**params, "message": "And who else?"})
@@ -223,7 +230,10 @@ def futuristic(call: PeerCall) -> Json:
 @tool("Log at each severity, as far as the client wants it.")
 def chatter(call: PeerCall) -> Json:
     request = call.request
-    wanted = request.meta.get(PREFIX + "logLevel") if request.modern else request.session.log_level or LEVELS[0]
+    if request.modern:
+        wanted = request.meta.get(PREFIX + "logLevel")
+    else:
+        wanted = request.session.log_level or LEVELS[0]
     for level in LEVELS[LEVELS.index(wanted) :] if wanted in LEVELS else ():
         call.notify("notifications/message", {"level": level, "logger": "test", "data": {"said": level}})
     return text_result(str(wanted))
@@ -232,6 +242,9 @@ def chatter(call: PeerCall) -> Json:
 @tool("Return the capabilities that the client declared for this request or session.")
 def client(call: PeerCall) -> Json:
     request = call.request
-    declared = request.meta.get(PREFIX + "clientCapabilities") if request.modern else request.session.client
+    if request.modern:
+        declared = request.meta.get(PREFIX + "clientCapabilities")
+    else:
+        declared = request.session.client
     named = members(declared)
     return structured_result({"capabilities": named if request.modern else named.get("capabilities")})

@@ -9,8 +9,13 @@ from toolweave.testing.servers.toolset import Json, members, text_result
 
 __all__ = ["HOSTILE", "SMUGGLED"]
 
-ESC, CSI, OSC_END = "\x1b", "\x9b", "\x07"
-RIGHT_TO_LEFT, ISOLATE, ZERO_WIDTH, TAGS = "\u202e", "\u2066", "\u200b\u200d\ufeff", "\U000e0041\U000e0042\U000e007f"
+ESC = "\x1b"
+CSI = "\x9b"
+OSC_END = "\x07"
+RIGHT_TO_LEFT = "\u202e"
+ISOLATE = "\u2066"
+ZERO_WIDTH = "\u200b\u200d\ufeff"
+TAGS = "\U000e0041\U000e0042\U000e007f"
 HOSTILE = {
     "esc": f"{ESC}[31mred{ESC}[0m",
     "title": f"{ESC}]0;owned{OSC_END}",
@@ -237,7 +242,9 @@ def missing_result_type(server: FaultServer) -> None:
     def change(message: Json, answer: Json) -> bytes | None:
         result = members(answer.get("result"))
         bare = {**answer, "result": {key: value for key, value in result.items() if key not in modern}}
-        return server.encode(bare) if result else None
+        if result:
+            return server.encode(bare)
+        return None
 
     server.rewrite = change
 

@@ -75,7 +75,10 @@ class FaultServer:
         self.write = write
         self.quota = quota
         self.session = PeerSession(self.send)
-        self.seconds, self.size, self.port, self.code = seconds, size, port, code
+        self.seconds = seconds
+        self.size = size
+        self.port = port
+        self.code = code
         self.before_start: Callable[[], None] = lambda: None
         self.after_end: Callable[[], None] = lambda: None
         self.steps: dict[str, Step] = {}

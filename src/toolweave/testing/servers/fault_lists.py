@@ -218,7 +218,9 @@ def schema_deep(server: FaultServer) -> None:
 
     def listing(message: Json, answer: Json) -> bytes | None:
         data = shallow(message, answer) if shallow is not None else None
-        return None if data is None else data.replace(b'"DEEP"', deep)
+        if data is None:
+            return None
+        return data.replace(b'"DEEP"', deep)
 
     server.rewrite = listing
 

@@ -67,7 +67,8 @@ class HttpServer:
 
     def allowed(self, exchange: Exchange) -> bool:
         """Whether the request carries the wanted credentials."""
-        token, header = self.options.require_bearer, self.options.require_header
+        token = self.options.require_bearer
+        header = self.options.require_header
         if token is not None and exchange.headers.get("authorization") != f"Bearer {token}":
             return False
         if header is not None:
@@ -261,7 +262,8 @@ class HttpServer:
             await exchange.event(json.dumps(answer))
             await exchange.end_stream()
             return
-        code, status = members(answer.get("error")).get("code"), 200
+        code = members(answer.get("error")).get("code")
+        status = 200
         if probe and code is not None:
             status = self.options.probe_status
         elif exchange.headers.get("mcp-protocol-version") == MODERN:
@@ -294,7 +296,9 @@ async def next_item(queue: asyncio.Queue[Any], exchange: Exchange) -> Any:
         await asyncio.wait([item, gone], return_when=asyncio.FIRST_COMPLETED)
         item.cancel()
         gone.cancel()
-    return END if item.cancelled() else item.result()
+    if item.cancelled():
+        return END
+    return item.result()
 
 
 def end_with_stdin() -> None:
@@ -333,7 +337,9 @@ async def serve_until_killed() -> None:
     options = arguments()
     peer = peer_from(options)
     if options.era == "sse":
-        peer.era, peer.version, peer.probe = "legacy", options.version or "2024-11-05", options.probe or "error-32601"
+        peer.era = "legacy"
+        peer.version = options.version or "2024-11-05"
+        peer.probe = options.probe or "error-32601"
     server = HttpServer(peer, options)
     listener = Listener(server.handle, options.host, options.port)
     server.odd.restart = listener.restart

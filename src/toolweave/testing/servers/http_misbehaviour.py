@@ -74,11 +74,16 @@ class Misbehaviour:
     def is_turn(self, exchange: Exchange, message: Json) -> bool:
         """Whether the fault applies to the exchange; without a message only if --on says so."""
         on = self.options.on
-        return bool(message) if on is None else on in (message.get("method"), exchange.method)
+        if on is None:
+            return bool(message)
+        return on in (message.get("method"), exchange.method)
 
     async def rewrote(self, exchange: Exchange, message: Json, answer: Json, headers: dict[str, str]) -> bool:
         """Send something else instead of an answer, if the mode rewrites answers."""
-        data = self.messages.rewritten(message, answer) if self.messages is not None else None
+        if self.messages is not None:
+            data = self.messages.rewritten(message, answer)
+        else:
+            data = None
         if data is None:
             return False
         await self.say(exchange, data, headers)
@@ -123,4 +128,6 @@ class Misbehaviour:
 
     def missing_session(self) -> int:
         """Return the status of a request in a session that does not exist."""
-        return 400 if self.options.mode == "gone_session_400" else 404
+        if self.options.mode == "gone_session_400":
+            return 400
+        return 404

@@ -138,7 +138,8 @@ class Listener:
 
     def __init__(self, handler: Callable[[Exchange], Awaitable[None]], host: str, port: int) -> None:
         self.handler = handler
-        self.host, self.port = host, port
+        self.host = host
+        self.port = port
         self.on_restart: Callable[[], None] = lambda: None
         self._open: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server

@@ -84,7 +84,9 @@ def running(command: Sequence[str], *, seconds: float = START_SECONDS) -> Genera
 
 def _first_line(process: subprocess.Popen[bytes], seconds: float) -> str:
     assert process.stdout is not None
-    fd, data, deadline = process.stdout.fileno(), b"", time.monotonic() + seconds
+    fd = process.stdout.fileno()
+    data = b""
+    deadline = time.monotonic() + seconds
     while b"\n" not in data:
         ready, _, _ = select.select([fd], [], [], max(deadline - time.monotonic(), 0))
         chunk = os.read(fd, 4096) if ready else b""

@@ -52,12 +52,16 @@ class Refusal(Exception):
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:  # any JSON value
         super().__init__(message)
-        self.code, self.message, self.data = code, message, data
+        self.code = code
+        self.message = message
+        self.data = data
 
     def to_json(self) -> Json:
         """Return the `error` member."""
         error: Json = {"code": self.code, "message": self.message}
-        return error if self.data is None else {**error, "data": self.data}
+        if self.data is None:
+            return error
+        return {**error, "data": self.data}
 
 
 class PeerSession:
@@ -109,7 +113,10 @@ class Peer:
         ttl_ms: int = 0,
     ) -> None:
         self.era = era
-        self.version = version if version in HANDSHAKE else HANDSHAKE[-1]
+        if version in HANDSHAKE:
+            self.version = version
+        else:
+            self.version = HANDSHAKE[-1]
         self.page_size = page_size
         self.probe = probe or ("error-32601" if era == "legacy" else "ok")
         self.info: Json = {"name": name, "title": "Test server", "version": "1.2.3"}
@@ -333,7 +340,8 @@ class Peer:
 
     def page(self, request: PeerRequest, member: str, rows: Iterable[Json]) -> Json:
         """Return one page of a list; cursors are `page-OFFSET`."""
-        everything, cursor = list(rows), request.params.get("cursor")
+        everything = list(rows)
+        cursor = request.params.get("cursor")
         start = 0
         if cursor is not None:
             try:
@@ -354,7 +362,8 @@ class Peer:
 
     def call_tool(self, request: PeerRequest) -> Json:
         """Run one tool; unknown tools are a protocol error, missing arguments an error result."""
-        name, arguments = request.params.get("name"), members(request.params.get("arguments"))
+        name = request.params.get("name")
+        arguments = members(request.params.get("arguments"))
         if name not in self.tools:
             raise Refusal(-32602, f"Unknown tool: {name}")
         self.calls[name] = self.calls.get(name, 0) + 1
@@ -378,7 +387,8 @@ class Peer:
         raise Refusal(-32602 if request.modern else -32002, "Resource not found", {"uri": uri})
 
     def _prompt(self, request: PeerRequest) -> Json:
-        name, arguments = request.params.get("name"), members(request.params.get("arguments"))
+        name = request.params.get("name")
+        arguments = members(request.params.get("arguments"))
         if name not in self.prompts:
             raise Refusal(-32602, f"Unknown prompt: {name}")
         listing, text = self.prompts[name]

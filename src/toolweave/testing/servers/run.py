@@ -27,7 +27,8 @@ def main() -> None:
         package = ModuleType(name)
         package.__path__ = [folder]
         sys.modules[name] = package
-        name, folder = name.rpartition(".")[0], os.path.dirname(folder)  # noqa: PTH120
+        name = name.rpartition(".")[0]
+        folder = os.path.dirname(folder)  # noqa: PTH120
     server = sys.argv.pop(1)
     sys.argv[0] = f"{sys.argv[0]} {server}"
     import_module(f"{PACKAGE}.{server}").main()

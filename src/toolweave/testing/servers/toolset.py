@@ -77,7 +77,9 @@ class PeerCall:
 
 def members(value: Any) -> Json:  # any JSON value
     """Return a JSON object as it is, anything else as an empty one."""
-    return cast("Json", value) if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return cast("Json", value)
+    return {}
 
 
 def text_result(text: str, **more: Any) -> Json:  # any member of a CallToolResult
@@ -276,7 +278,10 @@ def grow(call: PeerCall) -> Json:
     made = {"tools": generated_tool(), "prompts": PROMPTS["plain"], "resources": RESOURCES["test://json"]}[kind]
     entries: dict[str, Any] = getattr(call.server, kind)
     number = sum("grown_" in name for name in entries) + 1
-    name = f"test://grown_{number}" if kind == "resources" else f"grown_{number}"
+    if kind == "resources":
+        name = f"test://grown_{number}"
+    else:
+        name = f"grown_{number}"
     entries[name] = made
     if not call.arguments.get("quiet"):
         call.server.broadcast(f"notifications/{kind}/list_changed")
