@@ -85,16 +85,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Measuring adds a tenth of a second to the start of a process, and slow tests start processes. Of most folders they
     repeat, with kills, faults and many cases, what quick tests have run. The cases of one test run the same code in
-    the processes that they start, so only those of the first are measured.
+    the processes that they start, so only those of the first are measured; but those of the command do not: each case
+    is another command.
     """
     started = set[str]()
     for item in items:
         markers = {marker.name for marker in item.iter_markers()}
-        measured = folder_of(item.path) in MEASURED
+        folder = folder_of(item.path)
+        measured = folder in MEASURED
         if "slow" in markers and not measured:
             item.add_marker(pytest.mark.unmeasured)
         function = item.nodeid.partition("[")[0]
-        if measured and "unmeasured" not in markers and function not in started:
+        is_first = folder == "cli" or function not in started
+        if measured and "unmeasured" not in markers and is_first:
             started.add(function)
             item.stash[MEASURES_PROCESSES] = True
         seconds = max((LONG.get(name, 0) for name in markers), default=0)
