@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 from toolweave._repairs import Repair
 from toolweave.models._base import ModelEvent, StopReason, StreamedToolCall, ToolCallDelta
 from toolweave.models._history import CALL_ID
 from toolweave.models._messages import ToolCallPart
+from toolweave.protocol.json_types import as_object
 from toolweave.tools._arguments import fresh_id, json_text, read_arguments, wire_id
 from toolweave.tools._wire_tools import WireTools
 
@@ -207,11 +208,7 @@ class StreamedCalls:
 
 
 def _read(members: Mapping[str, Any]) -> _Piece:
-    function = members.get("function")
-    if isinstance(function, dict):
-        inner = cast("dict[str, Any]", function)
-    else:
-        inner = {}
+    inner = as_object(members.get("function")) or {}
     given = members.get("id")
     index = members.get("index")
     name = inner.get("name")

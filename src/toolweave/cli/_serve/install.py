@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._install.clients import InstallClient
+from toolweave.protocol.json_types import as_object
 
 if TYPE_CHECKING:
     from toolweave.config import ServerConfig
@@ -135,10 +136,7 @@ def _show(form: ClientFormat, name: str, entry: Mapping[str, Any], *, as_json: b
 
 def _words_of(entry: Any) -> list[str] | None:
     """Return the words after `toolweave` in an entry of ours, None for any other entry."""
-    if isinstance(entry, dict):
-        members = cast("dict[str, Any]", entry)
-    else:
-        members = {}
+    members = as_object(entry) or {}
     command = members.get("command")
     args = members.get("args")
     words: list[Any] = []
