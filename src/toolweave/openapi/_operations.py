@@ -28,13 +28,13 @@ from toolweave.tools._selection import fits
 
 _log = logging.getLogger("toolweave.openapi")
 OPERATION_META = "io.toolweave/operation"
+"""The member of a definition's `meta` with the method, the path, the operation id and the tags of its operation."""
 UNDECLARED_PARAMETER = Repair(
     given="a path parameter that a document does not declare",
     read_as="a required text",
     limit="parameters of paths alone",
     switch="nothing: the operation has no URL without it; `exclude` leaves it out",
 )
-"""The member of a definition's `meta` with the method, the path, the operation id and the tags of its operation."""
 _METHODS = ("get", "head", "query", "post", "put", "patch", "delete")
 _READS = frozenset(("GET", "HEAD", "QUERY"))
 _STYLES = {"path": "simple", "header": "simple", "query": "form", "cookie": "form", "querystring": "form"}
