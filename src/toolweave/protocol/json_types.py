@@ -1,17 +1,28 @@
-"""JSON values: the type of an object, and functions that return untrusted values if they have a type. Pure."""
+"""JSON values: the types of an object, and functions that return untrusted values if they have a type. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
-__all__ = ["Json", "as_array", "as_object", "as_text"]
+__all__ = [
+    "Json",
+    "JsonObject",
+    "array_or_empty",
+    "as_array",
+    "as_object",
+    "as_text",
+    "object_or_empty",
+    "text_or_empty",
+]
 
 Json: TypeAlias = dict[str, Any]
 """A JSON object."""
+JsonObject: TypeAlias = Mapping[str, Any]
+"""A JSON object that is only read."""
 
 
-def as_object(value: Any) -> Mapping[str, Any] | None:
+def as_object(value: object) -> JsonObject | None:
     """Return a JSON object."""
     # nearly every one is a dict or missing, and asking for that first is several times cheaper than asking an ABC
     if value is None or isinstance(value, (dict, Mapping)):
@@ -19,15 +30,30 @@ def as_object(value: Any) -> Mapping[str, Any] | None:
     return None
 
 
-def as_array(value: Any) -> list[Any] | None:
+def as_array(value: object) -> list[Any] | None:
     """Return a JSON array."""
     if isinstance(value, list):
         return cast("list[Any]", value)
     return None
 
 
-def as_text(value: Any) -> str | None:
+def as_text(value: object) -> str | None:
     """Return a JSON string."""
     if isinstance(value, str):
         return value
     return None
+
+
+def object_or_empty(value: object) -> JsonObject:
+    """Return a JSON object, or an empty one for any other value."""
+    return as_object(value) or {}
+
+
+def array_or_empty(value: object) -> list[Any]:
+    """Return a JSON array, or an empty one for any other value."""
+    return as_array(value) or []
+
+
+def text_or_empty(value: object) -> str:
+    """Return a JSON string, or an empty one for any other value."""
+    return as_text(value) or ""
