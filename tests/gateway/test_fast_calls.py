@@ -33,7 +33,7 @@ from toolweave.gateway import GatewayManager, GatewayOptions, create_gateway
 from toolweave.middleware import Observers, RequestEnd
 from toolweave.serve import BearerAuth, HttpLimits
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.anyio
 
 PAIRS = [(upstream, caller) for upstream in ("modern", "legacy") for caller in (MODERN, "2025-11-25", "2025-03-26")]
 TOKEN = "a token of thirty-two characters, or more"
@@ -123,6 +123,7 @@ def seen_in(end: RequestEnd) -> Json:
 
 
 @pytest.mark.parametrize(("era", "version"), PAIRS)
+@pytest.mark.slow
 async def test_the_short_way_answers_as_the_long_one(era: str, version: str) -> None:
     ways = Ways()
     answers: list[Json] = []
@@ -164,6 +165,7 @@ async def test_the_short_way_answers_as_the_long_one(era: str, version: str) -> 
 
 
 @pytest.mark.parametrize(("era", "version"), PAIRS)
+@pytest.mark.slow
 async def test_a_call_of_any_transport_is_answered_as_the_relay_answers_it(era: str, version: str) -> None:
     calls: list[tuple[str, Json]] = [("echo", {"a": [1, 2.5, 2**70, "ü\n"], "b": None}), ("echo", {}), ("none", {})]
     calls += [(name, {}) for name in ("blocks", "numbers", "failed", "empty", "app", "own", "array_meta", "exponent")]
@@ -191,6 +193,7 @@ def asking(name: str, arguments: Json) -> tuple[str, Json]:
 
 
 @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+@pytest.mark.slow
 async def test_a_caller_gets_its_own_answer_among_many(version: str) -> None:
     ways = Ways()
     wrong: list[Any] = []
@@ -219,6 +222,7 @@ async def test_a_caller_gets_its_own_answer_among_many(version: str) -> None:
 
 @pytest.mark.parametrize("middleware", [[], [passing]])
 @pytest.mark.parametrize("kind", ["stdio-legacy", "stdio-modern"])
+@pytest.mark.slow
 async def test_a_modern_caller_that_leaves_cancels_its_call_at_the_upstream_and_nobody_elses(
     kind: str, middleware: list[Any]
 ) -> None:
@@ -239,6 +243,7 @@ async def test_a_modern_caller_that_leaves_cancels_its_call_at_the_upstream_and_
 
 @pytest.mark.parametrize("middleware", [[], [passing]])
 @pytest.mark.parametrize("pause", [0.0, 1.0])
+@pytest.mark.slow
 async def test_a_call_in_a_session_is_cancelled_by_its_client(pause: float, middleware: list[Any]) -> None:
     with anyio.fail_after(SECONDS), upstream("stdio-modern") as config:
         gateway = create_gateway({"up": config}, middleware=middleware)
@@ -258,6 +263,7 @@ async def test_a_call_in_a_session_is_cancelled_by_its_client(pause: float, midd
 
 
 @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+@pytest.mark.slow
 async def test_a_call_that_takes_too_long_is_answered_and_cancelled(version: str) -> None:
     answers: list[Any] = []
     for middleware, wraps in EACH_WAY:
@@ -274,6 +280,7 @@ async def test_a_call_that_takes_too_long_is_answered_and_cancelled(version: str
 
 
 @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+@pytest.mark.slow
 async def test_an_upstream_that_dies_is_the_same_error_and_the_next_call_finds_the_new_one(version: str) -> None:
     answers: list[Any] = []
     for middleware, wraps in EACH_WAY:
@@ -291,6 +298,7 @@ async def test_an_upstream_that_dies_is_the_same_error_and_the_next_call_finds_t
 
 @pytest.mark.parametrize("kind", ["stdio-legacy", "stdio-modern"])
 @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
+@pytest.mark.slow
 async def test_a_caller_that_can_be_asked_is_asked_over_http_too(kind: str, version: str) -> None:
     answered = Callbacks(elicitation=lambda request: {"name": "Ada"})
     with anyio.fail_after(SECONDS), upstream(kind) as config:
@@ -305,6 +313,7 @@ async def test_a_caller_that_can_be_asked_is_asked_over_http_too(kind: str, vers
     assert ["Ada" in result.text for result in results] == [True, True]
 
 
+@pytest.mark.slow
 async def test_middleware_that_has_to_see_every_request_sees_every_call() -> None:
     ways, seen = Ways(), list[str]()
 
@@ -327,6 +336,7 @@ async def test_middleware_that_has_to_see_every_request_sees_every_call() -> Non
 
 
 @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+@pytest.mark.slow
 async def test_middleware_that_only_watches_is_told_who_called_what_and_what_came_of_it(version: str) -> None:
     told: list[RequestEnd] = []
 
@@ -349,6 +359,7 @@ async def test_middleware_that_only_watches_is_told_who_called_what_and_what_cam
     assert all(0 < one.seconds < SECONDS and one.client.version == version for one in told)
 
 
+@pytest.mark.slow
 async def test_authorization_is_asked_on_the_short_way_too() -> None:
     ways = Ways()
     with anyio.fail_after(SECONDS):
@@ -371,6 +382,7 @@ async def test_authorization_is_asked_on_the_short_way_too() -> None:
     assert (ways.fast, ways.long) == (["echo", "echo"], [])
 
 
+@pytest.mark.slow
 async def test_a_virtual_server_asks_for_its_authorization_before_the_short_way_and_each_time(tmp_path: Path) -> None:
     ways = Ways()
     with anyio.fail_after(SECONDS):
@@ -392,6 +404,7 @@ async def test_a_virtual_server_asks_for_its_authorization_before_the_short_way_
     assert (ways.fast, ways.long) == (["echo", "echo"], [])
 
 
+@pytest.mark.slow
 async def test_a_revision_that_a_gateway_does_not_speak_is_not_spoken_on_the_short_way() -> None:
     answers: list[Any] = []
     for middleware, wraps in EACH_WAY:
@@ -406,6 +419,7 @@ async def test_a_revision_that_a_gateway_does_not_speak_is_not_spoken_on_the_sho
     assert answers[0][0] != 200
 
 
+@pytest.mark.slow
 async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     limits = HttpLimits(body_seconds=0.3, shutdown_seconds=STOPPING.shutdown_seconds)
     with anyio.fail_after(SECONDS):
