@@ -285,7 +285,7 @@ def test_a_definition_says_its_operation_and_its_pages() -> None:
         ({"swagger": "1.2", "apis": []}, "'swagger' is '1.2'; OpenAPI 3.x and Swagger 2.0 are read"),
         ({"openapi": "4.0.0"}, "'openapi' is '4.0.0'; OpenAPI 3.x and Swagger 2.0 are read"),
         ({"mcpServers": {}}, "neither 'openapi' nor 'swagger', but 'mcpServers'"),
-        ({"openapi": "3.1.0", "paths": []}, "'paths' is no object"),
+        ({"openapi": "3.1.0", "paths": []}, "'paths' is not an object"),
     ],
 )
 def test_what_is_no_document_is_refused(value: dict[str, Any], reason: str) -> None:
@@ -323,13 +323,13 @@ def test_yaml_is_read_as_json_has_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("{", "no valid JSON"),
+        ("{", "not valid JSON"),
         ("a: [", "neither JSON nor YAML"),
         ("a: &a [*a]", "contains itself"),
         ("a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
             f"{chr(98 + i)}: &{chr(98 + i)} [{','.join([f'*{chr(97 + i)}'] * 10)}]\n" for i in range(8)
         ), "stands for more than"),
-        ("just words", "is no OpenAPI document"),
+        ("just words", "is not an OpenAPI document"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str, reason: str) -> None:

@@ -138,7 +138,7 @@ def test_an_application_of_wsgi_is_refused_with_the_way_out() -> None:
     def application(environ: Any, start_response: Any) -> list[bytes]:
         return []
 
-    with pytest.raises(ConfigError, match=r"application of WSGI, .* give the URL of its OpenAPI document"):
+    with pytest.raises(ConfigError, match=r"WSGI application, .* give the URL of its OpenAPI document"):
         openapi_tools(application)  # pyright: ignore[reportArgumentType]
 
 

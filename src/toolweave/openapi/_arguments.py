@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from typing import Any, cast
+from collections.abc import Collection
 
 from toolweave.openapi._schemas import Needed, SchemaReader
+from toolweave.protocol.json_types import Json, object_or_empty
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
-_MAX_NAME = 64  # of a property, for Anthropic
+# Anthropic accepts no longer name of a property.
+_MAX_NAME = 64
 
 
 class ArgumentNames:
@@ -21,26 +22,24 @@ class ArgumentNames:
 
     def __init__(self) -> None:
         self.needed: Needed = {}
-        self._members: dict[str, Any] = {}
+        self._members: Json = {}
         self._required: list[str] = []
         self._with: dict[str, list[str]] = {}
 
-    def add(self, name: str, place: str, schema: Any, *, required: bool, description: str = "") -> str:
-        """Add an argument and return its name: `name`, made legal for models, or with its location if it is taken."""
-        word = _ILLEGAL.sub("_", name).strip("_")[:_MAX_NAME] or place
+    def add(self, name: str, location: str, schema: object, *, required: bool, description: str = "") -> str:
+        """Add an argument and return its name: `name`, made legal for models, or with its location if it is in use."""
+        word = _ILLEGAL.sub("_", name).strip("_")[:_MAX_NAME] or location
+        # with room for the location and a number
+        short = word[: _MAX_NAME - 16]
         free = word
         number = 1
         while free in self._members:
             number += 1
-            if number == 2:
-                free = f"{word[: _MAX_NAME - 16]}_{place}"
-            else:
-                free = f"{word[: _MAX_NAME - 16]}_{place}_{number}"
-        if description and not (isinstance(schema, Mapping) and "description" in schema):
-            schema = {
-                **(cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}),
-                "description": description,
-            }
+            free = f"{short}_{location}"
+            if number > 2:
+                free += f"_{number}"
+        if description and "description" not in object_or_empty(schema):
+            schema = {**object_or_empty(schema), "description": description}
         self._members[free] = schema
         if required:
             self._required.append(free)
@@ -53,13 +52,13 @@ class ArgumentNames:
             if others:
                 self._with[name] = others
 
-    def schema(self, reader: SchemaReader) -> dict[str, Any]:
+    def schema(self, reader: SchemaReader) -> Json:
         """Return the schema of the object of all arguments.
 
         Raises:
             UnusablePart: A schema that is referred to cannot be used.
         """
-        made: dict[str, Any] = {"type": "object", "properties": self._members}
+        made: Json = {"type": "object", "properties": self._members}
         if self._required:
             made["required"] = self._required
         if self._with:

@@ -1,6 +1,9 @@
 """Requests to an ASGI application in this process, without a socket, and its lifespan around them.
 
-One task runs the lifespan, which begins and ends with the toolset; each request is a task of the caller's.
+One task, the owner, runs the lifespan from `start` to `stop`. Its inner task group runs each request, because work that
+an application does after its answer must end before the lifespan does. The caller of a request reads the answer from a
+bounded stream: an application that writes faster than its answer is read waits, as it would for a socket. If the caller
+stops reading, or is cancelled, the request's own cancel scope ends the application's work on it.
 """
 
 from __future__ import annotations
@@ -8,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -27,14 +30,15 @@ AsgiApp: TypeAlias = Callable[
 """An application of ASGI 3."""
 
 _log = logging.getLogger("toolweave.openapi")
-_PIECES = 16  # of a body that was not read yet; the application waits
+# The number of pieces of a body that wait to be read. The application waits when there are more.
+_PIECES = 16
 _SPEC = {"version": "3.0", "spec_version": "2.3"}
 _LIFESPAN_SECONDS = 30.0
 _END_SECONDS = 5.0
 
 
 class AsgiSender:
-    """Sends requests to an application; enter `running` around them."""
+    """Sends requests to an application, between `start` and `stop`."""
 
     def __init__(self, app: AsgiApp) -> None:
         self._app = app
@@ -52,7 +56,7 @@ class AsgiSender:
         """
         started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ending = anyio.Event()
-        # a task of its own: the first to enter the toolset need not be the last to leave it
+        # not a task group of the caller: the first to enter the toolset does not have to be the last to leave it
         self._owner = asyncio.get_running_loop().create_task(self._run(started), name="lifespan of an ASGI app")
         try:
             with anyio.fail_after(_LIFESPAN_SECONDS):
@@ -83,13 +87,13 @@ class AsgiSender:
         return ""
 
     async def _once(self, request: ApiRequest) -> ApiAnswer:
-        self._origin = self._origin or origin_of(request.url)
-        if self._group is None or origin_of(request.url) != self._origin:
-            if self._group is None:
-                why = "is not running"
-            else:
-                why = "redirects to another server"
-            raise ToolError(f"the application {why}", kind=ErrorKind.NOT_SENT)
+        origin = origin_of(request.url)
+        if not self._origin:
+            self._origin = origin
+        if self._group is None:
+            raise ToolError("the application is not running", kind=ErrorKind.NOT_SENT)
+        if origin != self._origin:
+            raise ToolError("the application redirects to another server", kind=ErrorKind.NOT_SENT)
         exchange = _Exchange(request)
         self._group.start_soon(exchange.run, self._app, dict(self._state))
         try:
@@ -126,17 +130,17 @@ class AsgiSender:
     async def _lifespan(
         self, receive: anyio.abc.ObjectReceiveStream[_Message], started: asyncio.Future[None], shut: anyio.Event
     ) -> None:
-        async def told(message: _Message) -> None:
-            kind = message["type"]
+        async def on_message(message: _Message) -> None:
+            # `start` was cancelled, or has its result
             if started.done():
-                pass
-            elif kind == "lifespan.startup.complete":
+                return
+            if message["type"] == "lifespan.startup.complete":
                 started.set_result(None)
-            elif kind == "lifespan.startup.failed":
+            elif message["type"] == "lifespan.startup.failed":
                 started.set_exception(ConfigError(f"the application did not start: {message.get('message', '')}"))
 
         try:
-            await self._app({"type": "lifespan", "asgi": _SPEC, "state": self._state}, receive.receive, told)
+            await self._app({"type": "lifespan", "asgi": _SPEC, "state": self._state}, receive.receive, on_message)
         except Exception as exc:  # boundary: an application without a lifespan raises, as the specification has it
             _log.debug("the application has no lifespan: %s", exc)
         finally:
@@ -146,7 +150,12 @@ class AsgiSender:
 
 
 class _Exchange:
-    """One request and its answer."""
+    """One request and its answer.
+
+    `begun` is set when the head of the answer has arrived, or when there will be none. The body ends when `_send` is
+    closed: after the last piece, or when the application returns or raises. `failure` is set before that, so a reader
+    at the end of the stream knows whether the answer is whole.
+    """
 
     def __init__(self, request: ApiRequest) -> None:
         self.status = 0
@@ -159,13 +168,13 @@ class _Exchange:
         self._scope = anyio.CancelScope()
         self._asked = False
         self._complete = False
-        self._gone = anyio.Event()
+        self._disconnected = anyio.Event()
         self._send, self._receive = anyio.create_memory_object_stream[bytes](_PIECES)
 
     async def run(self, app: AsgiApp, state: dict[str, Any]) -> None:
         with self._scope:
             try:
-                await app(self._request_scope(state), self._next, self._take)
+                await app(self._request_scope(state), self._next, self._on_message)
             except Exception as exc:  # boundary: what an application raises is its answer to this request
                 self.failure = ToolError(f"the application raised {type(exc).__name__}", unexpected=True)
                 self.failure.__cause__ = exc
@@ -186,14 +195,15 @@ class _Exchange:
     def close(self) -> None:
         """Stop reading, and end the application's work on an answer that is not complete."""
         self._receive.close()
-        if not self._complete:  # after that it may work on, as behind a server: a background task
-            self._gone.set()
+        # after a complete answer it may continue, as behind a server: a background task
+        if not self._complete:
+            self._disconnected.set()
             self._scope.cancel()
 
     def _request_scope(self, state: dict[str, Any]) -> dict[str, Any]:
         request = self._request
         parts = urlsplit(request.url)
-        query = "&".join(part for part in (parts.query, request.private_query) if part)
+        query = "&".join(filter(None, (parts.query, request.private_query)))
         headers = {"host": parts.netloc, **request.headers, **request.private}
         if request.body:
             headers["content-length"] = str(len(request.body))
@@ -217,18 +227,14 @@ class _Exchange:
         if not self._asked:
             self._asked = True
             return {"type": "http.request", "body": self._request.body, "more_body": False}
-        await self._gone.wait()
+        await self._disconnected.wait()
         return {"type": "http.disconnect"}
 
-    async def _take(self, message: _Message) -> None:
+    async def _on_message(self, message: _Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            found: dict[str, str] = {}
-            for name, value in message.get("headers", ()):
-                key = bytes(name).decode("latin-1").lower()
-                text = bytes(value).decode("latin-1")
-                found[key] = f"{found[key]}, {text}" if key in found else text
-            self.headers, self.encoding = found, found.get("content-encoding", "")
+            self.headers = _joined_headers(message.get("headers", ()))
+            self.encoding = self.headers.get("content-encoding", "")
             self.begun.set()
         elif message["type"] == "http.response.body":
             self._complete = not message.get("more_body", False)
@@ -236,6 +242,19 @@ class _Exchange:
                 if body := message.get("body", b""):
                     await self._send.send(bytes(body))
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                return  # it is read no more
+                # nobody reads it any longer
+                return
             if self._complete:
                 self._send.close()
+
+
+def _joined_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return headers by their lower-case names, the values of one name in one text (RFC 9110, 5.3)."""
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        key = bytes(name).decode("latin-1").lower()
+        text = bytes(value).decode("latin-1")
+        if key in found:
+            text = f"{found[key]}, {text}"
+        found[key] = text
+    return found

@@ -8,13 +8,15 @@ import re
 import uuid
 from base64 import b64decode
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import anyio.to_thread
 
 from toolweave.openapi._body_schemas import FORM, Body, BodyPart, is_json
 from toolweave.openapi._styles import in_query, text_of
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, text_or_empty
 from toolweave.tools._arguments import encode
 
 _MAX_FILE = 32 * 1024 * 1024
@@ -34,6 +36,20 @@ class UnusableArgument(Exception):
         self.path = path
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """A file among the arguments.
+
+    Attributes:
+        name: Its name, or "".
+        media_type: Given, or guessed from the name; "" for neither.
+    """
+
+    content: bytes
+    name: str
+    media_type: str
+
+
 class BodyWriter:
     """Writes bodies.
 
@@ -44,11 +60,11 @@ class BodyWriter:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
-    async def write(self, body: Body, arguments: Mapping[str, Any]) -> tuple[bytes, str] | None:
-        """Return a body with its media type; None where no argument is for it.
+    async def write(self, body: Body, arguments: JsonObject) -> tuple[bytes, str] | None:
+        """Return a body with its media type, or None if no argument is for the body.
 
         Raises:
-            UnusableArgument: A file among them is none.
+            UnusableArgument: An argument that must be a file is not a readable file.
         """
         if body.whole is not None:
             if body.whole not in arguments:
@@ -57,71 +73,90 @@ class BodyWriter:
         given = {name: arguments[name] for name in body.members if name in arguments}
         if not given and not is_json(body.media_type):
             return None
-        parts = {body.members[name].name: body.members[name] for name in given}
-        values = {body.members[name].name: value for name, value in given.items()}
+        parts: dict[str, BodyPart] = {}
+        values: Json = {}
+        for name, value in given.items():
+            part = body.members[name]
+            parts[part.name] = part
+            values[part.name] = value
         return await self._written(body.media_type, values, parts)
 
     async def _whole(self, body: Body, value: Any) -> tuple[bytes, str]:
         if body.is_file:
-            data, _, media_type = await self._file(value, f"/{body.whole}")
-            return data, media_type or (body.media_type if "*" not in body.media_type else _BINARY)
+            file = await self._file(value, f"/{body.whole}")
+            if file.media_type:
+                return file.content, file.media_type
+            # a range such as `image/*` cannot be sent
+            if "*" in body.media_type:
+                return file.content, _BINARY
+            return file.content, body.media_type
         return await self._written(body.media_type, value, body.parts)
 
     async def _written(self, media_type: str, value: Any, parts: Mapping[str, BodyPart]) -> tuple[bytes, str]:
         if is_json(media_type):
             return encode(value), media_type
-        if media_type.startswith(FORM) and isinstance(value, Mapping):
-            return _form(cast("Mapping[str, Any]", value), parts).encode(), FORM
-        if media_type.startswith("multipart/") and isinstance(value, Mapping):
-            return await self._multipart(media_type, cast("Mapping[str, Any]", value), parts)
+        members = as_object(value)
+        if members is not None:
+            if media_type.startswith(FORM):
+                return _form(members, parts).encode(), FORM
+            if media_type.startswith("multipart/"):
+                return await self._multipart(media_type, members, parts)
         return text_of(value).encode("utf-8", "replace"), media_type
 
-    async def _multipart(
-        self, media_type: str, values: Mapping[str, Any], parts: Mapping[str, BodyPart]
-    ) -> tuple[bytes, str]:
-        boundary = uuid.uuid4().hex  # of 122 random bits: in no content
+    async def _multipart(self, media_type: str, values: JsonObject, parts: Mapping[str, BodyPart]) -> tuple[bytes, str]:
+        # The boundary must not occur in any content. It has 122 random bits, and no argument was written after it, so
+        # nothing has to be searched for it.
+        boundary = uuid.uuid4().hex
         written: list[bytes] = []
         for name, value in values.items():
             part = parts.get(name, BodyPart(name=name))
-            many = part.kind == "files" or (part.kind == "value" and isinstance(value, list) and not part.media_type)
-            for number, one in enumerate(cast("list[Any]", value) if many else [value]):
-                where = f"/{name}/{number}" if many else f"/{name}"
-                data, filename, kind = await self._part(part, one, where)
-                head = f'content-disposition: form-data; name="{_parameter(name)}"'
-                head += "" if filename is None else f'; filename="{_parameter(filename)}"'
-                head += f"\r\ncontent-type: {kind}" if kind else ""
-                written.append(b"--%b\r\n%b\r\n\r\n%b\r\n" % (boundary.encode(), head.encode(), data))
+            items = _items_of(part, value)
+            if items is None:
+                written.append(await self._part(part, value, f"/{name}", boundary))
+                continue
+            for number, item in enumerate(items):
+                written.append(await self._part(part, item, f"/{name}/{number}", boundary))
         written.append(b"--%b--\r\n" % boundary.encode())
         return b"".join(written), f"{media_type.partition(';')[0]}; boundary={boundary}"
 
-    async def _part(self, part: BodyPart, value: Any, where: str) -> tuple[bytes, str | None, str]:
+    async def _part(self, part: BodyPart, value: Any, where: str, boundary: str) -> bytes:
+        head = f'content-disposition: form-data; name="{_parameter(part.name)}"'
+        kind = part.media_type
         if part.kind != "value":
-            data, filename, media_type = await self._file(value, where)
-            return data, filename or "file", media_type or part.media_type or _BINARY
-        if isinstance(value, (Mapping, list)) or is_json(part.media_type):
-            return encode(value), None, part.media_type or "application/json"
-        return text_of(value).encode("utf-8", "replace"), None, part.media_type
+            file = await self._file(value, where)
+            head += f'; filename="{_parameter(file.name or "file")}"'
+            kind = file.media_type or kind or _BINARY
+            data = file.content
+        elif isinstance(value, (Mapping, list)) or is_json(kind):
+            kind = kind or "application/json"
+            data = encode(value)
+        else:
+            data = text_of(value).encode("utf-8", "replace")
+        if kind:
+            head += f"\r\ncontent-type: {kind}"
+        return b"--%b\r\n%b\r\n\r\n%b\r\n" % (boundary.encode(), head.encode(), data)
 
-    async def _file(self, value: Any, where: str) -> tuple[bytes, str | None, str]:
-        """Return the content, the name and the media type of a file among the arguments."""
+    async def _file(self, value: JsonObject, where: str) -> _File:
         given = [name for name in ("base64", "text", "path") if value.get(name) is not None]
         if len(given) != 1:
             raise UnusableArgument(where, "a file has exactly one of base64, text and path")
-        filename = value.get("filename")
-        media_type = value.get("media_type") or ""
+        name = text_or_empty(value.get("filename"))
+        media_type = text_or_empty(value.get("media_type"))
         if media_type and not _MEDIA_TYPE.fullmatch(media_type):
-            raise UnusableArgument(f"{where}/media_type", "is no media type")
+            raise UnusableArgument(f"{where}/media_type", "is not a media type")
         if given == ["path"]:
             data, own = await self._read(value["path"], f"{where}/path")
-            filename = filename or own
+            name = name or own
         elif given == ["text"]:
             data = value["text"].encode("utf-8", "replace")
         else:
             try:
                 data = b64decode(value["base64"], validate=True)
             except (binascii.Error, ValueError):
-                raise UnusableArgument(f"{where}/base64", "is no base64") from None
-        return data, filename, media_type or (mimetypes.guess_type(filename)[0] if filename else None) or ""
+                raise UnusableArgument(f"{where}/base64", "is not valid base64") from None
+        if name and not media_type:
+            media_type = text_or_empty(mimetypes.guess_type(name)[0])
+        return _File(content=data, name=name, media_type=media_type)
 
     async def _read(self, path: str, where: str) -> tuple[bytes, str]:
         folder = self._folder
@@ -130,9 +165,10 @@ class BodyWriter:
 
         def content() -> tuple[bytes, str]:
             root = folder.resolve()
-            file = (root / path).resolve()  # behind every link, before it is judged
+            # links are followed first: one in the folder may lead out of it
+            file = (root / path).resolve()
             if not file.is_relative_to(root) or not file.is_file():
-                raise UnusableArgument(where, "is no file in the folder of uploads")
+                raise UnusableArgument(where, "is not a file in the folder of uploads")
             if file.stat().st_size > _MAX_FILE:
                 raise UnusableArgument(where, f"is larger than {_MAX_FILE // 1024 // 1024} MB")
             return file.read_bytes(), file.name
@@ -143,15 +179,26 @@ class BodyWriter:
             raise UnusableArgument(where, "cannot be read") from None
 
 
-def _form(values: Mapping[str, Any], parts: Mapping[str, BodyPart]) -> str:
+def _items_of(part: BodyPart, value: Any) -> list[Any] | None:
+    """Return the items that are parts one by one; None for a value that is one part."""
+    if part.kind == "files":
+        return as_array(value)
+    if part.kind == "value" and not part.media_type:
+        return as_array(value)
+    return None
+
+
+def _form(values: JsonObject, parts: Mapping[str, BodyPart]) -> str:
     pairs: list[tuple[str, str]] = []
     for name, value in values.items():
         part = parts.get(name, BodyPart(name=name))
-        if isinstance(value, Mapping) and not part.style:
-            value = encode(value).decode()  # the default of an object in a form
-        pairs += in_query(
-            name, value, style=part.style or "form", explode=part.explode or not part.style, reserved=part.reserved
-        )
+        if not part.style:
+            # without a style in the document, an object is JSON and the items of a list are repeated
+            if isinstance(value, Mapping):
+                value = encode(value).decode()
+            pairs += in_query(name, value, style="form", explode=True, reserved=part.reserved)
+            continue
+        pairs += in_query(name, value, style=part.style, explode=part.explode, reserved=part.reserved)
     return "&".join(f"{name}={value}" for name, value in pairs)
 
 

@@ -1,10 +1,13 @@
-"""The tokens that a client of an API gets for itself, with its id and its secret (RFC 6749, 4.4)."""
+"""The tokens that a client of an API gets for itself, with its id and its secret (RFC 6749, 4.4).
+
+All calls share one token. Calls that find it missing or near its end wait for one request, which has a separate task
+(`SingleFlight`), so that the cancellation of one call does not end the request of the others.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 from urllib.parse import urljoin
 
 from toolweave.config import OAuth
@@ -14,10 +17,11 @@ from toolweave.oauth._metadata import AuthorizationServer
 from toolweave.oauth._records import ClientRegistration
 from toolweave.oauth._single_flight import SingleFlight
 from toolweave.oauth._token_endpoint import AnswerOfTokens, TokenEndpoint, TokenRefused, revealed
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import JsonObject, object_or_empty, text_or_empty
 
 _SECONDS = 30.0
-_UNSAID_SECONDS = 300.0
+_DEFAULT_LIFETIME = 300.0
+"""Seconds for which a token without `expires_in` is used."""
 _EARLY_SECONDS = 60.0
 
 
@@ -26,7 +30,7 @@ class ClientTokens:
 
     Args:
         settings: The client: its id, its secret or key, and the scopes to ask for.
-        token_url: The token endpoint; "" where the metadata say it.
+        token_url: The token endpoint, or "" if it is in the metadata.
         metadata_url: The metadata of the authorization server (RFC 8414, OpenID Connect Discovery), or "".
         trusted: The URLs that a person has given; the kinds of address that they have are allowed.
     """
@@ -45,29 +49,32 @@ class ClientTokens:
         self._until = 0.0
 
     async def __call__(self) -> str:
-        """Return the token, asking for one where there is none.
+        """Return the token, and get a new one first if it has ended.
 
         Raises:
-            ToolError: There is none to be had.
+            ToolError: The authorization server gives no token.
         """
         if self._token and time.monotonic() < self._until:
             return self._token
         return await self._flight.run("token", self._fetched)
 
     def forget(self) -> None:
-        """Ask for another one next time: this one was refused."""
+        """Get a new token for the next call, because the API refused this one."""
         self._token = ""
 
     async def _fetched(self) -> str:
         try:
             tokens = await self._asked()
         except TokenRefused as exc:
-            raise ToolError(f"there is no token for this API: {exc}", kind=ErrorKind.AUTH_REQUIRED) from None
+            raise ToolError(f"no token for this API: {exc}", kind=ErrorKind.AUTH_REQUIRED) from None
         except NotFetched as exc:
-            text = f"there is no token for this API: {exc}"
+            text = f"no token for this API: {exc}"
             raise ToolError(text, kind=ErrorKind.NOT_SENT, retryable=not exc.final) from None
-        seconds = tokens.seconds or _UNSAID_SECONDS
-        self._token, self._until = tokens.access_token, time.monotonic() + seconds - min(_EARLY_SECONDS, seconds / 10)
+        seconds = tokens.seconds or _DEFAULT_LIFETIME
+        # Replaced early, so that no request is on its way when the token ends, but not before nine tenths of its life.
+        early = min(_EARLY_SECONDS, seconds / 10)
+        self._until = time.monotonic() + seconds - early
+        self._token = tokens.access_token
         return self._token
 
     async def _asked(self) -> AnswerOfTokens:
@@ -89,18 +96,20 @@ class ClientTokens:
                 server=self._server,
                 registration=client,
                 settings=self._settings,
-                id_with_basic=False,  # such servers know nothing of MCP, and may refuse what they do not know
+                # MCP wants the id twice; other servers may refuse a parameter they do not expect
+                id_with_basic=False,
             )
             try:
                 return endpoint.bound(await endpoint.request(form))
             except TokenRefused as exc:
                 if exc.code != "invalid_client" or len(self._methods) == 1:
                     raise
-                del self._methods[0]  # some read the secret in the form alone
+                # some servers read the secret only in the form
+                del self._methods[0]
 
 
 def client_tokens(
-    name: str, scheme: Mapping[str, Any], settings: OAuth, *, url: str | None, trusted: Iterable[str]
+    name: str, scheme: JsonObject, settings: OAuth, *, url: str | None, trusted: Iterable[str]
 ) -> ClientTokens:
     """Return the tokens of a client for a security scheme of a document.
 
@@ -108,30 +117,35 @@ def client_tokens(
         name: The name of the scheme.
         scheme: The scheme.
         settings: The client.
-        url: The URL of the document, from which a relative URL starts.
+        url: The URL of the document, for relative URLs.
         trusted: The URLs that a person has given.
 
     Raises:
-        ConfigError: The settings are of no client, or nothing says where its tokens are.
+        ConfigError: The settings are not the settings of a client, or no token endpoint is known.
     """
     settings = settings.of_client()
-    flow = as_object((as_object(scheme.get("flows")) or {}).get("clientCredentials")) or {}
-    token_url = flow.get("tokenUrl")
     metadata_url = settings.metadata_url
     if not metadata_url and scheme.get("type") == "openIdConnect":
-        metadata_url = str(scheme.get("openIdConnectUrl") or "")
-    if metadata_url or not isinstance(token_url, str):
-        token_url = ""
+        metadata_url = text_or_empty(scheme.get("openIdConnectUrl"))
+    token_url = ""
+    if not metadata_url:
+        flow = object_or_empty(object_or_empty(scheme.get("flows")).get("clientCredentials"))
+        token_url = text_or_empty(flow.get("tokenUrl"))
     if not token_url and not metadata_url:
         raise ConfigError(
             f"the security scheme {name!r} does not say where a client gets tokens: give 'metadata_url' of its "
             "authorization server",
             field=f"auth.{name}",
         )
-    base = url or ""
     return ClientTokens(
         settings,
-        token_url=urljoin(base, token_url) if token_url else "",
-        metadata_url=urljoin(base, metadata_url) if metadata_url else "",
+        token_url=_absolute(url, token_url),
+        metadata_url=_absolute(url, metadata_url),
         trusted=trusted,
     )
+
+
+def _absolute(base: str | None, url: str) -> str:
+    if base is None or not url:
+        return url
+    return urljoin(base, url)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from codecs import BOM_UTF8
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -12,11 +13,13 @@ import msgspec
 from toolweave._json import decode_json
 from toolweave.errors import ConfigError, shortened
 from toolweave.openapi._swagger import converted, is_swagger
+from toolweave.protocol.json_types import Json, JsonObject, as_object, object_or_empty
 from toolweave.schema._limits import local_target
 
 MAX_BYTES = 32 * 1024 * 1024
-"""The largest document that is read; that of GitHub has 13 MB."""
-_MAX_VALUES = 5_000_000  # with every alias of YAML spelled out
+"""The size of the largest document that is read. GitHub's document has 13 MB."""
+# Each alias of YAML counts with all values that it stands for.
+_MAX_VALUES = 5_000_000
 _MAX_HOPS = 16
 _MAX_SHOWN = 200
 
@@ -44,13 +47,14 @@ class ApiDocument:
         url: The URL that relative server URLs start from, or None.
 
     Raises:
-        ConfigError: It is no such document.
+        ConfigError: The value is not such a document.
     """
 
     def __init__(self, value: object, *, shown: str, url: str | None = None) -> None:
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"{shown} is no OpenAPI document, which is an object")
-        self.root = cast("dict[str, Any]", value)
+        root = as_object(value)
+        if root is None:
+            raise ConfigError(f"{shown} is not an OpenAPI document, which is an object")
+        self.root = dict(root)
         self.shown = shown
         self.url = url
         if "openapi" not in self.root and is_swagger(self.root):
@@ -59,18 +63,18 @@ class ApiDocument:
         if not isinstance(version, str) or not version.startswith("3."):
             raise ConfigError(f"{shown} is not an OpenAPI document: {_version_fault(self.root)}")
         if not isinstance(self.root.get("paths", {}), Mapping):
-            raise ConfigError(f"{shown}: 'paths' is no object")
+            raise ConfigError(f"{shown}: 'paths' is not an object")
 
-    def follow(self, node: object, pointer: str) -> tuple[dict[str, Any], str]:
+    def follow(self, node: object, pointer: str) -> tuple[Json, str]:
         """Return an object of the document behind its references, with its own pointer.
 
         Raises:
-            UnusablePart: It is no object, or a reference leads nowhere, elsewhere or in a circle.
+            UnusablePart: It is not an object, or a reference leads nowhere, elsewhere or in a circle.
         """
         for _ in range(_MAX_HOPS):
             if not isinstance(node, dict):
                 raise UnusablePart(pointer, f"an object is expected, not {_kind(node)}")
-            found = cast("dict[str, Any]", node)
+            found = cast("Json", node)
             if "$ref" not in found:
                 return found, pointer
             pointer = self.target(found["$ref"], pointer)
@@ -91,20 +95,15 @@ class ApiDocument:
             raise UnusablePart(pointer, f"$ref {shortened(text, _MAX_SHOWN)!r} leads nowhere")
         return text[1:]
 
-    def objects(self, *path: str) -> dict[str, Any]:
+    def objects(self, *path: str) -> JsonObject:
         """Return the object at this path, or an empty one."""
-        found: Any = self.root
+        found: JsonObject = self.root
         for name in path:
-            if isinstance(found, dict):
-                found = cast("dict[str, Any]", found).get(name)
-            else:
-                found = None
-        if isinstance(found, dict):
-            return cast("dict[str, Any]", found)
-        return {}
+            found = object_or_empty(found.get(name))
+        return found
 
 
-def _version_fault(root: Mapping[str, Any]) -> str:
+def _version_fault(root: JsonObject) -> str:
     """Return why the version of a document is not readable, and which versions are."""
     readable = "OpenAPI 3.x and Swagger 2.0 are read"
     for name in ("openapi", "swagger"):
@@ -132,8 +131,9 @@ def read_text(text: bytes, shown: str) -> Any:
         return decode_json(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         beginning = text[:100].lstrip()
-        if beginning[:1] == b"{":  # YAML would take it too, a hundred times slower
-            raise ConfigError(f"{shown} is no valid JSON: {exc}") from None
+        # YAML could read it as well, a hundred times slower
+        if beginning[:1] == b"{":
+            raise ConfigError(f"{shown} is not valid JSON: {exc}") from None
     return plain(_yaml(text, shown), shown)
 
 
@@ -143,35 +143,62 @@ def plain(value: object, shown: str) -> Any:
     Raises:
         ConfigError: It contains itself, or too much.
     """
-    seen: dict[int, tuple[Any, int] | None] = {}
-
-    def copied(one: object) -> tuple[Any, int]:
-        if not isinstance(one, (Mapping, list, tuple)):
-            return (one if isinstance(one, (str, int, float, bool, type(None))) else str(one)), 1
-        if id(cast("object", one)) in seen:
-            known = seen[id(cast("object", one))]
-            if known is None:
-                raise ConfigError(f"{shown} contains itself")
-            return known
-        seen[id(cast("object", one))] = None
-        made: Any
-        if isinstance(one, Mapping):
-            pairs = [(_name(name), copied(inner)) for name, inner in cast("Mapping[Any, Any]", one).items()]
-            made = {name: inner[0] for name, inner in pairs}
-            parts = [inner for _, inner in pairs]
-        else:
-            parts = [copied(inner) for inner in cast("list[Any]", one)]
-            made = [inner[0] for inner in parts]
-        size = 1 + sum(inner[1] for inner in parts)
-        if size > _MAX_VALUES:
-            raise ConfigError(f"{shown} stands for more than {_MAX_VALUES:,} values")
-        seen[id(cast("object", one))] = made, size
-        return made, size
-
     try:
-        return copied(value)[0]
+        return _PlainCopy(shown).copy(value)[0]
     except RecursionError:
         raise ConfigError(f"{shown} is nested too deeply") from None
+
+
+class _PlainCopy:
+    """Copies values that may share parts, as YAML's aliases do.
+
+    A part that occurs a thousand times is copied once and counted a thousand times. So a short text with aliases of
+    aliases is refused for the size it stands for, before memory is used for it.
+    """
+
+    def __init__(self, shown: str) -> None:
+        self._shown = shown
+        # By identity: the copy and its size, or None while it is made. A part met then contains itself.
+        self._seen: dict[int, tuple[Any, int] | None] = {}
+
+    def copy(self, value: object) -> tuple[Any, int]:
+        """Return a copy and the number of values in it."""
+        if isinstance(value, (str, int, float, bool, type(None))):
+            return value, 1
+        if not isinstance(value, (Mapping, list, tuple)):
+            return str(value), 1
+        key = id(cast("object", value))
+        if key in self._seen:
+            known = self._seen[key]
+            if known is None:
+                raise ConfigError(f"{self._shown} contains itself")
+            return known
+        self._seen[key] = None
+        if isinstance(value, Mapping):
+            made, size = self._copied_members(cast("Mapping[object, object]", value))
+        else:
+            made, size = self._copied_items(cast("Iterable[object]", value))
+        if size > _MAX_VALUES:
+            raise ConfigError(f"{self._shown} stands for more than {_MAX_VALUES:,} values")
+        self._seen[key] = made, size
+        return made, size
+
+    def _copied_members(self, members: Mapping[object, object]) -> tuple[Json, int]:
+        made: Json = {}
+        size = 1
+        for name, one in members.items():
+            made[_name(name)], inner = self.copy(one)
+            size += inner
+        return made, size
+
+    def _copied_items(self, items: Iterable[object]) -> tuple[list[Any], int]:
+        made: list[Any] = []
+        size = 1
+        for one in items:
+            copied, inner = self.copy(one)
+            made.append(copied)
+            size += inner
+        return made, size
 
 
 def _name(name: object) -> str:
@@ -184,17 +211,22 @@ def _yaml(text: bytes, shown: str) -> Any:
     import yaml  # most documents are JSON
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-    def of_json(tag: str, first: str) -> bool:  # a date is a text, and so are `on` and `no`
-        return not (tag.endswith(":timestamp") or (tag.endswith(":bool") and first in "yYnNoO"))
-
-    known = base.yaml_implicit_resolvers.items()
-    resolvers = {first: [one for one in some if of_json(one[0], first)] for first, some in known}
+    # YAML 1.1 reads more than JSON has: a date, and `on` and `no` as booleans. In a document of an API they are texts.
+    resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    for first, known in base.yaml_implicit_resolvers.items():
+        resolvers[first] = [one for one in known if _is_json_tag(one[0], first)]
     loader: Any = type("JsonSchemaLoader", (base,), {"yaml_implicit_resolvers": resolvers})
     try:
         return yaml.load(text, Loader=loader)  # noqa: S506  # it is a safe one
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as exc:
         raise ConfigError(f"{shown} is neither JSON nor YAML: {shortened(str(exc), _MAX_SHOWN)}") from None
+
+
+def _is_json_tag(tag: str, first: str) -> bool:
+    """Return whether plain texts that begin with this character may be values of a tag."""
+    if tag.endswith(":bool"):
+        return first not in "yYnNoO"
+    return not tag.endswith(":timestamp")
 
 
 def _kind(value: object) -> str:

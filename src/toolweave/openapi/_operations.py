@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from toolweave._repairs import Repair
 from toolweave._value import Value
@@ -20,7 +20,16 @@ from toolweave.openapi._body_schemas import Body, is_json, read_body
 from toolweave.openapi._document import ApiDocument, UnusablePart, escaped
 from toolweave.openapi._schema_size import bounded, checkable
 from toolweave.openapi._schemas import Needed, SchemaReader
-from toolweave.protocol.json_types import as_array, as_object, as_text
+from toolweave.protocol.json_types import (
+    Json,
+    JsonObject,
+    array_or_empty,
+    as_array,
+    as_object,
+    as_text,
+    object_or_empty,
+    text_or_empty,
+)
 from toolweave.schema import Validator
 from toolweave.tools import NameMap, ToolName, ToolSpec
 from toolweave.tools._arguments import encode
@@ -41,7 +50,7 @@ _STYLES = {"path": "simple", "header": "simple", "query": "form", "cookie": "for
 _IGNORED = frozenset(
     ("accept", "authorization", "connection", "content-length", "content-type", "cookie", "host", "transfer-encoding")
 )
-"""Headers that are no parameters: by the specification, or because they frame the request."""
+"""Headers that are not parameters: by the specification, or because they frame the request."""
 _PAGING = frozenset(
     (
         *("after", "before", "continuationtoken", "cursor", "limit", "marker", "next", "nexttoken", "offset"),
@@ -62,9 +71,9 @@ class OperationProblem(Value, frozen=True, kw_only=True):
         operation: The method and path, such as `GET /pets/{id}`.
         pointer: JSON pointer to the part at fault (RFC 6901).
         reason: The fault.
-        left_out: `"operation"` if there is no tool for it, `"output schema"` if the tool has none, else the part of the
-            tool that is.
-        tool: The name of the tool, or that which it would have; `""` for a path without readable operations.
+        left_out: `"operation"` if the operation has no tool, `"output schema"` if its tool has no output schema, else
+            the missing part of the tool.
+        tool: The name of the tool, even if it is excluded; `""` for a path without readable operations.
     """
 
     operation: str
@@ -79,15 +88,15 @@ class ApiParameter:
     """A parameter of an operation.
 
     Attributes:
-        argument: Its name among the tool's arguments.
-        name: Its own name.
-        place: `path`, `query`, `header`, `cookie` or `querystring`.
+        argument: The name of the tool's argument for it.
+        name: The name in the request.
+        location: `path`, `query`, `header`, `cookie` or `querystring`.
         media_type: The media type of its value, or None where a style applies.
     """
 
     argument: str
     name: str
-    place: str
+    location: str
     style: str
     explode: bool
     reserved: bool = False
@@ -99,9 +108,9 @@ class Operation:
     """An operation that is a tool.
 
     Attributes:
-        server: The URL template of its own server, with the values of its variables; None for that of the document.
-        security: Alternatives, each the names of schemes; None where neither it nor the document says anything.
-        accept: The media types that are asked for.
+        server: The server object of the operation or of its path; None for the server of the document.
+        security: Alternatives, each the names of schemes; None if neither the operation nor the document has any.
+        accept: The value of the `accept` header.
     """
 
     spec: ToolSpec
@@ -109,7 +118,7 @@ class Operation:
     path: str
     parameters: tuple[ApiParameter, ...]
     body: Body | None
-    server: Mapping[str, Any] | None
+    server: JsonObject | None
     security: tuple[tuple[str, ...], ...] | None
     accept: str
     arguments: Validator
@@ -121,6 +130,37 @@ class Operation:
         return self.method in _READS
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """An operation of the document that is not read yet.
+
+    Attributes:
+        node: The operation, which may be a reference or malformed.
+        pointer: JSON pointer to it.
+        item: The path item that contains it.
+    """
+
+    method: str
+    path: str
+    node: object
+    pointer: str
+    item: Json
+
+    @property
+    def route(self) -> str:
+        """The method and the path, such as `GET /pets/{id}`."""
+        return f"{self.method} {self.path}"
+
+    @property
+    def operation_id(self) -> str:
+        return _text(self.node, "operationId")
+
+    def words(self, name: str) -> list[str]:
+        """Return the words that a pattern is compared with, for a tool of this name."""
+        tags = [f"tag:{tag}" for tag in array_or_empty(object_or_empty(self.node).get("tags"))]
+        return [name, self.route, self.operation_id, *tags]
+
+
 @dataclass(slots=True)
 class OperationReader:
     """Reads the operations of one document.
@@ -130,7 +170,7 @@ class OperationReader:
         include, exclude: Patterns of operations.
         output_schemas: Whether tools have output schemas.
         upload_paths: Whether files may be given by path.
-        concealed: Place and name of parameters that are no arguments: they are set elsewhere.
+        concealed: Location and name of parameters that are set elsewhere, so they are not arguments.
     """
 
     document: ApiDocument
@@ -149,96 +189,106 @@ class OperationReader:
 
     def read(self) -> list[Operation]:
         """Return the usable operations, in the document's order; the others are in `problems`."""
-        found: list[tuple[str, str, dict[str, Any], str, dict[str, Any]]] = []
-        for path, item in self.document.objects("paths").items():
-            pointer = f"/paths/{escaped(path)}"
+        candidates = self._candidates()
+        names = self._names(candidates)
+        words = [one.words(name) for one, (name, _) in zip(candidates, names, strict=True)]
+        self._report_unused(words)
+        read: list[Operation] = []
+        for candidate, (name, original), own_words in zip(candidates, names, words, strict=True):
+            if not self._is_selected(own_words):
+                continue
+            operation = self._read_one(candidate, name, original)
+            if operation is not None:
+                read.append(operation)
+        return read
+
+    def _candidates(self) -> list[_Candidate]:
+        found: list[_Candidate] = []
+        for path, node in self.document.objects("paths").items():
             if path.startswith("x-"):
                 continue
             try:
-                item, pointer = self.document.follow(item, pointer)
+                item, pointer = self.document.follow(node, f"/paths/{escaped(path)}")
             except UnusablePart as exc:
                 self.problems.append(OperationProblem(operation=path, pointer=exc.pointer, reason=exc.reason))
                 continue
-            found += [
-                (method.upper(), path, item[method], f"{pointer}/{method}", item)
-                for method in _METHODS
-                if method in item
-            ]
-        names = self._names([(method, path, operation) for method, path, operation, _, _ in found])
-        self._report_unused(
-            [
-                _words(method, path, operation, name)
-                for (method, path, operation, _, _), (name, _) in zip(found, names, strict=True)
-            ]
-        )
-        read: list[Operation] = []
-        for (method, path, operation, pointer, item), (name, own) in zip(found, names, strict=True):
-            if not self._wanted(method, path, operation, name):
-                continue
-            try:
-                read.append(
-                    self._operation(method, path, operation, pointer, item, ToolSpec(name=name, original_name=own))
-                )
-            except UnusablePart as exc:
-                self._leave_out(f"{method} {path}", exc.pointer, exc.reason, tool=name)
-            except SchemaError as exc:
-                self._leave_out(f"{method} {path}", pointer, exc.message, tool=name)
-            except (RecursionError, TypeError, AttributeError, ValueError) as exc:  # unforeseen shapes
-                if isinstance(exc, RecursionError):
-                    why = "it is nested too deeply"
-                else:
-                    why = f"it is malformed: {exc}"
-                self._leave_out(f"{method} {path}", pointer, why, tool=name)
-        return read
+            for method in _METHODS:
+                if method not in item:
+                    continue
+                at = f"{pointer}/{method}"
+                found.append(_Candidate(method=method.upper(), path=path, node=item[method], pointer=at, item=item))
+        return found
+
+    def _read_one(self, candidate: _Candidate, name: str, original: str) -> Operation | None:
+        """Return a usable operation, or None after a problem was added."""
+        route = candidate.route
+        try:
+            return self._operation(candidate, ToolSpec(name=name, original_name=original))
+        except UnusablePart as exc:
+            self._leave_out(route, exc.pointer, exc.reason, tool=name)
+        except SchemaError as exc:
+            self._leave_out(route, candidate.pointer, exc.message, tool=name)
+        except RecursionError:
+            self._leave_out(route, candidate.pointer, "it is nested too deeply", tool=name)
+        except (TypeError, AttributeError, ValueError) as exc:
+            # A document can have the wrong type anywhere. A shape that no check expects must not lose the other tools.
+            self._leave_out(route, candidate.pointer, f"it is malformed: {exc}", tool=name)
+        return None
 
     def _leave_out(self, operation: str, pointer: str, reason: str, left_out: str = "operation", *, tool: str) -> None:
         problem = OperationProblem(operation=operation, pointer=pointer, reason=reason, left_out=left_out, tool=tool)
         self.problems.append(problem)
 
-    def _names(self, found: Sequence[tuple[str, str, Any]]) -> list[tuple[str, str]]:
-        """Return a legal name and the own name of each operation: its id if it has one of its own."""
-        ids = [_text(operation, "operationId") for _, _, operation in found]
-        times = Counter(ids)
-        routes = [f"{method} {path}" for method, path, _ in found]
-        words = [
-            _ILLEGAL.sub("_", f"{route.partition(' ')[0].lower()}{route.partition(' ')[2]}").strip("_")
-            for route in routes
-        ]
-        words_times = Counter([*words, *ids])
-        exposed = [
-            one if one and times[one] == 1 else word if words_times[word] == 1 else route
-            for one, word, route in zip(ids, words, routes, strict=True)
-        ]
-        own = [one if one and times[one] == 1 else route for one, route in zip(ids, routes, strict=True)]
+    def _names(self, candidates: Sequence[_Candidate]) -> list[tuple[str, str]]:
+        """Return the wire name and the original name of each operation: its id if no other operation has that id."""
+        id_counts = Counter(one.operation_id for one in candidates)
+        # A word made of a route may also be the id of another operation, so both are counted together.
+        word_counts = Counter([_word(one) for one in candidates])
+        word_counts.update(id_counts)
+        exposed: list[str] = []
+        originals: list[str] = []
+        for one in candidates:
+            operation_id = one.operation_id
+            if operation_id and id_counts[operation_id] == 1:
+                exposed.append(operation_id)
+                originals.append(operation_id)
+                continue
+            word = _word(one)
+            if word_counts[word] == 1:
+                exposed.append(word)
+            else:
+                exposed.append(one.route)
+            originals.append(one.route)
         wire = NameMap(ToolName(None, name, name) for name in exposed).wire_names
-        return [(wire[name], original) for name, original in zip(exposed, own, strict=True)]
+        return [(wire[name], original) for name, original in zip(exposed, originals, strict=True)]
 
     def _report_unused(self, operations: Sequence[Sequence[str]]) -> None:
-        """Log the patterns that fit no operation: one in `exclude` may be to take a dangerous one away."""
+        """Log the patterns that fit no operation: one in `exclude` may be meant for a dangerous operation."""
+        every_word = [word for words in operations for word in words]
         for setting, patterns in (("include", self.include), ("exclude", self.exclude)):
             for pattern in patterns:
-                if not any(fits([pattern], word) for words in operations for word in words):
+                if not _any_fits([pattern], every_word):
                     _log.warning("%s: %r in %r fits no operation", printable(self.document.shown), pattern, setting)
 
-    def _wanted(self, method: str, path: str, operation: Any, name: str) -> bool:
-        words = _words(method, path, operation, name)
+    def _is_selected(self, words: Iterable[str]) -> bool:
+        if self.include and not _any_fits(self.include, words):
+            return False
+        return not _any_fits(self.exclude, words)
 
-        def matches(patterns: Sequence[str]) -> bool:
-            return any(fits(patterns, word) for word in words)
-
-        return (not self.include or matches(self.include)) and not matches(self.exclude)
-
-    def _operation(
-        self, method: str, path: str, operation: Any, pointer: str, item: Mapping[str, Any], spec: ToolSpec
-    ) -> Operation:
-        operation, pointer = self.document.follow(operation, pointer)
+    def _operation(self, candidate: _Candidate, spec: ToolSpec) -> Operation:
+        method = candidate.method
+        path = candidate.path
+        route = candidate.route
+        item = candidate.item
+        operation, pointer = self.document.follow(candidate.node, candidate.pointer)
         if not path.startswith("/"):
             raise UnusablePart(pointer, "its path does not start with '/'")
         arguments = ArgumentNames()
         parameters = self._parameters(operation, item, pointer, arguments)
-        declared = {one.name for one in parameters if one.place == "path"}
+        declared = {one.name for one in parameters if one.location == "path"}
         for name in dict.fromkeys(_EXPRESSION.findall(path)):
-            if name not in declared:  # a document may forget a parameter that its path has; it can only be a text
+            # a document may forget a parameter that its path has; it can only be a text
+            if name not in declared:
                 parameters.append(self._parameter(name, "path", {"schema": {"type": "string"}}, pointer, arguments))
         body = None
         if "requestBody" in operation:
@@ -246,31 +296,29 @@ class OperationReader:
                 self.document, self._inputs, operation["requestBody"], f"{pointer}/requestBody", arguments,
                 paths=self.upload_paths,
             )  # fmt: skip
-        schema, check = self._input(arguments.schema(self._inputs), f"{method} {path}", pointer, spec.name)
-        output, accept = self._responses(operation, f"{method} {path}", pointer, spec.name)
-        servers = as_array(operation.get("servers")) or as_array(item.get("servers"))
+        schema, check = self._input(arguments.schema(self._inputs), route, pointer, spec.name)
+        output, accept = self._responses(operation, route, pointer, spec.name)
+        described = _described(spec, candidate, operation, parameters).replace(input_schema=schema)
+        if output is not None:
+            described = described.replace(output_schema=output.schema)
         return Operation(
-            spec=_described(spec, method, path, operation, parameters).replace(
-                input_schema=schema, output_schema=None if output is None else output.schema
-            ),
+            spec=described,
             method=method,
             path=path,
             parameters=tuple(parameters),
             body=body,
-            server=as_object(servers[0]) if servers else None,
+            server=_first_server(operation, item),
             security=_security(operation.get("security", self.document.root.get("security"))),
             accept=accept,
             arguments=check,
             output=output,
         )
 
-    def _input(
-        self, schema: dict[str, Any], operation: str, pointer: str, tool: str
-    ) -> tuple[dict[str, Any], Validator]:
-        """Return the schema of the arguments as it is shown, and its validator; note the parts that are left out.
+    def _input(self, schema: Json, operation: str, pointer: str, tool: str) -> tuple[JsonObject, Validator]:
+        """Return the schema of the arguments that a model reads, and its validator; add a problem for missing parts.
 
         Raises:
-            SchemaError: No part of it can be checked.
+            SchemaError: No part of the schema can be checked.
         """
         shown, depth = bounded(schema, MAX_INPUT_SCHEMA)
         if depth is not None:
@@ -282,30 +330,36 @@ class OperationReader:
         except SchemaError:
             check, changes = checkable(shown)
         self._leave_out(operation, pointer, "; ".join(changes), "part of the checks", tool=tool)
-        return cast("dict[str, Any]", check.schema), check
+        return object_or_empty(check.schema), check
 
     def _parameters(
-        self, operation: Mapping[str, Any], item: Mapping[str, Any], pointer: str, arguments: ArgumentNames
+        self, operation: JsonObject, item: JsonObject, pointer: str, arguments: ArgumentNames
     ) -> list[ApiParameter]:
-        given: dict[tuple[str, str], tuple[dict[str, Any], str]] = {}
+        given: dict[tuple[str, str], tuple[Json, str]] = {}
         for where, listed in ((pointer.rpartition("/")[0], item), (pointer, operation)):
             for index, one in enumerate(listed.get("parameters") or ()):
                 node, at = self.document.follow(one, f"{where}/parameters/{index}")
                 name = node.get("name")
-                place = node.get("in")
-                if not isinstance(name, str) or place not in _STYLES:
+                location = node.get("in")
+                if not isinstance(name, str) or location not in _STYLES:
                     raise UnusablePart(at, f"a parameter has a name, and is in one of {', '.join(_STYLES)}")
-                given[name, place] = node, at  # an operation's own wins
+                # the operation is read last: its parameters replace those of the path
+                given[name, location] = node, at
         read: list[ApiParameter] = []
-        for (name, place), (node, at) in sorted(given.items(), key=lambda one: list(_STYLES).index(one[0][1])):
-            known = (place, name.lower() if place == "header" else name)
-            if known in self.concealed or (place == "header" and name.lower() in _IGNORED):
-                continue
-            read.append(self._parameter(name, place, node, at, arguments))
+        # In the order of `_STYLES`: the parameters of the path, which are required, come first in the schema.
+        for (name, location), (node, at) in sorted(given.items(), key=lambda one: list(_STYLES).index(one[0][1])):
+            if not self._is_set_elsewhere(location, name):
+                read.append(self._parameter(name, location, node, at, arguments))
         return read
 
+    def _is_set_elsewhere(self, location: str, name: str) -> bool:
+        if location != "header":
+            return (location, name) in self.concealed
+        lowered = name.lower()
+        return lowered in _IGNORED or (location, lowered) in self.concealed
+
     def _parameter(
-        self, name: str, place: str, node: Mapping[str, Any], pointer: str, arguments: ArgumentNames
+        self, name: str, location: str, node: JsonObject, pointer: str, arguments: ArgumentNames
     ) -> ApiParameter:
         content = as_object(node.get("content"))
         media_type: str | None = None
@@ -317,67 +371,70 @@ class OperationReader:
             schema = node.get("schema", True)
             at = f"{pointer}/schema"
         read = self._inputs.read(schema, at, arguments.needed)
-        style = as_text(node.get("style")) or _STYLES[place]
-        argument = arguments.add(
-            name, place, read, required=place == "path" or node.get("required") is True,
-            description=_text(node, "description"),
-        )  # fmt: skip
+        style = as_text(node.get("style")) or _STYLES[location]
+        required = location == "path" or node.get("required") is True
+        argument = arguments.add(name, location, read, required=required, description=_text(node, "description"))
         explode = node.get("explode")
+        if not isinstance(explode, bool):
+            explode = style in ("form", "cookie")
         return ApiParameter(
             argument=argument,
             name=name,
-            place=place,
+            location=location,
             style=style,
-            explode=explode if isinstance(explode, bool) else style in ("form", "cookie"),
+            explode=explode,
             reserved=node.get("allowReserved") is True,
             media_type=media_type,
         )
 
-    def _responses(
-        self, operation: Mapping[str, Any], named: str, pointer: str, tool: str
-    ) -> tuple[Validator | None, str]:
-        """Return the validator of successful answers if all are JSON, and the media types to accept."""
+    def _responses(self, operation: JsonObject, route: str, pointer: str, tool: str) -> tuple[Validator | None, str]:
+        """Return the validator of successful responses if all are JSON, and the value of the `accept` header."""
         types: dict[str, None] = {}
-        schemas: list[tuple[Any, str]] = []
-        told = True
-        for status, one in (as_object(operation.get("responses")) or {}).items():
+        schemas: list[tuple[object, str]] = []
+        # every successful response has a schema for JSON
+        complete = True
+        for status, one in object_or_empty(operation.get("responses")).items():
             if not status.startswith("2"):
                 continue
             try:
                 node, at = self.document.follow(one, f"{pointer}/responses/{escaped(status)}")
             except UnusablePart:
-                told = False
+                complete = False
                 continue
-            content = as_object(node.get("content")) or {}
+            content = object_or_empty(node.get("content"))
             types |= dict.fromkeys(content)
             kind = next(filter(is_json, content), "")
-            media = as_object(content.get(kind)) or {}
-            told = told and "schema" in media
-            schemas += [(media["schema"], f"{at}/content/{escaped(kind)}/schema")] if told else []
-        accept = ", ".join([*sorted(types, key=lambda kind: not is_json(kind)), "*/*;q=0.1"] if types else ["*/*"])
-        if not (told and schemas and self.output_schemas):
+            media = object_or_empty(content.get(kind))
+            if "schema" in media:
+                schemas.append((media["schema"], f"{at}/content/{escaped(kind)}/schema"))
+            else:
+                complete = False
+        accept = _accept(types)
+        if not (complete and schemas and self.output_schemas):
             return None, accept
         try:
             return self._output(schemas), accept
-        except (UnusablePart, SchemaError) as exc:
-            if isinstance(exc, UnusablePart):
-                reason = exc.reason
-            else:
-                reason = exc.message
-            self._leave_out(named, exc.pointer or pointer, reason, "output schema", tool=tool)
-            return None, accept
+        except UnusablePart as exc:
+            self._leave_out(route, exc.pointer, exc.reason, "output schema", tool=tool)
+        except SchemaError as exc:
+            self._leave_out(route, exc.pointer or pointer, exc.message, "output schema", tool=tool)
+        return None, accept
 
-    def _output(self, schemas: Sequence[tuple[Any, str]]) -> Validator:
+    def _output(self, schemas: Sequence[tuple[object, str]]) -> Validator:
         needed: Needed = {}
+        # each a schema: an object or a boolean
         read: list[Any] = []
         for schema, pointer in schemas:
             one = self._outputs.read(schema, pointer, needed)
             if one not in read:
                 read.append(one)
-        whole = as_object(read[0]) if len(read) == 1 else None
-        whole = {"anyOf": read} if whole is None else whole
+        first, *others = read
+        whole = as_object(first)
+        if others or whole is None:
+            whole = {"anyOf": read}
         definitions = self._outputs.definitions(needed)
-        while whole.keys() == {"$ref"}:  # handshake-era clients look for the type
+        # handshake-era clients look for the type
+        while whole.keys() == {"$ref"}:
             whole = definitions[str(whole["$ref"]).removeprefix("#/$defs/")]
         if definitions:
             whole = {**whole, "$defs": definitions}
@@ -392,54 +449,83 @@ class OperationReader:
 
 
 def _described(
-    spec: ToolSpec, method: str, path: str, operation: Mapping[str, Any], parameters: Sequence[ApiParameter]
+    spec: ToolSpec, candidate: _Candidate, operation: JsonObject, parameters: Sequence[ApiParameter]
 ) -> ToolSpec:
-    """Return the definition with its texts and hints, and with the parameters by which it has pages."""
+    """Return the definition with its texts and hints, and with the parameters that select a page."""
+    method = candidate.method
     summary = _text(operation, "summary")
     description = _text(operation, "description")
-    parts = [summary, description if description != summary else ""]
     paging = [one.argument for one in parameters if _is_paging(one)]
+    parts = [summary]
+    if description != summary:
+        parts.append(description)
     if paging:
         parts.append(f"Answers come in pages, by {', '.join(f'`{name}`' for name in paging)}.")
     if operation.get("deprecated") is True:
         parts.append("Deprecated.")
-    hints: dict[str, Any] = {"readOnlyHint": method in _READS}
+    hints: Json = {"readOnlyHint": method in _READS}
     if method in ("PUT", "DELETE"):
         hints["idempotentHint"] = True
     if method == "DELETE":
         hints["destructiveHint"] = True
-    about: dict[str, Any] = {"method": method, "path": path}
-    if _text(operation, "operationId"):
-        about["operationId"] = operation["operationId"]
-    if isinstance(tags := operation.get("tags"), list) and tags:
-        about["tags"] = tags
-    if paging:
-        about["paging"] = paging
     return spec.replace(
         title=summary or None,
-        description="\n\n".join(part for part in parts if part) or f"{method} {path}",
+        description="\n\n".join(filter(None, parts)) or candidate.route,
         annotations=hints,
-        meta={OPERATION_META: about},
+        meta={OPERATION_META: _operation_meta(candidate, operation, paging)},
     )
+
+
+def _operation_meta(candidate: _Candidate, operation: JsonObject, paging: Sequence[str]) -> Json:
+    """Return the value of `OPERATION_META` for an operation."""
+    members: Json = {"method": candidate.method, "path": candidate.path}
+    if _text(operation, "operationId"):
+        members["operationId"] = operation["operationId"]
+    tags = as_array(operation.get("tags"))
+    if tags:
+        members["tags"] = tags
+    if paging:
+        members["paging"] = list(paging)
+    return members
 
 
 def _is_paging(parameter: ApiParameter) -> bool:
     word = parameter.name.lower().replace("_", "").replace("-", "").lstrip("$")
-    return parameter.place == "query" and word in _PAGING
+    return parameter.location == "query" and word in _PAGING
 
 
-def _security(given: Any) -> tuple[tuple[str, ...], ...] | None:
+def _first_server(*nodes: JsonObject) -> JsonObject | None:
+    """Return the first server of the first object that has servers."""
+    for node in nodes:
+        servers = as_array(node.get("servers"))
+        if servers:
+            return as_object(servers[0])
+    return None
+
+
+def _security(given: object) -> tuple[tuple[str, ...], ...] | None:
     listed = as_array(given)
     if listed is None:
         return None
-    return tuple(tuple(as_object(one) or ()) for one in listed)
+    return tuple(tuple(object_or_empty(one)) for one in listed)
 
 
-def _text(node: Any, name: str) -> str:
-    return (as_text((as_object(node) or {}).get(name)) or "").strip()
+def _accept(types: Iterable[str]) -> str:
+    """Return an `accept` header for these media types, JSON first: it becomes structured content."""
+    listed = sorted(types, key=lambda kind: not is_json(kind))
+    if not listed:
+        return "*/*"
+    return ", ".join([*listed, "*/*;q=0.1"])
 
 
-def _words(method: str, path: str, operation: Any, name: str) -> list[str]:
-    """Return the words of an operation that a pattern may fit."""
-    tags = as_array((as_object(operation) or {}).get("tags")) or ()
-    return [name, f"{method} {path}", _text(operation, "operationId"), *(f"tag:{tag}" for tag in tags)]
+def _text(node: object, name: str) -> str:
+    return text_or_empty(object_or_empty(node).get(name)).strip()
+
+
+def _word(candidate: _Candidate) -> str:
+    """Return a legal tool name for an operation without an id, such as `get_pets_id`."""
+    return _ILLEGAL.sub("_", f"{candidate.method.lower()}{candidate.path}").strip("_")
+
+
+def _any_fits(patterns: Sequence[str], words: Iterable[str]) -> bool:
+    return any(fits(patterns, word) for word in words)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
 from urllib.parse import quote
 
 from toolweave.openapi._bodies import UnusableArgument
 from toolweave.openapi._body_schemas import is_json
 from toolweave.openapi._operations import ApiParameter, Operation
 from toolweave.openapi._styles import in_cookie, in_header, in_path, in_query, text_of
+from toolweave.protocol.json_types import JsonObject, as_object
 from toolweave.tools._arguments import json_text
 
 
@@ -24,7 +23,7 @@ class RequestParts:
     cookies: list[str] = field(default_factory=list[str])
 
 
-def request_parts(operation: Operation, arguments: Mapping[str, Any]) -> RequestParts:
+def request_parts(operation: Operation, arguments: JsonObject) -> RequestParts:
     """Return the parts for these arguments.
 
     Raises:
@@ -36,20 +35,18 @@ def request_parts(operation: Operation, arguments: Mapping[str, Any]) -> Request
         if one.argument not in arguments:
             continue
         value = arguments[one.argument]
-        if one.media_type is not None:
-            is_json_body = is_json(one.media_type)
-            if is_json_body or (one.place != "querystring" and not isinstance(value, str)):
-                value = json_text(value)
-        if one.place == "path":
+        if _is_sent_as_json(one, value):
+            value = json_text(value)
+        if one.location == "path":
             text = in_path(one.name, value, style=one.style, explode=one.explode)
             if not text.strip(".;"):
                 raise UnusableArgument(f"/{one.argument}", "is part of a path, where it cannot be empty or only dots")
             made.path = made.path.replace(f"{{{one.name}}}", text)
-        elif one.place == "header":
+        elif one.location == "header":
             made.headers[one.name.lower()] = _header(one, value)
-        elif one.place == "cookie":
+        elif one.location == "cookie":
             made.cookies += in_cookie(one.name, value, style=one.style, explode=one.explode)
-        elif one.place == "querystring":
+        elif one.location == "querystring":
             query.append(_querystring(value))
         else:
             pairs = in_query(one.name, value, style=one.style, explode=one.explode, reserved=one.reserved)
@@ -58,16 +55,27 @@ def request_parts(operation: Operation, arguments: Mapping[str, Any]) -> Request
     return made
 
 
-def _header(one: ApiParameter, value: Any) -> str:
+def _is_sent_as_json(one: ApiParameter, value: object) -> bool:
+    if one.media_type is None:
+        return False
+    if is_json(one.media_type):
+        return True
+    return one.location != "querystring" and not isinstance(value, str)
+
+
+def _header(one: ApiParameter, value: object) -> str:
     text = in_header(value, explode=one.explode)
     if any(char in text for char in "\r\n\0"):
         raise UnusableArgument(f"/{one.argument}", "is a header, which is one line")
     return text
 
 
-def _querystring(value: Any) -> str:
+def _querystring(value: object) -> str:
     """Return a whole query (OpenAPI 3.2): a form of an object, else the text."""
-    if isinstance(value, Mapping):
-        members = cast("Mapping[str, Any]", value).items()
-        return "&".join(f"{k}={v}" for key, one in members for k, v in in_query(key, one, style="form", explode=True))
-    return quote(text_of(value), safe="")
+    members = as_object(value)
+    if members is None:
+        return quote(text_of(value), safe="")
+    pairs: list[tuple[str, str]] = []
+    for name, one in members.items():
+        pairs += in_query(name, one, style="form", explode=True)
+    return "&".join(f"{name}={text}" for name, text in pairs)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -16,13 +16,13 @@ import msgspec
 
 from toolweave.openapi._operations import Operation
 from toolweave.protocol.content import AudioContent, EmbeddedResource, ImageContent, resource_json
-from toolweave.protocol.json_types import Json, as_object
+from toolweave.protocol.json_types import Json, object_or_empty
 from toolweave.protocol.server_features import Resource, ResourceTemplate, definition
 from toolweave.tools import CallContext, ToolCall, ToolResult, Toolset, Unsubscribe
 
 _EXPRESSION = re.compile(r"\{([^{}]+)\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-_LONGEST = 8192
+_MAX_URI = 8192
 """Maximum characters of a URI."""
 _ABSENT = frozenset((404, 410))
 
@@ -59,30 +59,27 @@ class ApiResources:
 
     async def resources(self) -> Sequence[Json]:
         """Return the definition of each whose path has no parameters."""
-        return [
-            definition(Resource(uri=one.uri, **_about(one.operation))) for one in self._readable if not one.arguments
-        ]
+        found = [one for one in self._readable if not one.arguments]
+        return [definition(Resource(uri=one.uri, **_texts(one.operation))) for one in found]
 
     async def templates(self) -> Sequence[Json]:
         """Return the definition of each whose path has parameters."""
-        return [
-            definition(ResourceTemplate(uri_template=one.uri, **_about(one.operation)))
-            for one in self._readable
-            if one.arguments
-        ]
+        found = [one for one in self._readable if one.arguments]
+        return [definition(ResourceTemplate(uri_template=one.uri, **_texts(one.operation))) for one in found]
 
     async def read(self, uri: str, ctx: CallContext) -> Json | None:
-        """Call the operation of a URI; None for a URI of none, and where the API says that it has no such thing.
+        """Call the operation of a URI; None if no operation has such a URI, or the API reports that nothing is there.
 
         Raises:
             ToolError: The API refuses it, or does not answer.
         """
-        for one in self._readable if len(uri) <= _LONGEST else ():
+        if len(uri) > _MAX_URI:
+            return None
+        for one in self._readable:
             found = one.pattern.fullmatch(uri)
             if found is None:
-                arguments = None
-            else:
-                arguments = _typed(one, map(unquote, found.groups()))
+                continue
+            arguments = _typed(one, map(unquote, found.groups()))
             if arguments is None:
                 continue
             name = one.operation.spec.name
@@ -90,56 +87,77 @@ class ApiResources:
             if not result.is_error:
                 return {"contents": _contents(result, uri)}
             error = result.require_error()
-            if (as_object(error.data) or {}).get("status") in _ABSENT:
+            if object_or_empty(error.data).get("status") in _ABSENT:
                 return None
             raise error
         return None
 
     def subscribe(self, listener: Callable[[Any], None]) -> Unsubscribe:
-        """Do nothing: an API does not say when something changes."""
+        """Do nothing: an API sends no notification of changes."""
         return lambda: None
 
     @property
     def _readable(self) -> tuple[_Readable, ...]:
         """The operations, those without variables first."""
+        # The toolset replaces its operations as a whole when it reads a document, so their identity is the cache's key.
         operations = self._operations()
         if operations is not self._known[0]:
-            found = [one for one in map(self._read, operations.values()) if one is not None]
+            found = list(filter(None, map(self._read, operations.values())))
             self._known = operations, tuple(sorted(found, key=lambda one: len(one.arguments)))
         return self._known[1]
 
     def _read(self, operation: Operation) -> _Readable | None:
-        """Return an operation as a resource; None for one that needs more than its path, or is none that reads."""
+        """Return a GET operation that needs only its path as a resource; None for every other."""
+        if operation.method != "GET":
+            return None
         path = operation.path.partition("#")[0]
-        in_path = {one.name: one for one in operation.parameters if one.place == "path"}
-        needed = set(operation.spec.input_schema.get("required", ()))
-        simple = all(one.style == "simple" and one.media_type is None for one in in_path.values())
-        if operation.method != "GET" or not simple or needed - {one.argument for one in in_path.values()}:
+        in_path = _simple_path_parameters(operation)
+        if in_path is None or "?" in path:
             return None
-        literals = _EXPRESSION.split(path)[::2]
+        if not set(operation.spec.input_schema.get("required", ())) <= set(in_path.values()):
+            return None
         names = _EXPRESSION.findall(path)
-        arguments = tuple(in_path[name].argument for name in names if name in in_path)
-        variables = [re.sub(r"\W", "_", argument) for argument in arguments]
-        legal = len(arguments) == len(names) == len(set(variables)) and all(map(_VARIABLE.fullmatch, variables))
-        if not legal or "{" in "".join(literals) or "?" in path:
+        if any(name not in in_path for name in names):
             return None
-        start, *others = [self._prefix + literals[0].lstrip("/"), *literals[1:]]
-        pairs = list(zip(variables, others, strict=True))
-        return _Readable(
-            operation=operation,
-            uri=start + "".join(f"{{{name}}}{text}" for name, text in pairs),
-            pattern=re.compile(re.escape(start) + "".join(f"([^/?#]+){re.escape(text)}" for _, text in pairs)),
-            arguments=arguments,
-        )
+        arguments = tuple(in_path[name] for name in names)
+        variables = [re.sub(r"\W", "_", argument) for argument in arguments]
+        if not _are_variables(variables):
+            return None
+        first, *literals = _EXPRESSION.split(path)[::2]
+        if any("{" in text for text in (first, *literals)):
+            return None
+        uri = self._prefix + first.lstrip("/")
+        pattern = re.escape(uri)
+        for variable, literal in zip(variables, literals, strict=True):
+            uri += f"{{{variable}}}{literal}"
+            pattern += f"([^/?#]+){re.escape(literal)}"
+        return _Readable(operation=operation, uri=uri, pattern=re.compile(pattern), arguments=arguments)
 
 
-def _about(operation: Operation) -> Json:
+def _simple_path_parameters(operation: Operation) -> dict[str, str] | None:
+    """Return the arguments of the parameters of the path by their names; None if one is not a plain text."""
+    found: dict[str, str] = {}
+    for one in operation.parameters:
+        if one.location != "path":
+            continue
+        if one.style != "simple" or one.media_type is not None:
+            return None
+        found[one.name] = one.argument
+    return found
+
+
+def _are_variables(names: Sequence[str]) -> bool:
+    """Return whether names can be variables of one URI template: legal, and each different from the others."""
+    return len(set(names)) == len(names) and all(map(_VARIABLE.fullmatch, names))
+
+
+def _texts(operation: Operation) -> Json:
     spec = operation.spec
     return {"name": spec.name, "title": spec.title, "description": spec.description}
 
 
-def _typed(one: _Readable, texts: Any) -> Json | None:
-    """Return the arguments for the texts of a URI, as numbers where texts do not fit; None where neither fits."""
+def _typed(one: _Readable, texts: Iterable[str]) -> Json | None:
+    """Return the arguments for the texts of a URI, as numbers if texts do not fit; None if neither fits."""
     arguments: Json = dict(zip(one.arguments, texts, strict=True))
     fits = one.operation.arguments.is_valid
     if fits(arguments):

@@ -1,10 +1,10 @@
-"""Answers of an API as results of tools: JSON as structured content, others as text or blocks, faults as errors."""
+"""Answers of an API as results of tools: JSON as structured content, others as text or blocks, failures as errors."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urljoin, urlsplit
@@ -20,7 +20,7 @@ from toolweave.openapi._body_schemas import is_json
 from toolweave.openapi._operations import Operation
 from toolweave.openapi._sender import ApiAnswer, ApiRequest, unanswered
 from toolweave.protocol.content import TextContent
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import Json, as_object, object_or_empty
 from toolweave.protocol.sse import EventParser
 from toolweave.schema import describe
 from toolweave.tools import CallContext, File, ToolResult
@@ -41,6 +41,7 @@ _STREAM_SECONDS = 600.0
 _TEXTUAL = ("text/", "application/xml", "application/yaml", "application/javascript", "application/graphql")
 _NEXT = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*-]+\s*=\s*(?:"[^"]*"|[^\s",;]+))*)')
 _IS_NEXT = re.compile(r';\s*rel\s*=\s*"?(?:[^"]*\s)?next(?:\s[^"]*)?"?(?:\s*;|\s*$)', re.IGNORECASE)
+_CHARSET = re.compile(r"charset\s*=\s*\"?([\w.:-]+)", re.IGNORECASE)
 _NEXT_FIELDS = re.compile(r"next_?(?:page_?)?(?:url|link|token|cursor|marker|offset|page)?", re.IGNORECASE)
 
 
@@ -51,7 +52,7 @@ class AnswerReader:
     Attributes:
         max_bytes: The largest answer.
         seconds: The longest time without a piece of a stream of events.
-        through: The end of an error about a page that a proxy may have sent itself.
+        through: The end of an error about a page that a proxy may have sent.
     """
 
     max_bytes: int
@@ -68,18 +69,17 @@ class AnswerReader:
         """
         if answer.encoding and not Inflater.reads(answer.encoding):
             raise ToolError(
-                f"the answer has the content encoding {shortened(answer.encoding, 40)!r}, which was not asked for"
+                f"the answer has the content encoding {shortened(answer.encoding, 40)!r}, which was not requested"
             )
         kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-        try:
-            if kind == "text/event-stream" and answer.status < 300:
-                return await self._events(answer, ctx)
-            if request.method == "HEAD":
-                body = b""
-            else:
+        if kind == "text/event-stream" and answer.status < 300:
+            return await self._events(answer, ctx)
+        body = b""
+        if request.method != "HEAD":
+            try:
                 body = await self.whole(answer)
-        except NoAnswer as exc:
-            raise unanswered(exc, request) from None
+            except NoAnswer as exc:
+                raise unanswered(exc, request) from None
         if not 200 <= answer.status < 300:
             return _failure(answer, body, kind, self.through)
         if request.method == "HEAD":
@@ -88,11 +88,11 @@ class AnswerReader:
             result = ToolResult(content=(TextContent(text=f"{answer.status} {answer.reason}".strip()),))
             return _checked(operation, answer, result)
         result = _content(answer, body, kind, url)
-        following = _following(operation, answer, result.structured_content, url)
-        if following:
-            told = following.get("arguments") or following.get("url")
-            note = TextContent(text=f"There is a next page: {msgspec.json.encode(told).decode()}")
-            result = result.replace(content=(*result.content, note), meta={NEXT_PAGE_META: following})
+        next_page = _next_page(operation, answer, result.structured_content, url)
+        if next_page:
+            way = next_page.get("arguments") or next_page.get("url")
+            note = TextContent(text=f"There is a next page: {msgspec.json.encode(way).decode()}")
+            result = result.replace(content=(*result.content, note), meta={NEXT_PAGE_META: next_page})
         return _checked(operation, answer, result)
 
     async def whole(self, answer: ApiAnswer) -> bytes:
@@ -124,7 +124,7 @@ class AnswerReader:
         return ToolResult.of_json({"events": events, "complete": complete})
 
     async def _stream(self, answer: ApiAnswer) -> AsyncGenerator[Any, None]:
-        """Yield events as JSON; None at the end, nothing more where it falls silent or breaks a bound."""
+        """Yield events as JSON and None at the end; only stop if the stream is silent too long or breaks a bound."""
         parser = EventParser(self.max_bytes)
         size = 0
         while size <= self.max_bytes:
@@ -145,7 +145,8 @@ class AnswerReader:
             except ValueError:
                 return
             for event in found:
-                yield {"event": event.type, "data": _json(event.data, event.data.decode("utf-8", "replace"))}
+                text = event.data.decode("utf-8", "replace")
+                yield {"event": event.type, "data": _json(event.data, text)}
 
 
 def _content(answer: ApiAnswer, body: bytes, kind: str, url: str) -> ToolResult:
@@ -153,16 +154,17 @@ def _content(answer: ApiAnswer, body: bytes, kind: str, url: str) -> ToolResult:
         try:
             return ToolResult.of_json(decode_json(body))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            # The call has succeeded, whatever its answer looks like.
+            # The call has succeeded, even if its answer is not the JSON that its content type promises.
             return ToolResult(content=(TextContent(text=_decoded(body, answer)),))
     if kind.startswith(_TEXTUAL) or kind.endswith(("+xml", "+yaml", "json", "jsonl")):
         return ToolResult(content=(TextContent(text=_decoded(body, answer)),))
-    if not kind:
-        try:
-            return ToolResult(content=(TextContent(text=body.decode()),))
-        except UnicodeDecodeError:
-            pass
-    return ToolResult.of(File(body, mime_type=kind or None, uri=url.partition("?")[0]))
+    where = url.partition("?")[0]
+    if kind:
+        return ToolResult.of(File(body, mime_type=kind, uri=where))
+    try:
+        return ToolResult(content=(TextContent(text=body.decode()),))
+    except UnicodeDecodeError:
+        return ToolResult.of(File(body, mime_type=None, uri=where))
 
 
 def _checked(operation: Operation, answer: ApiAnswer, result: ToolResult) -> ToolResult:
@@ -183,81 +185,108 @@ def _checked(operation: Operation, answer: ApiAnswer, result: ToolResult) -> Too
 def _failure(answer: ApiAnswer, body: bytes, kind: str, through: str) -> ToolResult:
     status = answer.status
     text = shortened(_decoded(body, answer).strip(), _MAX_ERROR)
-    data: dict[str, Any] = {"status": status}
+    data: Json = {"status": status}
     if is_json(kind) and len(body) <= _MAX_ERROR:
         data["body"] = _json(body, text)
     if "retry-after" in answer.headers:
         data["retry_after"] = answer.headers["retry-after"]
-    head = f"HTTP {status} {answer.reason}".strip()
-    message = f"{head}: {text}" if text else head
-    if not is_json(kind):  # JSON is the form of an API, and a proxy sends pages
+    message = f"HTTP {status} {answer.reason}".strip()
+    if text:
+        message += f": {text}"
+    # JSON is from the API; a page may be from a proxy
+    if not is_json(kind):
         message += through
-    return ToolResult.failure(
-        ToolError(
-            message,
-            kind=ErrorKind.AUTH_REQUIRED if status == 401 else ErrorKind.EXECUTION_FAILED,
-            code=status,
-            retryable=status == 429,
-            data=data,
-        )
-    )
+    if status == 401:
+        error_kind = ErrorKind.AUTH_REQUIRED
+    else:
+        error_kind = ErrorKind.EXECUTION_FAILED
+    return ToolResult.failure(ToolError(message, kind=error_kind, code=status, retryable=status == 429, data=data))
 
 
-def _following(operation: Operation, answer: ApiAnswer, value: Any, url: str) -> dict[str, Any]:
-    """Return the URL of the next page and the arguments that it differs in, as far as the answer has them."""
-    queries = {one.name: one.argument for one in operation.parameters if one.place == "query"}
-    link = _link(answer.headers.get("link", ""))
-    fields = as_object(value) or {}
-    for name in ("links", "_links", "paging", "pagination", "meta"):
-        fields = {**(as_object(fields.get(name)) or {}), **fields}
-    for name, one in {"next": link, **fields}.items() if link else fields.items():
-        if isinstance(one, dict):
-            one = (as_object(one) or {}).get("href")
-        if not _NEXT_FIELDS.fullmatch(name) or isinstance(one, bool) or not isinstance(one, (str, int)) or one == "":
-            continue
-        if isinstance(one, str) and one.startswith(("http://", "https://", "/", "?")):
-            return _of_url(urljoin(url, one), queries, operation)
+def _next_page(operation: Operation, answer: ApiAnswer, value: object, url: str) -> Json:
+    """Return the value of `NEXT_PAGE_META` for an answer, or an empty object if it names no next page."""
+    queries = {one.name: one.argument for one in operation.parameters if one.location == "query"}
+    for name, target in _page_fields(answer, value):
+        if isinstance(target, str) and target.startswith(("http://", "https://", "/", "?")):
+            return _page_at(urljoin(url, target), queries, operation)
         known = _parameter_for(name, queries)
         if known is not None:
-            return {"arguments": {known: one}}
+            return {"arguments": {known: target}}
     return {}
 
 
-def _of_url(url: str, queries: Mapping[str, str], operation: Operation) -> dict[str, Any]:
+def _page_fields(answer: ApiAnswer, value: object) -> Iterator[tuple[str, str | int]]:
+    """Yield what may name the next page: the `Link` header, then the fields of the answer by the names APIs use."""
+    link = _link(answer.headers.get("link", ""))
+    fields = object_or_empty(value)
+    for name in ("links", "_links", "paging", "pagination", "meta"):
+        fields = {**object_or_empty(fields.get(name)), **fields}
+    if link:
+        fields = {"next": link, **fields}
+    for name, field in fields.items():
+        members = as_object(field)
+        target = field
+        if members is not None:
+            target = members.get("href")
+        if not _NEXT_FIELDS.fullmatch(name) or isinstance(target, bool):
+            continue
+        if isinstance(target, (str, int)) and target != "":
+            yield name, target
+
+
+def _page_at(url: str, queries: Mapping[str, str], operation: Operation) -> Json:
+    """Return the URL of a page, and the arguments that are in its query."""
     try:
         pairs = parse_qsl(urlsplit(url).query, max_num_fields=100)
     except ValueError:
         return {}
     schemas = operation.spec.input_schema["properties"]
-    arguments: dict[str, Any] = {}
+    arguments: Json = {}
     for name, text in pairs:
         if name in queries:
-            whole = "integer" in str(schemas[queries[name]]) and text.isascii() and text.isdecimal() and len(text) < 16
-            arguments[queries[name]] = int(text) if whole else text
-    return {"url": url} | ({"arguments": arguments} if arguments else {})
+            argument = queries[name]
+            arguments[argument] = _argument_of(text, schemas[argument])
+    if arguments:
+        return {"url": url, "arguments": arguments}
+    return {"url": url}
+
+
+def _argument_of(text: str, schema: object) -> str | int:
+    """Return a text of a query as the number that its schema requires, or as it is."""
+    is_number = text.isascii() and text.isdecimal() and len(text) < 16
+    if is_number and "integer" in str(schema):
+        return int(text)
+    return text
 
 
 def _parameter_for(field: str, queries: Mapping[str, str]) -> str | None:
     """Return the argument of the query parameter that a field is for: `page_token` for `nextPageToken`."""
     wanted = field.lower().replace("_", "").removeprefix("next")
     words = {name.lower().replace("_", ""): argument for name, argument in queries.items()}
+    names = ("next", "cursor", "page", "offset")
     if wanted:
         names = (wanted,)
-    else:
-        names = ("next", "cursor", "page", "offset")
-    return next((words[name] for name in names if name in words), None)
+    for name in names:
+        if name in words:
+            return words[name]
+    return None
 
 
 def _link(header: str) -> str:
     """Return the target of the link to the next page (RFC 8288), or nothing."""
-    return next((found[1] for found in _NEXT.finditer(header) if _IS_NEXT.search(found[2])), "")
+    for found in _NEXT.finditer(header):
+        if _IS_NEXT.search(found[2]):
+            return found[1]
+    return ""
 
 
 def _decoded(body: bytes, answer: ApiAnswer) -> str:
-    found = re.search(r"charset\s*=\s*\"?([\w.:-]+)", answer.headers.get("content-type", ""), re.IGNORECASE)
+    found = _CHARSET.search(answer.headers.get("content-type", ""))
+    if found is None:
+        return body.decode("utf-8", "replace")
     try:
-        return body.decode(found[1] if found else "utf-8", "replace")
-    except LookupError:
+        return body.decode(found[1], "replace")
+    except LookupError:  # no such charset
         return body.decode("utf-8", "replace")
 
 

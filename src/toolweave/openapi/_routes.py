@@ -1,6 +1,10 @@
 """The routes of an application that publishes no OpenAPI document, as one: of Starlette and of Django.
 
-Neither framework is imported: an application whose framework is not loaded cannot be one of it.
+Neither framework is imported: if a framework is not loaded, an application cannot be an application of it.
+
+The two halves of this module find the routes of one framework each and know nothing of the other. Frameworks keep
+some of what is needed in attributes without documentation, so each such place reads with a default, and a route that
+cannot be read costs itself alone.
 """
 
 from __future__ import annotations
@@ -8,33 +12,33 @@ from __future__ import annotations
 import inspect
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, cast
+from typing import Any
 
 from toolweave.openapi._document import escaped
 from toolweave.openapi._operations import OperationProblem
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import Json, as_object, object_or_empty
 
 _READING = frozenset(("get", "query"))
 _METHODS = ("get", "query", "post", "put", "patch", "delete")
-_ANSWER: dict[str, Any] = {"200": {"description": "The response."}}
-_TYPES: dict[str, dict[str, Any]] = {
+_ANSWER: Json = {"200": {"description": "The response."}}
+_TYPES: dict[str, Json] = {
     "int": {"type": "integer"},
     "float": {"type": "number"},
     "uuid": {"type": "string", "format": "uuid"},
     "path": {"type": "string"},
 }
 """Schemas of path parameters, by the name that both frameworks give a converter."""
-_SEGMENT: dict[str, Any] = {"type": "string", "pattern": "^[^/]+$"}
-_QUERY: dict[str, Any] = {
+_SEGMENT: Json = {"type": "string", "pattern": "^[^/]+$"}
+_QUERY: Json = {
     "name": "query",
     "in": "query",
     "description": "Members of the query string, if the route reads any.",
     "schema": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
 }
-_BODY: dict[str, Any] = {
+_BODY: Json = {
     "description": "The body, as JSON, if the route reads one.",
     "content": {"application/json": {"schema": {}}},
 }
@@ -46,17 +50,17 @@ class _Route:
     """One method of one route.
 
     Attributes:
-        path: With its parameters in braces.
-        name: The route's own name, or "".
-        handler: The function whose docstring describes it.
-        parameters: The schemas of its path parameters.
+        path: The path, with its parameters in braces.
+        name: The name of the route, or "".
+        handler: The function whose docstring describes the route.
+        parameters: The schemas of the path parameters.
     """
 
     method: str
     path: str
     name: str
     handler: Any
-    parameters: Mapping[str, dict[str, Any]]
+    parameters: Mapping[str, Json]
 
 
 @dataclass(slots=True)
@@ -65,17 +69,17 @@ class RoutesDocument:
 
     Attributes:
         document: The OpenAPI document.
-        problems: Routes that are left out, with the reasons.
+        problems: Routes that are not in the document, with the reasons.
     """
 
-    document: dict[str, Any]
+    document: Json
     problems: list[OperationProblem] = field(default_factory=list[OperationProblem])
 
 
 def document_of_routes(app: object) -> RoutesDocument | None:
-    """Return a document of an application's routes; None for one of an unknown framework.
+    """Return a document of an application's routes, or None if its framework is unknown.
 
-    Routes do not say which query and body they read, so both are open arguments.
+    Routes do not declare which query and body they read, so both are open arguments.
     """
     problems: list[OperationProblem] = []
     if _is_django(app):
@@ -85,16 +89,16 @@ def document_of_routes(app: object) -> RoutesDocument | None:
     else:
         return None
     named = Counter(route.name for route in routes)
-    paths: dict[str, Any] = {}
+    paths: Json = {}
     for route in routes:
         operation_id = route.name if named[route.name] == 1 else ""
         paths.setdefault(route.path, {}).setdefault(route.method, _operation(route, operation_id))
-    title = str(getattr(app, "title", "") or "") or "application"
+    title = str(getattr(app, "title", None) or "application")
     return RoutesDocument({"openapi": "3.1.0", "info": {"title": title, "version": "0"}, "paths": paths}, problems)
 
 
 def framework_origin(app: object) -> str | None:
-    """Return the origin that a Django application answers at, by its settings; None for every other application."""
+    """Return the origin of a Django application, by its settings; None for every other application."""
     if not _is_django(app):
         return None
     settings = import_module("django.conf").settings
@@ -109,7 +113,7 @@ def framework_origin(app: object) -> str | None:
 
 
 def asgi_of(app: object) -> Any:
-    """Return an application as one of ASGI: of Django's WSGI the same project's, of every other value itself."""
+    """Return the ASGI application of the same project for Django's WSGI application, and every other value as it is."""
     handler = _class("django.core.handlers.wsgi", "WSGIHandler")
     if handler is None or not isinstance(app, handler):
         return app
@@ -118,7 +122,9 @@ def asgi_of(app: object) -> Any:
 
 def is_asgi(value: object) -> bool:
     """Return whether a value is called as an application of ASGI, by its class or by the names of its parameters."""
-    return _is_django(asgi_of(value)) or _is_starlette(value) or _parameters_of(value) == ["scope", "receive", "send"]
+    if _is_django(asgi_of(value)) or _is_starlette(value):
+        return True
+    return _parameters_of(value) == ["scope", "receive", "send"]
 
 
 def is_wsgi(value: object) -> bool:
@@ -135,12 +141,12 @@ def _parameters_of(value: object) -> list[str]:
         return []
 
 
-def _operation(route: _Route, operation_id: str) -> dict[str, Any]:
+def _operation(route: _Route, operation_id: str) -> Json:
     text, members = _described(route.handler)
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": schema} for name, schema in route.parameters.items()
     ]
-    made: dict[str, Any] = {"parameters": [*parameters, _QUERY], "responses": _ANSWER}
+    made: Json = {"parameters": [*parameters, _QUERY], "responses": _ANSWER}
     if route.method not in (*_READING, "delete"):
         made["requestBody"] = _BODY
     if operation_id:
@@ -152,12 +158,11 @@ def _operation(route: _Route, operation_id: str) -> dict[str, Any]:
 
 
 def _described(handler: object) -> tuple[str, Mapping[str, Any]]:
-    """Return the text of a docstring, and the members of an operation that follow `---` in it, as Starlette reads."""
-    if inspect.isroutine(handler):
-        text = inspect.getdoc(handler)
-    else:
-        text = None
-    text, separator, below = (text or "").partition("---\n")
+    """Return the text of a docstring, and the members of an operation after `---` in it, as Starlette reads them."""
+    if not inspect.isroutine(handler):
+        return "", {}
+    docstring = inspect.getdoc(handler) or ""
+    text, separator, below = docstring.partition("---\n")
     if not separator:
         return text.strip(), {}
     import yaml  # few docstrings have it
@@ -173,45 +178,54 @@ def _described(handler: object) -> tuple[str, Mapping[str, Any]]:
 
 
 def _is_starlette(app: object) -> bool:
-    kinds = [_class("starlette.applications", "Starlette"), _class("starlette.routing", "Router")]
-    return isinstance(app, tuple(kind for kind in kinds if kind is not None))
+    classes = (_class("starlette.applications", "Starlette"), _class("starlette.routing", "Router"))
+    return isinstance(app, tuple(filter(None, classes)))
 
 
-def _starlette_routes(
-    app: object, prefix: str, parameters: Mapping[str, dict[str, Any]], depth: int
-) -> Iterator[_Route]:
+def _starlette_routes(app: Any, prefix: str, parameters: Mapping[str, Json], depth: int) -> Iterator[_Route]:
+    # an application may be mounted in itself
+    if depth > _MAX_DEPTH:
+        return
     routing = sys.modules["starlette.routing"]
-    for one in cast("Iterable[Any]", getattr(app, "routes", ())):
-        if not isinstance(one, (routing.Mount, routing.Route)) or depth > _MAX_DEPTH:
+    for one in getattr(app, "routes", ()):
+        if not isinstance(one, (routing.Mount, routing.Route)):
             continue
         own = {name: _schema_of(converter, "Convertor") for name, converter in one.param_convertors.items()}
         if isinstance(one, routing.Route):
             if one.include_in_schema:
                 yield from _methods_of_route(one, prefix, {**parameters, **own})
             continue
-        del own["path"]  # the rest of the path, which the routes below describe
+        # the rest of the path, which the routes below describe
+        del own["path"]
         below = prefix + one.path_format.removesuffix("/{path}")
         yield from _starlette_routes(one, below, {**parameters, **own}, depth + 1)
 
 
-def _methods_of_route(route: Any, prefix: str, parameters: Mapping[str, dict[str, Any]]) -> Iterator[_Route]:
+def _methods_of_route(route: Any, prefix: str, parameters: Mapping[str, Json]) -> Iterator[_Route]:
     endpoint = route.endpoint
-    is_class = inspect.isclass(endpoint)
-    if is_class:
-        methods = [method for method in _METHODS if hasattr(endpoint, method)]
+    if inspect.isclass(endpoint):
+        handlers = {method: getattr(endpoint, method) for method in _METHODS if hasattr(endpoint, method)}
     else:
-        methods = [method for method in _METHODS if method.upper() in (route.methods or {"GET"})]
-    for method in methods:
+        allowed = route.methods or {"GET"}
+        handlers = {method: endpoint for method in _METHODS if method.upper() in allowed}
+    for method, handler in handlers.items():
         yield _Route(
             method=method,
             path=prefix + route.path_format,
-            name=f"{method}_{route.name}" if len(methods) > 1 else route.name,
-            handler=getattr(endpoint, method) if is_class else endpoint,
+            name=_name_of_method(route.name, method, handlers),
+            handler=handler,
             parameters=parameters,
         )
 
 
-def _schema_of(converter: object, ending: str) -> dict[str, Any]:
+def _name_of_method(name: str, method: str, methods: Collection[str]) -> str:
+    """Return the name of one method of a route, with the method in it if the route has several."""
+    if len(methods) > 1:
+        return f"{method}_{name}"
+    return name
+
+
+def _schema_of(converter: object, ending: str) -> Json:
     """Return the schema of a path parameter, by the class of its converter, else by its pattern."""
     word = type(converter).__name__.removesuffix(ending).lower()
     known = _TYPES.get({"integer": "int"}.get(word, word))
@@ -233,40 +247,46 @@ def _is_django(app: object) -> bool:
 
 def _django_routes(problems: list[OperationProblem]) -> Iterator[_Route]:
     settings = import_module("django.conf").settings
-    checked = any("CsrfViewMiddleware" in str(name) for name in settings.MIDDLEWARE)
+    is_csrf_checked = "CsrfViewMiddleware" in " ".join(map(str, settings.MIDDLEWARE))
     for path, parameters, one in _django_patterns(import_module("django.urls").get_resolver(), "", {}, 0):
         view = one.callback
         methods = _django_methods(view)
         for method in methods:
-            if checked and method not in _READING and not getattr(view, "csrf_exempt", False):
+            if is_csrf_checked and _requires_token(view, method):
                 reason = "its view requires a CSRF token, which only a form of the site has; mark it @csrf_exempt"
-                problems.append(_left_out(method, path, reason))
+                problems.append(_problem(method, path, reason))
                 continue
             name = str(one.name or getattr(view, "__name__", ""))
             yield _Route(
                 method=method,
                 path=path,
-                name=f"{method}_{name}" if len(methods) > 1 else name,
+                name=_name_of_method(name, method, methods),
                 handler=_django_handler(view, method),
                 parameters=parameters,
             )
 
 
+def _requires_token(view: Any, method: str) -> bool:
+    return method not in _READING and not getattr(view, "csrf_exempt", False)
+
+
 def _django_patterns(
-    resolver: Any, prefix: str, parameters: Mapping[str, dict[str, Any]], depth: int
-) -> Iterator[tuple[str, Mapping[str, dict[str, Any]], Any]]:
-    """Return path, parameters and pattern of every view; the pages of Django's own admin are none for programs."""
+    resolver: Any, prefix: str, parameters: Mapping[str, Json], depth: int
+) -> Iterator[tuple[str, Mapping[str, Json], Any]]:
+    """Yield path, parameters and pattern of every view except those of Django's admin, which are for a browser."""
     simplified = import_module("django.contrib.admindocs.views").simplify_regex
     for one in resolver.url_patterns:
         if getattr(one, "app_name", None) == "admin" or depth > _MAX_DEPTH:
             continue
         text = str(one.pattern)
         converters = one.pattern.converters
-        if "(?" in text or text.startswith("^") or text.endswith("$"):
+        is_regex = text.startswith("^") or text.endswith("$")
+        if is_regex or "(?" in text:
             text = simplified(text).lstrip("/")
         for name in converters:
             text = text.replace(f"<{_declared(text, name)}>", f"{{{name}}}")
-        text = text.replace("<", "{").replace(">", "}")  # the names of a regular expression
+        # the names of a regular expression
+        text = text.replace("<", "{").replace(">", "}")
         own = {name: _schema_of(converter, "Converter") for name, converter in converters.items()}
         known = {**parameters, **own}
         if hasattr(one, "url_patterns"):
@@ -286,8 +306,9 @@ def _declared(text: str, name: str) -> str:
 
 def _django_methods(view: Any) -> Sequence[str]:
     """Return the methods of a view: those of its class, those that its decorator requires, or GET."""
-    actions = getattr(view, "actions", None)  # a view set of Django REST framework
-    if isinstance(actions, Mapping):
+    # a view set of Django REST framework
+    actions = as_object(getattr(view, "actions", None))
+    if actions is not None:
         return [method for method in _METHODS if method in actions]
     owner = _django_class(view)
     if owner is not None:
@@ -310,9 +331,8 @@ def _django_handler(view: Any, method: str) -> Any:
         if inspect.isfunction(view):
             return inspect.unwrap(view)
         return view
-    actions = getattr(view, "actions", None)
-    named: Mapping[str, str] = cast("Mapping[str, str]", actions) if isinstance(actions, Mapping) else {}
-    handler = getattr(owner, named.get(method, method), None)
+    actions = object_or_empty(getattr(view, "actions", None))
+    handler = getattr(owner, actions.get(method, method), None)
     if getattr(handler, "__doc__", None):
         return handler
     return view
@@ -321,14 +341,14 @@ def _django_handler(view: Any, method: str) -> Any:
 def _required_methods(view: Any) -> Iterable[str] | None:
     """Return the methods that `require_http_methods` allows, which only the closure of its wrapper holds."""
     while inspect.isfunction(view):
-        required = inspect.getclosurevars(view).nonlocals.get("request_method_list")
+        required: Iterable[str] | None = inspect.getclosurevars(view).nonlocals.get("request_method_list")
         if required is not None:
-            return cast("Iterable[str]", required)
+            return required
         view = getattr(view, "__wrapped__", None)
     return None
 
 
-def _left_out(method: str, path: str, reason: str) -> OperationProblem:
+def _problem(method: str, path: str, reason: str) -> OperationProblem:
     pointer = f"/paths/{escaped(path)}/{method}"
     return OperationProblem(operation=f"{method.upper()} {path}", pointer=pointer, reason=reason)
 

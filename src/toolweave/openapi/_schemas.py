@@ -1,15 +1,19 @@
 """Schemas of a document as self-contained JSON Schemas: JSON Schema 2020-12, references into their own `$defs`.
 
-A schema that refers to itself stays recursive. What a document calls read-only is left out of arguments, what it
-calls write-only out of answers, and both out of `required`. Pure.
+A schema that refers to itself stays recursive. Read-only members are not in the schemas of arguments, write-only
+members not in the schemas of responses, and neither in `required`. Pure.
+
+Each schema that others refer to is read once, and known from then on together with the schemas that it refers to.
+Reading never follows a reference, so that a circle ends: `definitions` collects the targets in a loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias, cast
+import re
+from typing import Any, Literal, TypeAlias
 
 from toolweave.openapi._document import ApiDocument, UnusablePart, escaped
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, object_or_empty
 from toolweave.schema._limits import local_target
 from toolweave.schema._normalize import DEFINITIONS, MANY_SCHEMAS, NAMED_SCHEMAS, ONE_SCHEMA, modern, views
 
@@ -18,6 +22,7 @@ Needed: TypeAlias = dict[str, None]
 
 _DROPPED = frozenset(("discriminator", "example", "externalDocs", "xml", *DEFINITIONS))
 _MAX_NAME = 64
+_ILLEGAL = re.compile(r"[^A-Za-z0-9._-]")
 _NOT_FLAT = frozenset(
     (
         *("$ref", "additionalProperties", "allOf", "anyOf", "dependentRequired", "dependentSchemas", "else", "if"),
@@ -28,7 +33,7 @@ _NOT_FLAT = frozenset(
 
 
 class SchemaReader:
-    """Reads the schemas of one document, those of arguments or those of answers.
+    """Reads the schemas of one document, for arguments or for responses.
 
     Args:
         document: The document.
@@ -39,20 +44,21 @@ class SchemaReader:
         self._document = document
         self._hidden = hidden
         self._names: dict[str, str] = {}
-        self._taken: set[str] = set()
+        self._used_names: set[str] = set()
         self._known: dict[str, tuple[Any, Needed]] = {}
 
     def read(self, schema: object, pointer: str, needed: Needed) -> Any:
         """Return a schema; the targets of its references are added to `needed`, for `definitions`.
 
         Raises:
-            UnusablePart: It is none, or a reference leads nowhere or out of the document.
+            UnusablePart: It is not a schema, or a reference leads nowhere or out of the document.
         """
         if isinstance(schema, bool):
             return schema
-        if not isinstance(schema, dict):
+        members = as_object(schema)
+        if members is None:
             raise UnusablePart(pointer, "a schema is expected, an object or a boolean")
-        node = {name: value for name, value in cast("dict[str, Any]", schema).items() if not name.startswith("x-")}
+        node = {name: value for name, value in members.items() if not name.startswith("x-")}
         node = modern(node, lambda _: None)
         for name in list(node):
             if name in _DROPPED:
@@ -67,13 +73,13 @@ class SchemaReader:
                 node[name] = self._named(node, name, pointer, needed)
         return node
 
-    def definitions(self, needed: Needed) -> dict[str, Any]:
+    def definitions(self, needed: Needed) -> Json:
         """Return the schemas that are referred to, and those that these refer to, by their names in `$defs`.
 
         Raises:
             UnusablePart: As `read`.
         """
-        found: dict[str, Any] = {}
+        found: Json = {}
         waiting = list(needed)
         while waiting:
             pointer = waiting.pop()
@@ -88,22 +94,26 @@ class SchemaReader:
             waiting += more
         return dict(sorted(found.items()))
 
-    def _named(self, node: dict[str, Any], keyword: str, pointer: str, needed: Needed) -> dict[str, Any]:
-        made: dict[str, Any] = {}
-        for name, one in cast("dict[str, Any]", node[keyword]).items():
+    def _named(self, node: Json, keyword: str, pointer: str, needed: Needed) -> Json:
+        made: Json = {}
+        for name, one in object_or_empty(node[keyword]).items():
             where = f"{pointer}/{keyword}/{escaped(name)}"
             if keyword == "properties" and self._hides(one, where):
-                if isinstance(node.get("required"), list):
-                    node["required"] = [other for other in node["required"] if other != name]
+                required = as_array(node.get("required"))
+                if required is not None:
+                    node["required"] = [other for other in required if other != name]
                 continue
             made[name] = self.read(one, where, needed)
         return made
 
     def _hides(self, schema: object, pointer: str) -> bool:
-        if not isinstance(schema, dict):
+        members = as_object(schema)
+        if members is None:
             return False
-        found, _ = self._document.follow(cast("object", schema), pointer)
-        return found.get(self._hidden) is True or cast("dict[str, Any]", schema).get(self._hidden) is True
+        found, _ = self._document.follow(members, pointer)
+        if found.get(self._hidden) is True:
+            return True
+        return members.get(self._hidden) is True  # beside a reference
 
     def _referred(self, ref: object, pointer: str, needed: Needed) -> str:
         target = self._document.target(ref, pointer)
@@ -113,44 +123,46 @@ class SchemaReader:
     def _name(self, pointer: str) -> str:
         """Return the name in `$defs` for the schema at a pointer: the last word of it that is free."""
         known = self._names.get(pointer)
-        if known is None:
-            last = pointer.rpartition("/")[2]
-            word = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in last)
-            word = word[:_MAX_NAME] or "schema"
-            known = word
-            number = 2
-            while known in self._taken:
-                known = f"{word}_{number}"
-                number = number + 1
-            self._taken.add(known)
-            self._names[pointer] = known
-        return known
+        if known is not None:
+            return known
+        word = _ILLEGAL.sub("_", pointer.rpartition("/")[2])[:_MAX_NAME] or "schema"
+        name = word
+        number = 2
+        while name in self._used_names:
+            name = f"{word}_{number}"
+            number += 1
+        self._used_names.add(name)
+        self._names[pointer] = name
+        return name
 
 
-def object_members(document: ApiDocument, schema: object, pointer: str) -> tuple[dict[str, Any], str] | None:
-    """Return a schema that says no more than which members an object has, with its pointer; None for any other.
+def object_members(document: ApiDocument, schema: object, pointer: str) -> tuple[Json, str] | None:
+    """Return a schema that lists the members of an object and requires nothing else, with its pointer, or None.
 
     Raises:
         UnusablePart: A reference leads nowhere.
     """
     if not isinstance(schema, dict):
         return None
-    found, pointer = document.follow(cast("object", schema), pointer)
-    members = found.get("properties")
-    if found.get("type", "object") != "object" or not isinstance(members, dict) or not members:
+    found, pointer = document.follow(as_object(schema), pointer)
+    if found.get("type", "object") != "object" or not as_object(found.get("properties")):
         return None
-    extra = {name for name in _NOT_FLAT & found.keys() if (name, found[name]) != ("additionalProperties", False)}
-    if extra:
+    others = _NOT_FLAT & found.keys()
+    if found.get("additionalProperties") is False:
+        others -= {"additionalProperties"}
+    if others:
         return None
-    return (found, pointer)
+    return found, pointer
 
 
 def is_binary_schema(document: ApiDocument, schema: object) -> bool:
-    """Return whether a schema, or one of its alternatives, is that of raw bytes: of 3.0 or of 3.1."""
-    return any(
-        _is_bytes(view) for view in views(schema, document.root) if view.get("type", "string") in ("string", ["string"])
-    )
+    """Return whether a schema, or one of its alternatives, is a schema of raw bytes, of OpenAPI 3.0 or 3.1."""
+    return any(map(_is_bytes, views(schema, document.root)))
 
 
-def _is_bytes(schema: Mapping[str, Any]) -> bool:
-    return schema.get("format") == "binary" or ("contentMediaType" in schema and "contentEncoding" not in schema)
+def _is_bytes(schema: JsonObject) -> bool:
+    if schema.get("type", "string") not in ("string", ["string"]):
+        return False
+    if schema.get("format") == "binary":
+        return True
+    return "contentMediaType" in schema and "contentEncoding" not in schema

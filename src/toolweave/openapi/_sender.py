@@ -1,19 +1,25 @@
-"""Requests to an API over HTTP: bounded, to judged addresses, through redirects, with credentials for one origin alone.
+"""Requests to an API over HTTP: bounded, to checked addresses, through redirects, credentials only to one origin.
 
 Knows no operations. An answer is read by the caller, piece by piece.
+
+There is one client, with its connections, for each origin. If the config does not name an origin, its addresses are
+checked before its client is made, and the client connects to these addresses only: it does not matter if the name
+resolves to another address later. Every hop of a redirect is a new request through the same checks, so a redirect
+cannot lead where a URL could not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urljoin, urlsplit
 
 from toolweave.errors import ErrorKind, ToolError
 from toolweave.http import (
     ACCEPTED,
     PROXY_AUTHENTICATION_REQUIRED,
+    Address,
     HttpClient,
     NoAnswer,
     Unreadable,
@@ -36,9 +42,9 @@ class ApiRequest:
     """A request.
 
     Attributes:
-        headers: Those that any server may see, with lower-case names.
-        private: Headers for the origin of the API alone: credentials, cookies, and those of the user.
-        private_query: Credentials in the query, likewise; encoded.
+        headers: Headers that any server may see, with lower-case names.
+        private: Headers for the origin of the API only: credentials, cookies, and headers of the user.
+        private_query: Credentials in the query, for the same origin only; encoded.
     """
 
     method: str
@@ -50,7 +56,7 @@ class ApiRequest:
 
     @property
     def repeatable(self) -> bool:
-        """Whether it may be sent again without doing anything twice (RFC 9110, 9.2.2)."""
+        """Whether sending it twice has the effect of sending it once (RFC 9110, 9.2.2)."""
         return self.method in _REPEATABLE
 
 
@@ -97,7 +103,7 @@ class ApiSender(Protocol):
         """Return the answer to a request, and the URL that gave it.
 
         Raises:
-            ToolError: There is none, or it is not asked for.
+            ToolError: There is no answer, or a redirect is not followed.
         """
         ...
 
@@ -110,8 +116,9 @@ class HttpSender:
     """Sends requests over HTTP.
 
     Args:
-        base_url: A URL of the API's own origin, which credentials go to.
-        trusted: URLs that a person has given: their origins are not judged, their kinds of address are allowed.
+        base_url: A URL of the API's own origin, to which credentials are sent.
+        trusted: URLs in the config. Their addresses are not checked, and other origins may have addresses of the same
+            kind.
         connect_seconds: For TCP, a proxy's tunnel and TLS together.
     """
 
@@ -125,8 +132,8 @@ class HttpSender:
     async def send(self, request: ApiRequest) -> tuple[ApiAnswer, str]:
         """Return the answer to a request, through redirects, and the URL that gave it; see `ApiSender.send`.
 
-        Only what changes nothing is redirected to another origin, and without credentials; a request with a body stays
-        at its origin.
+        A redirect to another origin is followed only for a method that changes nothing, without credentials. A request
+        with a body stays at its origin.
         """
         return await redirected(self._once, request)
 
@@ -135,8 +142,7 @@ class HttpSender:
         headers = {**request.headers, "accept-encoding": ACCEPTED, "user-agent": "toolweave"}
         if origin_of(url) == self._own:
             headers |= request.private
-            if request.private_query:
-                url += ("&" if "?" in url else "?") + request.private_query
+            url = with_query(url, request.private_query)
         client = await self._client(url)
         try:
             answer = await client.send(
@@ -153,31 +159,30 @@ class HttpSender:
     async def _client(self, url: str) -> HttpClient:
         origin = origin_of(url)
         client = self._clients.get(origin)
-        if client is None:
-            addresses: Any = ()
-            try:
-                if origin not in self._trusted:
-                    addresses = await self._guard.judged(url, "the server")
-                proxy = http_proxy_for(url)
-            except NotFetched as exc:
-                if origin != self._own:
-                    hint = ""
-                else:
-                    hint = "; if that is right, give its URL as base_url"
-                raise ToolError(f"{exc}{hint}", kind=ErrorKind.NOT_SENT) from None
-            except ValueError as exc:
-                raise ToolError(str(exc), kind=ErrorKind.NOT_SENT) from None
-            client = self._clients.setdefault(
-                origin, HttpClient(url, connect_seconds=self._seconds, proxy=proxy, addresses=addresses)
-            )
-        return client
+        if client is not None:
+            return client
+        addresses: Sequence[Address] = ()
+        try:
+            if origin not in self._trusted:
+                addresses = await self._guard.judged(url, "the server")
+            proxy = http_proxy_for(url)
+        except NotFetched as exc:
+            hint = ""
+            if origin == self._own:
+                hint = "; if that is right, give its URL as base_url"
+            raise ToolError(f"{exc}{hint}", kind=ErrorKind.NOT_SENT) from None
+        except ValueError as exc:
+            raise ToolError(str(exc), kind=ErrorKind.NOT_SENT) from None
+        made = HttpClient(url, connect_seconds=self._seconds, proxy=proxy, addresses=addresses)
+        # another call may have made one while this one waited for the addresses
+        return self._clients.setdefault(origin, made)
 
     def came_through(self, url: str) -> str:
         """Return the end of an error about a response from a URL; empty without a proxy that reads the request."""
         client = self._clients.get(origin_of(url))
-        if client is None or client.proxy is None or not client.forwarded:
-            return ""
-        return came_through(url, client.proxy)
+        if client is not None and client.proxy is not None and client.forwarded:
+            return came_through(url, client.proxy)
+        return ""
 
     def close(self) -> None:
         """Close every connection."""
@@ -195,7 +200,8 @@ async def redirected(send: Callable[[ApiRequest], Awaitable[ApiAnswer]], request
     for _ in range(_MAX_REDIRECTS + 1):
         answer = await send(request)
         location = answer.headers.get("location")
-        if not 300 <= answer.status < 400 or answer.status == 304 or location is None:
+        is_redirect = 300 <= answer.status < 400 and answer.status != 304
+        if location is None or not is_redirect:
             return answer, request.url
         answer.close()
         request = _moved(request, answer.status, location)
@@ -210,7 +216,7 @@ def unanswered(exc: NoAnswer, request: ApiRequest) -> ToolError:
             kind = ErrorKind.TOO_LARGE
         else:
             kind = ErrorKind.EXECUTION_FAILED
-        return ToolError(f"the answer to {where} is not taken: {exc.detail}", kind=kind)
+        return ToolError(f"the answer to {where} is not accepted: {exc.detail}", kind=kind)
     if not exc.sent:
         return ToolError(f"{where} was not sent: {exc}", kind=ErrorKind.NOT_SENT, retryable=True)
     return ToolError(f"{where} got no answer: {exc}", kind=ErrorKind.OUTCOME_UNKNOWN, retryable=request.repeatable)
@@ -229,19 +235,32 @@ def _moved(request: ApiRequest, status: int, location: str) -> ApiRequest:
     try:
         url = urljoin(request.url, location).partition("#")[0]
         stays = origin_of(url) == origin_of(request.url)
-        scheme = urlsplit(url).scheme
+        is_http = urlsplit(url).scheme in ("http", "https")
     except ValueError:
         stays = False
+        is_http = False
         url = ""
-        scheme = ""
-    follows = method in _SAFE or (stays and status in _KEEPS_METHOD)
-    if scheme not in ("http", "https") or not follows:
+    follows = method in _SAFE
+    if stays and status in _KEEPS_METHOD:
+        follows = True
+    if not is_http or not follows:
         raise ToolError(
             f"{request.method} {shown_url(request.url)} redirects (HTTP {status}) to {shown_url(url)}, "
             "where it is not sent"
         )
-    changed = replace(request, url=url, method=method, body=request.body if method == request.method else b"")
-    # headers may be arguments of a call, and another origin sees none; one that leads back here gets no credentials
+    changed = replace(request, url=url, method=method)
+    if method != request.method:
+        changed = replace(changed, body=b"")
     if stays:
         return changed
+    # Headers may be arguments of a call, so another origin gets none of them. The credentials are lost for all further
+    # hops: a redirect back to the API is under the control of the other origin.
     return replace(changed, headers={"accept": "*/*"}, private={}, private_query="")
+
+
+def with_query(url: str, query: str) -> str:
+    """Return a URL with a further encoded query, which may be empty."""
+    if not query:
+        return url
+    joint = "&" if "?" in url else "?"
+    return f"{url}{joint}{query}"

@@ -5,10 +5,10 @@ Every character of a value that is not unreserved is percent-encoded, so that no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Iterable
 from urllib.parse import quote
 
+from toolweave.protocol.json_types import as_array, as_object
 from toolweave.tools._arguments import json_text
 
 _RESERVED = ":/?@!$'()*,;"
@@ -17,7 +17,7 @@ _PATH = {"simple": ("", ","), "label": (".", "."), "matrix": (";", ";")}
 _QUERY = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
 
 
-def text_of(value: Any) -> str:  # any JSON value
+def text_of(value: object) -> str:  # any JSON value
     """Return a value as text: a string as it is, null as nothing, all others as JSON."""
     if isinstance(value, str):
         return value
@@ -26,82 +26,101 @@ def text_of(value: Any) -> str:  # any JSON value
     return json_text(value)
 
 
-def in_path(name: str, value: Any, *, style: str, explode: bool) -> str:
+def in_path(name: str, value: object, *, style: str, explode: bool) -> str:
     """Return the text that replaces a template's expression, percent-encoded."""
     prefix, separator = _PATH.get(style, _PATH["simple"])
     name = _quoted(name)
-    if explode and isinstance(value, (Mapping, list)):
-        if isinstance(value, Mapping):
-            items = [f"{_quoted(key)}={_quoted(one)}" for key, one in cast("Mapping[str, Any]", value).items()]
-        else:
-            items = [_quoted(one) for one in cast("list[Any]", value)]
-        if style == "matrix" and not isinstance(value, Mapping):
-            items = [f"{name}={one}" for one in items]
-        if items:
-            return prefix + separator.join(items)
-        return ""
+    members = as_object(value)
+    listed = as_array(value)
+    if explode and members is not None:
+        return _exploded(prefix, separator, [f"{_quoted(key)}={_quoted(one)}" for key, one in members.items()])
+    if explode and listed is not None:
+        if style == "matrix":
+            return _exploded(prefix, separator, [f"{name}={_quoted(one)}" for one in listed])
+        return _exploded(prefix, separator, map(_quoted, listed))
     text = ",".join(_flat(value))
-    if style == "matrix":
-        if text:
-            return f";{name}={text}"
-        return f";{name}"
-    return prefix + text
+    if style != "matrix":
+        return prefix + text
+    if text:
+        return f";{name}={text}"
+    return f";{name}"
 
 
-def in_query(name: str, value: Any, *, style: str, explode: bool, reserved: bool = False) -> list[tuple[str, str]]:
+def _exploded(prefix: str, separator: str, items: Iterable[str]) -> str:
+    text = separator.join(items)
+    if text:
+        return prefix + text
+    return ""
+
+
+def in_query(name: str, value: object, *, style: str, explode: bool, reserved: bool = False) -> list[tuple[str, str]]:
     """Return the members of the query for a value, percent-encoded; none for null and for empty values."""
     safe = _RESERVED if reserved else ""
     name = _quoted(name)
     if value is None or value in ([], {}):
         return []
-    if style == "deepObject" and isinstance(value, (Mapping, list)):
+    members = as_object(value)
+    listed = as_array(value)
+    if members is None and listed is None:
+        return [(name, _quoted(value, safe))]
+    if style == "deepObject":
         return _deep(name, value, safe)
-    if isinstance(value, list) and (explode or style == "deepObject"):
-        return [(name, _quoted(one, safe)) for one in cast("list[Any]", value)]
-    if isinstance(value, Mapping) and explode and style == "form":
-        return [(_quoted(key), _quoted(one, safe)) for key, one in cast("Mapping[str, Any]", value).items()]
-    if isinstance(value, (Mapping, list)):
-        return [(name, _QUERY.get(style, ",").join(_flat(value, safe.replace(",", ""))))]
-    return [(name, _quoted(value, safe))]
+    if explode and listed is not None:
+        return [(name, _quoted(one, safe)) for one in listed]
+    if explode and members is not None and style == "form":
+        return [(_quoted(key), _quoted(one, safe)) for key, one in members.items()]
+    return [(name, _QUERY.get(style, ",").join(_flat(value, safe.replace(",", ""))))]
 
 
-def in_header(value: Any, *, explode: bool) -> str:
+def in_header(value: object, *, explode: bool) -> str:
     """Return the value of a header, which is not percent-encoded."""
-    if isinstance(value, Mapping):
-        pairs = cast("Mapping[str, Any]", value).items()
-        return ",".join(f"{key}={text_of(one)}" if explode else f"{key},{text_of(one)}" for key, one in pairs)
-    if isinstance(value, list):
-        return ",".join(map(text_of, cast("list[Any]", value)))
+    members = as_object(value)
+    if members is not None:
+        joint = "=" if explode else ","
+        return ",".join(f"{key}{joint}{text_of(one)}" for key, one in members.items())
+    listed = as_array(value)
+    if listed is not None:
+        return ",".join(map(text_of, listed))
     return text_of(value)
 
 
-def in_cookie(name: str, value: Any, *, style: str, explode: bool) -> list[str]:
+def in_cookie(name: str, value: object, *, style: str, explode: bool) -> list[str]:
     """Return the pairs of a cookie header for a value."""
     if style == "cookie":  # OpenAPI 3.2: as it is
         return [f"{name}={text_of(value)}"]
     return [f"{key}={text}" for key, text in in_query(name, value, style="form", explode=explode)]
 
 
-def _quoted(value: Any, safe: str = "") -> str:
+def _quoted(value: object, safe: str = "") -> str:
     return quote(text_of(value).encode("utf-8", "surrogatepass"), safe=safe)
 
 
-def _flat(value: Any, safe: str = "") -> list[str]:
-    if isinstance(value, Mapping):
-        pairs = cast("Mapping[str, Any]", value).items()
-        return [text for key, one in pairs for text in (_quoted(key), _quoted(one, safe))]
-    if isinstance(value, list):
-        return [_quoted(one, safe) for one in cast("list[Any]", value)]
+def _flat(value: object, safe: str = "") -> list[str]:
+    """Return the parts of a value in one list: names and values of an object in turn."""
+    members = as_object(value)
+    if members is not None:
+        parts: list[str] = []
+        for key, one in members.items():
+            parts.append(_quoted(key))
+            parts.append(_quoted(one, safe))
+        return parts
+    listed = as_array(value)
+    if listed is not None:
+        return [_quoted(one, safe) for one in listed]
     return [_quoted(value)]
 
 
-def _deep(name: str, value: Any, safe: str) -> list[tuple[str, str]]:
-    """Return `name[key]=value` for each member of an object; deeper ones, left open by the specification, alike."""
-    if isinstance(value, Mapping):
-        members = cast("Mapping[str, Any]", value).items()
-        return [pair for key, one in members for pair in _deep(f"{name}%5B{_quoted(key)}%5D", one, safe)]
-    if isinstance(value, list):
-        return [(name, _quoted(one, safe)) for one in cast("list[Any]", value)]
+def _deep(name: str, value: object, safe: str) -> list[tuple[str, str]]:
+    """Return `name[key]=value` for each member of an object; the specification leaves deeper ones open."""
     if value is None:
         return []
+    members = as_object(value)
+    if members is not None:
+        pairs: list[tuple[str, str]] = []
+        for key, one in members.items():
+            pairs += _deep(f"{name}%5B{_quoted(key)}%5D", one, safe)
+        return pairs
+    listed = as_array(value)
+    if listed is not None:
+        return [(name, _quoted(one, safe)) for one in listed]
     return [(name, _quoted(value, safe))]

@@ -7,9 +7,17 @@ schemes. Schemas stay where they are, in `definitions`, so the document's refere
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from toolweave.protocol.json_types import as_array, as_object, as_text
+from toolweave.protocol.json_types import (
+    Json,
+    JsonObject,
+    array_or_empty,
+    as_array,
+    as_object,
+    object_or_empty,
+    text_or_empty,
+)
 from toolweave.schema._limits import local_target
 
 _METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
@@ -34,48 +42,53 @@ _FLOWS = {
 }
 
 
-def is_swagger(document: Mapping[str, Any]) -> bool:
+def is_swagger(document: JsonObject) -> bool:
     """Return whether a document is one of Swagger 2.0; YAML may hold the version as a number."""
     return str(document.get("swagger")) in ("2.0", "2")
 
 
-def converted(document: Mapping[str, Any]) -> dict[str, Any]:
+def converted(document: JsonObject) -> Json:
     """Return a Swagger 2.0 document as one of OpenAPI 3.0.3."""
     made = {name: value for name, value in document.items() if name not in _REWRITTEN}
     made["openapi"] = "3.0.3"
     made["servers"] = _servers(document)
-    schemes = as_object(document.get("securityDefinitions")) or {}
-    made["components"] = {"securitySchemes": {name: _scheme(as_object(one) or {}) for name, one in schemes.items()}}
-    paths = document.get("paths", {})
-    if isinstance(paths, Mapping):
-        converter = _PathConverter(document)
-        made["paths"] = {path: converter.item(item) for path, item in cast("Mapping[str, Any]", paths).items()}
+    schemes = object_or_empty(document.get("securityDefinitions"))
+    made["components"] = {"securitySchemes": {name: _scheme(object_or_empty(one)) for name, one in schemes.items()}}
+    paths = as_object(document.get("paths", {}))
+    if paths is None:
+        # malformed: the reader reports it
+        made["paths"] = document["paths"]
     else:
-        made["paths"] = paths  # the reader reports it
+        converter = _PathConverter(document)
+        made["paths"] = {path: converter.item(item) for path, item in paths.items()}
     return made
 
 
-def _servers(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _servers(document: JsonObject) -> list[Json]:
     """Return the server; without a host it is relative to the document's own URL."""
-    host = as_text(document.get("host")) or ""
-    base = as_text(document.get("basePath")) or "/"
+    host = text_or_empty(document.get("host"))
+    base = text_or_empty(document.get("basePath"))
     if not base.startswith("/"):
         base = f"/{base}"
     if not host:
         return [{"url": base}]
-    schemes = [one for one in as_array(document.get("schemes")) or () if one in ("https", "http")]
-    scheme = "http" if schemes == ["http"] else "https"
+    schemes = array_or_empty(document.get("schemes"))
+    if "http" in schemes and "https" not in schemes:
+        scheme = "http"
+    else:
+        scheme = "https"
     return [{"url": f"{scheme}://{host}{base}"}]
 
 
-def _scheme(old: Mapping[str, Any]) -> dict[str, Any]:
+def _scheme(old: JsonObject) -> Json:
     if old.get("type") == "basic":
         return {"type": "http", "scheme": "basic"}
     if old.get("type") != "oauth2":
         return dict(old)
-    urls = {name: old[name] for name in ("authorizationUrl", "tokenUrl") if name in old}
-    flow = _FLOWS.get(str(old.get("flow")), "implicit")
-    return {"type": "oauth2", "flows": {flow: {**urls, "scopes": old.get("scopes") or {}}}}
+    flow = _selected(old, ("authorizationUrl", "tokenUrl"))
+    flow["scopes"] = old.get("scopes") or {}
+    kind = _FLOWS.get(str(old.get("flow")), "implicit")
+    return {"type": "oauth2", "flows": {kind: flow}}
 
 
 class _PathConverter:
@@ -85,26 +98,27 @@ class _PathConverter:
         document: The document of Swagger 2.0.
     """
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
+    def __init__(self, document: JsonObject) -> None:
         self._document = document
         self._consumes = _media_types(document.get("consumes"))
         self._produces = _media_types(document.get("produces"))
 
     def item(self, item: object) -> Any:
         """Return a path item; a malformed one is returned as it is, for the reader to report."""
-        if not isinstance(item, Mapping):
+        members = as_object(item)
+        if members is None:
             return item
-        node = dict(cast("Mapping[str, Any]", item))
-        shared = as_array(node.pop("parameters", None)) or []
+        node = dict(members)
+        shared = array_or_empty(node.pop("parameters", None))
         for method in _METHODS:
-            operation = node.get(method)
-            if isinstance(operation, Mapping):
-                node[method] = self._operation(cast("Mapping[str, Any]", operation), shared)
+            operation = as_object(node.get(method))
+            if operation is not None:
+                node[method] = self._operation(operation, shared)
         return node
 
-    def _operation(self, operation: Mapping[str, Any], shared: Sequence[Any]) -> dict[str, Any]:
+    def _operation(self, operation: JsonObject, shared: Sequence[Any]) -> Json:
         node = dict(operation)
-        own = as_array(node.pop("parameters", None)) or []
+        own = array_or_empty(node.pop("parameters", None))
         consumes = _media_types(node.pop("consumes", None)) or self._consumes
         produces = _media_types(node.pop("produces", None)) or self._produces or [_JSON]
         if schemes := as_array(node.pop("schemes", None)):
@@ -114,43 +128,43 @@ class _PathConverter:
         if body is not None:
             node["requestBody"] = body
         node["parameters"] = [_parameter(one) for one in given if not _is_of_body(one)]
-        responses = as_object(node.get("responses")) or {}
+        responses = object_or_empty(node.get("responses"))
         node["responses"] = {str(status): self._response(one, produces) for status, one in responses.items()}
         return node
 
     def _resolved(self, parameters: Sequence[Any]) -> list[Any]:
-        """Return the parameters behind their references; of two with one name and place the last counts."""
-        found: dict[Any, Any] = {}
+        """Return the parameters behind their references; of two with one name and location the last counts."""
+        found: dict[object, Any] = {}
         for number, one in enumerate(parameters):
             node = self._target(one)
             known = as_object(node)
-            key: Any = number if known is None else (known.get("name"), known.get("in"))
-            found[key] = node
+            if known is None:
+                # malformed: the reader reports it
+                found[number] = node
+            else:
+                found[known.get("name"), known.get("in")] = node
         return list(found.values())
 
-    def _response(self, response: object, produces: Sequence[str]) -> Any:
+    def _response(self, response: object, produces: Sequence[str]) -> object:
         node = as_object(self._target(response))
-        if node is None or "schema" not in node:
-            if node is None:
-                return response
+        if node is None:
+            return response
+        if "schema" not in node:
             return node
         kept = {name: value for name, value in node.items() if name not in ("schema", "examples")}
-        schema = _schema(as_object(node["schema"]) or {})
-        kept["headers"] = {}  # no reader of ours uses them, and their form differs
+        schema = _schema(object_or_empty(node["schema"]))
+        # no reader of ours uses them, and their form differs
+        kept["headers"] = {}
         kept["content"] = {kind: {"schema": schema} for kind in produces}
         return kept
 
     def _target(self, node: object) -> Any:
         """Return the target of a chain of references; one that leads nowhere stays, for the reader to report."""
         for _ in range(_MAX_HOPS):
-            known = as_object(node)
-            ref = None if known is None else known.get("$ref")
-            if not isinstance(ref, str):
+            ref = object_or_empty(node).get("$ref")
+            if not isinstance(ref, str) or not ref.startswith("#/"):
                 return node
-            if ref.startswith("#/"):
-                found = local_target(dict(self._document), ref)
-            else:
-                found = None
+            found = local_target(dict(self._document), ref)
             if found is None:
                 return node
             node = found
@@ -158,18 +172,18 @@ class _PathConverter:
 
 
 def _is_of_body(parameter: object) -> bool:
-    return (as_object(parameter) or {}).get("in") in ("body", "formData")
+    return object_or_empty(parameter).get("in") in ("body", "formData")
 
 
-def _body(parameters: Sequence[Any], consumes: Sequence[str]) -> dict[str, Any] | None:
+def _body(parameters: Sequence[Any], consumes: Sequence[str]) -> Json | None:
     """Return the `requestBody` of an operation: its body parameter, or the fields of its form."""
-    fields: dict[str, Mapping[str, Any]] = {}
+    fields: dict[str, JsonObject] = {}
     for one in parameters:
-        node = as_object(one) or {}
+        node = object_or_empty(one)
         if node.get("in") == "body":
-            content = {kind: {"schema": node.get("schema", {})} for kind in consumes or [_JSON]}
-            about = {name: node[name] for name in ("description", "required") if name in node}
-            return {**about, "content": content}
+            body = _selected(node, ("description", "required"))
+            body["content"] = {kind: {"schema": node.get("schema", {})} for kind in consumes or [_JSON]}
+            return body
         name = node.get("name")
         if node.get("in") == "formData" and isinstance(name, str):
             fields[name] = node
@@ -178,14 +192,14 @@ def _body(parameters: Sequence[Any], consumes: Sequence[str]) -> dict[str, Any] 
     return None
 
 
-def _form(fields: Mapping[str, Mapping[str, Any]], consumes: Sequence[str]) -> dict[str, Any]:
+def _form(fields: Mapping[str, JsonObject], consumes: Sequence[str]) -> Json:
     needed = [name for name, field in fields.items() if field.get("required") is True]
-    schema: dict[str, Any] = {"type": "object", "properties": {}}
+    schema: Json = {"type": "object", "properties": {}}
     if needed:
         schema["required"] = needed
-    encoding: dict[str, Any] = {}
+    encoding: Json = {}
     for name, field in fields.items():
-        own = _schema({key: value for key, value in field.items() if key not in _NOT_OF_SCHEMA})
+        own = _own_schema(field)
         if "description" in field:
             own["description"] = field["description"]
         schema["properties"][name] = own
@@ -195,10 +209,12 @@ def _form(fields: Mapping[str, Mapping[str, Any]], consumes: Sequence[str]) -> d
                 encoding[name] = {"style": "form", "explode": _is_repeated(field)}
             else:
                 schema["properties"][name] = _separated(field, separator)
-    has_file = any(field.get("type") == "file" for field in fields.values())
     forms = [kind for kind in consumes if kind.startswith((_MULTIPART, _FORM))]
-    kind = _MULTIPART if has_file else next(iter(forms), _FORM)
-    media: dict[str, Any] = {"schema": schema}
+    kind = next(iter(forms), _FORM)
+    if any(field.get("type") == "file" for field in fields.values()):
+        # the only form that can contain a file
+        kind = _MULTIPART
+    media: Json = {"schema": schema}
     if encoding and kind == _FORM:
         media["encoding"] = encoding
     return {"required": bool(needed), "content": {kind: media}}
@@ -208,45 +224,58 @@ def _parameter(parameter: object) -> Any:
     node = as_object(parameter)
     if node is None or "$ref" in node:
         return parameter
-    schema = _schema({name: value for name, value in node.items() if name not in _NOT_OF_SCHEMA})
-    made = {name: node[name] for name in ("name", "in", "description", "required") if name in node}
-    made["schema"] = schema
+    made = _selected(node, ("name", "in", "description", "required"))
+    made["schema"] = _own_schema(node)
     if node.get("type") != "array":
         return made
-    in_query = node.get("in") == "query"
-    separator = _separator_of(node, _STYLES if in_query else ())
+    styles: Mapping[str, str] = {}
+    usual = "simple"
+    if node.get("in") == "query":
+        styles = _STYLES
+        usual = "form"
+    separator = _separator_of(node, styles)
     if separator is not None:
         made["schema"] = _separated(node, separator)
         return made
-    usual = "form" if in_query else "simple"
-    made["style"] = _STYLES.get(str(node.get("collectionFormat")), usual) if in_query else usual
+    made["style"] = styles.get(str(node.get("collectionFormat")), usual)
     made["explode"] = _is_repeated(node)
     return made
 
 
-def _is_repeated(parameter: Mapping[str, Any]) -> bool:
+def _selected(node: JsonObject, names: Sequence[str]) -> Json:
+    """Return the members with these names."""
+    return {name: node[name] for name in names if name in node}
+
+
+def _own_schema(parameter: JsonObject) -> Json:
+    """Return the schema of a parameter, which Swagger 2.0 writes among its other members."""
+    return _schema({name: value for name, value in parameter.items() if name not in _NOT_OF_SCHEMA})
+
+
+def _is_repeated(parameter: JsonObject) -> bool:
     return parameter.get("collectionFormat") == "multi"
 
 
-def _separator_of(parameter: Mapping[str, Any], writable: Container[str]) -> str | None:
+def _separator_of(parameter: JsonObject, writable: Container[str]) -> str | None:
     """Return the separator of a list that OpenAPI 3 has no style for; None for every other list."""
-    collection = as_text(parameter.get("collectionFormat")) or "csv"
+    collection = text_or_empty(parameter.get("collectionFormat"))
     if collection in writable:
         return None
     return _SEPARATORS.get(collection)
 
 
-def _separated(parameter: Mapping[str, Any], separator: str) -> dict[str, Any]:
+def _separated(parameter: JsonObject, separator: str) -> Json:
     """Return the schema of a list that is written as one text."""
-    about = (as_text(parameter.get("description")) or "").strip()
-    return {"type": "string", "description": f"{about} Several values, separated by {separator}.".strip()}
+    description = text_or_empty(parameter.get("description")).strip()
+    return {"type": "string", "description": f"{description} Several values, separated by {separator}.".strip()}
 
 
-def _schema(old: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema of a parameter or a response: a file is bytes, and a list's own format is no keyword."""
+def _schema(old: JsonObject) -> Json:
+    """Return a schema of a parameter or a response: a file is bytes, and `collectionFormat` is not a keyword."""
     made = {name: value for name, value in old.items() if name != "collectionFormat"}
     if made.get("type") == "file":
-        made["type"], made["format"] = "string", "binary"
+        made["type"] = "string"
+        made["format"] = "binary"
     if made.get("x-nullable") is True:
         made["nullable"] = True
     items = as_object(made.get("items"))
@@ -258,4 +287,4 @@ def _schema(old: Mapping[str, Any]) -> dict[str, Any]:
 def _media_types(given: object) -> list[str]:
     if isinstance(given, str):
         return [given]
-    return [one for one in as_array(given) or () if isinstance(one, str)]
+    return [one for one in array_or_empty(given) if isinstance(one, str)]

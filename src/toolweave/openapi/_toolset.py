@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias, cast
@@ -22,15 +22,15 @@ from toolweave.errors import ConfigError, ErrorKind, ToolError, as_tool_error
 from toolweave.http import NoAnswer, origin_of
 from toolweave.openapi._asgi import AsgiApp, AsgiSender
 from toolweave.openapi._bodies import BodyWriter, UnusableArgument
-from toolweave.openapi._credentials import ApiAuth, ApiCredentials, Placed
+from toolweave.openapi._credentials import ApiAuth, ApiCredentials, AppliedCredentials
 from toolweave.openapi._document import MAX_BYTES, ApiDocument, plain, read_text
 from toolweave.openapi._operations import Operation, OperationProblem, OperationReader
 from toolweave.openapi._request_parts import request_parts
 from toolweave.openapi._resources import ApiResources
 from toolweave.openapi._results import AnswerReader
 from toolweave.openapi._routes import RoutesDocument, asgi_of, document_of_routes, framework_origin, is_wsgi
-from toolweave.openapi._sender import ApiRequest, ApiSender, HttpSender, unanswered
-from toolweave.protocol.json_types import as_array, as_object
+from toolweave.openapi._sender import ApiRequest, ApiSender, HttpSender, unanswered, with_query
+from toolweave.protocol.json_types import array_or_empty, as_array, object_or_empty
 from toolweave.schema import Problem
 from toolweave.schema._fitting import fitted
 from toolweave.tools import BaseToolset, CallContext, ToolCall, ToolResult, ToolsChanged, ToolSnapshot, Unsubscribe
@@ -42,6 +42,7 @@ from toolweave.tools._toolset import Listeners
 ApiSource: TypeAlias = str | Path | Mapping[str, Any] | AsgiApp
 """A document: its URL, its path, or itself; or an application that is called in this process."""
 _IN_PROCESS = "http://localhost"
+_CONNECT_SECONDS = 15.0
 _PUBLISHED = (
     *("/openapi.json", "/api/openapi.json", "/schema/openapi.json", "/docs/openapi.json", "/openapi.yaml"),
     *("/api/schema/", "/schema/", "/swagger.json"),
@@ -49,18 +50,19 @@ _PUBLISHED = (
 """Paths at which the usual frameworks publish the document of an application."""
 _STARTING: ContextVar[tuple[AsgiApp, ...]] = ContextVar("_STARTING", default=())
 """The applications whose lifespan runs around this code."""
+_NO_OPERATIONS: Mapping[str, Operation] = {}
 _VARIABLE = re.compile(r"\{([^{}]+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenApiOptions:
-    """The settings of a toolset of an API that have defaults for nearly everyone.
+    """Further settings of a toolset of an API, whose defaults are right for most.
 
     Attributes:
-        timeout: Seconds for one request; of a stream of events, the longest silence. A call's own timeout wins.
-        max_bytes: The largest answer.
-        uploads: The folder whose files a model may upload by their path; without it by their content alone.
-        output_schemas: Whether tools have output schemas, which answers are checked against.
+        timeout: Seconds for one request, or for one pause in a stream of events. A call's own timeout has priority.
+        max_bytes: The maximum size of an answer, in bytes.
+        uploads: The folder whose files a model may upload by their path. Without it, a model can only upload content.
+        output_schemas: Whether tools have output schemas, with which answers are compared.
         server_variables: Values of the variables in the document's server URL, instead of their defaults.
     """
 
@@ -84,40 +86,46 @@ def openapi_tools(
 ) -> OpenApiToolset:
     """Return the operations of an API as tools; enter the toolset to use it.
 
-    A document that is given, or in a file, is read at once. One at a URL, and that of an application, is read when
-    the toolset is entered.
+    A document that you pass, or that is in a file, is read at once. A document at a URL, or of an application, is read
+    when you enter the toolset.
 
     Args:
         source: The URL or path of an OpenAPI document (3.0, 3.1 or Swagger 2.0, JSON or YAML), the document, or an
             application of FastAPI, Starlette, Django or another ASGI framework, which is called without a socket.
         base_url: The URL that paths are appended to, instead of the document's servers. Without it, servers with
-            private addresses are called only where the document itself is at such an address.
+            private addresses are called only if the document is at such an address.
         auth: A token for the security scheme of each operation, `(user, password)`, an `Auth`, an `OAuth` with the id
             and secret of a client that gets its tokens for itself (RFC 6749, 4.4), a callable that returns a token, or
             a mapping from names of security schemes to any of these.
-        headers: Headers of every request, such as a version. They and credentials go to the API's origin alone.
-        include: Patterns of the operations to offer, as in `fnmatch`: of a tool's name, an operation id, `GET /pets*`,
-            or `tag:NAME`; without any, all.
-        exclude: Patterns of those, among them, that are not offered.
+        headers: Headers of every request, such as a version. Headers and credentials are sent only to the API's origin.
+        include: Patterns of the operations to offer, as in `fnmatch`: a tool's name, an operation id, `GET /pets*`,
+            or `tag:NAME`. Without patterns, all are offered.
+        exclude: Patterns of operations that are not offered even if `include` matches them.
         name: The name for messages; by default the document's title.
         options: Further settings.
 
     Raises:
-        ConfigError: The document is none, cannot be read or names no server, or another argument cannot be right.
+        ConfigError: The document is not an OpenAPI document, cannot be read or names no server, or another argument is
+            not valid.
     """
     if base_url is not None:
         base_url = check_url(base_url, "base_url")
-    patterns = [(one,) if isinstance(one, str) else tuple(one) for one in (include, exclude)]
     settings = _Settings(
         base_url=base_url,
         auth=auth,
         headers={key.lower(): reveal(value) for key, value in check_headers(headers or {}).items()},
-        include=patterns[0],
-        exclude=patterns[1],
+        include=_patterns(include),
+        exclude=_patterns(exclude),
         name=name,
         options=options or OpenApiOptions(),
     )
     return OpenApiToolset(source, settings)
+
+
+def _patterns(given: str | Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        return (given,)
+    return tuple(given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -137,7 +145,7 @@ class _Api:
 
     Attributes:
         base_url: The URL of its server.
-        operations: By the names of their tools.
+        operations: The operations by the names of their tools.
     """
 
     document: ApiDocument
@@ -150,7 +158,11 @@ class _Api:
 class OpenApiToolset(BaseToolset):
     """The operations of an API as tools, made by `openapi_tools`.
 
-    Each call is one request. An error status is an error result; its `error.data["status"]` says which.
+    Each call is one request. An error status is an error result with the status in `error.data["status"]`.
+
+    It may be entered several times, at once or one after another. The first to enter opens the sender and the last to
+    leave closes it, both under the lock `_opening`, so that the second waits until the first has opened. `_owner`
+    remembers the event loop that opened it: a call from another loop runs there.
     """
 
     __slots__ = ("_api", "_app", "_changed", "_listeners", "_opening", "_owner", "_sender", "_settings", "_snapshot",
@@ -169,14 +181,16 @@ class OpenApiToolset(BaseToolset):
         self._users = 0
         if isinstance(source, Mapping):
             self._read(ApiDocument(plain(cast("object", source), "the document"), shown="the document"))
-        elif isinstance(source, Path) or (isinstance(source, str) and not source.startswith(("http://", "https://"))):
-            self._read(_from_file(Path(source)))
+        elif isinstance(source, Path):
+            self._read(_from_file(source))
         elif not isinstance(source, str):
             self._app = _application(source)
+        elif not source.startswith(("http://", "https://")):
+            self._read(_from_file(Path(source)))
 
     @property
     def problems(self) -> tuple[OperationProblem, ...]:
-        """The faults of the document, and for each the operations left out; the others are not affected."""
+        """The faults of the document, each with the operation that it excludes; other operations are not affected."""
         if self._api is None:
             return ()
         return self._api.problems
@@ -184,32 +198,37 @@ class OpenApiToolset(BaseToolset):
     @property
     def name(self) -> str:
         """The name for messages."""
+        if self._settings.name:
+            return self._settings.name
         if self._api is None:
-            title = {}
-        else:
-            title = self._api.document.objects("info")
-        return self._settings.name or str(title.get("title") or "api")
+            return "api"
+        return str(self._api.document.objects("info").get("title") or "api")
 
     @property
     def base_url(self) -> str | None:
-        """The URL that paths are appended to; None while the document is not read."""
+        """The URL that paths are appended to; None until the document is read."""
         if self._api is None:
             return None
         return self._api.base_url
 
     def resources(self, uri: str = "api://") -> ApiResources:
-        """Return the GET operations that need nothing but their path as resources; give it to `resources=` of a server.
+        """Return the GET operations that need only their path as resources; pass them to `resources=` of a server.
 
-        `GET /pets/{id}` is the template `api://pets/{id}`, and a path without parameters a resource. Reading one calls
-        the operation, as the tool does; parameters that may be left out are.
+        `GET /pets/{id}` is the template `api://pets/{id}`, and a path without parameters is a resource. Reading one
+        calls the operation as the tool does, without its optional parameters.
 
         Args:
-            uri: Stands before the paths.
+            uri: The beginning of each URI, before the path.
         """
-        return ApiResources(self, lambda: {} if self._api is None else self._api.operations, uri)
+        return ApiResources(self, self._operations, uri)
+
+    def _operations(self) -> Mapping[str, Operation]:
+        if self._api is None:
+            return _NO_OPERATIONS
+        return self._api.operations
 
     def snapshot(self) -> ToolSnapshot:
-        """Return the tools; none while the document is not read."""
+        """Return the tools; none until the document is read."""
         return self._snapshot
 
     def subscribe(self, listener: Callable[[ToolsChanged], None]) -> Unsubscribe:
@@ -217,18 +236,18 @@ class OpenApiToolset(BaseToolset):
         return self._listeners.subscribe(listener)
 
     async def __aenter__(self) -> Self:
-        """Read the document if that is to be done, and start the application.
+        """Read the document if it is not read yet, and start the application.
 
         Raises:
-            ConfigError: The document cannot be had, is none or names no server; the application does not start, or
-                its lifespan enters a toolset of itself.
+            ConfigError: The document cannot be read, is not an OpenAPI document or names no server; the application
+                does not start, or its lifespan enters a toolset of itself.
         """
         if not self._users and any(app is self._app for app in _STARTING.get()):
             raise ConfigError(
                 "the application's lifespan enters a toolset of its own operations, which waits for that lifespan; put "
                 "the application, and what serves its operations, below an application around both"
             )
-        async with self._opening:  # whoever comes second waits for what the first opens
+        async with self._opening:
             if self._sender is None:
                 self._owner.settle()
                 await self._open()
@@ -239,7 +258,8 @@ class OpenApiToolset(BaseToolset):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
         self._users -= 1
-        with anyio.CancelScope(shield=True):  # every wait of closing is bounded
+        # every wait of closing is bounded
+        with anyio.CancelScope(shield=True):
             async with self._opening:
                 if not self._users:
                     await self._close()
@@ -273,13 +293,20 @@ class OpenApiToolset(BaseToolset):
             finally:
                 _STARTING.reset(starting)
             return
-        if self._api is None:
-            self._read(await self._fetched(cast("str", self._source)))
-        api = cast("_Api", self._api)
-        trusted = [url for url in (self._settings.base_url, api.document.url) if url]
+        api = self._api
+        if api is None:
+            api = self._read(await self._fetched(str(self._source)))
         self._sender = HttpSender(
-            api.base_url, trusted=tuple(trusted), connect_seconds=min(self._settings.options.timeout, 15.0)
+            api.base_url, trusted=self._trusted(api.document), connect_seconds=self._connect_seconds
         )
+
+    def _trusted(self, document: ApiDocument) -> tuple[str, ...]:
+        """Return the URLs in the config, which are not checked."""
+        return tuple(filter(None, (self._settings.base_url, document.url)))
+
+    @property
+    def _connect_seconds(self) -> float:
+        return min(self._settings.options.timeout, _CONNECT_SECONDS)
 
     async def _close(self) -> None:
         sender = self._sender
@@ -291,10 +318,10 @@ class OpenApiToolset(BaseToolset):
             sender.close()
 
     async def _read_app(self, app: Any) -> None:
-        """Read the document that an application has, publishes, or that its routes are.
+        """Read the document that an application has or publishes, or one made from its routes.
 
         Raises:
-            ConfigError: It has none of these, or its document is malformed.
+            ConfigError: The application has no document and no known routes, or its document is malformed.
         """
         shown = "the application's document"
         own = getattr(app, "openapi", None)  # FastAPI's
@@ -304,12 +331,14 @@ class OpenApiToolset(BaseToolset):
         for path in _PUBLISHED:
             try:
                 text, where = await self._downloaded(self._origin_of_app(app) + path)
-            except ConfigError:  # nothing is published there
+            except ConfigError:
+                # nothing is published there
                 continue
-            if not text.lstrip().startswith(b"<"):  # a page for a browser
-                value = await anyio.to_thread.run_sync(read_text, text, path)
-                self._read(ApiDocument(value, shown=path, url=where))
-                return
+            if text.lstrip().startswith(b"<"):  # a page for a browser
+                continue
+            value = await anyio.to_thread.run_sync(read_text, text, path)
+            self._read(ApiDocument(value, shown=path, url=where))
+            return
         made = document_of_routes(app)
         if made is None:
             raise ConfigError(
@@ -337,13 +366,12 @@ class OpenApiToolset(BaseToolset):
         shown = url.partition("?")[0]
         base = self._settings.base_url
         options = self._settings.options
-        sender = self._sender or HttpSender(base or url, trusted=(url,), connect_seconds=min(options.timeout, 15.0))
+        sender = self._sender or HttpSender(base or url, trusted=(url,), connect_seconds=self._connect_seconds)
         request = ApiRequest(
-            method="GET",
-            url=url,
-            headers={"accept": "application/json, application/yaml;q=0.9, */*;q=0.5"},
-            private=self._settings.headers if base is not None else {},
+            method="GET", url=url, headers={"accept": "application/json, application/yaml;q=0.9, */*;q=0.5"}
         )
+        if base is not None:
+            request = replace(request, private=self._settings.headers)
         try:
             with anyio.fail_after(options.timeout):
                 answer, where = await sender.send(request)
@@ -363,16 +391,15 @@ class OpenApiToolset(BaseToolset):
         except ToolError as exc:
             raise ConfigError(f"{shown}: {exc}") from None
         except TimeoutError:
-            raise ConfigError(f"{shown} did not come within {options.timeout:g} s") from None
+            raise ConfigError(f"{shown} did not arrive within {options.timeout:g} s") from None
         finally:
             if isinstance(sender, HttpSender):
                 sender.close()
 
-    def _read(self, document: ApiDocument, routes: RoutesDocument | None = None) -> None:
+    def _read(self, document: ApiDocument, routes: RoutesDocument | None = None) -> _Api:
         settings = self._settings
         options = self._settings.options
-        trusted = [url for url in (settings.base_url, document.url) if url]
-        credentials = ApiCredentials(settings.auth, document, trusted)
+        credentials = ApiCredentials(settings.auth, document, self._trusted(document))
         reader = OperationReader(
             document,
             include=settings.include,
@@ -382,30 +409,33 @@ class OpenApiToolset(BaseToolset):
             concealed=credentials.places | {("header", name) for name in settings.headers},
         )
         operations = {one.spec.name: one for one in reader.read()}
-        base = settings.base_url
-        if base is None:
-            if self._app is None:
-                base = _server_url(document, options)
-            else:
-                base = self._origin_of_app(self._app)
-        self._api = _Api(
+        problems: list[OperationProblem] = []
+        if routes is not None:
+            problems += routes.problems
+        problems += reader.problems
+        api = self._api = _Api(
             document=document,
-            base_url=base,
+            base_url=self._base_url_of(document),
             credentials=credentials,
             operations=operations,
-            problems=(*([] if routes is None else routes.problems), *reader.problems),
+            problems=tuple(problems),
         )
         before = self._snapshot
         self._snapshot = ToolSnapshot((one.spec for one in operations.values()), version=1)
         self._listeners.emit(ToolsChanged.between(before, self._snapshot))
+        return api
+
+    def _base_url_of(self, document: ApiDocument) -> str:
+        if self._settings.base_url is not None:
+            return self._settings.base_url
+        if self._app is not None:
+            return self._origin_of_app(self._app)
+        return _server_url(document, self._settings.options)
 
     async def _call(self, call: ToolCall, ctx: CallContext) -> ToolResult:
         api = self._api
         sender = self._sender
-        if api is None:
-            operation = None
-        else:
-            operation = api.operations.get(call.name)
+        operation = self._operations().get(call.name)
         if api is None or sender is None or operation is None:
             return ToolResult.failure(unknown_tool(call.name, self._snapshot.by_name), kind=ErrorKind.NOT_FOUND)
         arguments = dict(call.arguments)
@@ -416,7 +446,7 @@ class OpenApiToolset(BaseToolset):
             arguments = dict(found[0])
         secrets = tuple(value for name, value in self._settings.headers.items() if looks_secret(name))
         try:
-            placed = await api.credentials.placed(operation.security)
+            placed = await api.credentials.apply(operation.security)
             secrets = (*secrets, *placed.secrets)
             request = await self._request(api, operation, arguments, placed)
             result = await self._answered(operation, sender, request, ctx)
@@ -448,40 +478,40 @@ class OpenApiToolset(BaseToolset):
             answer, url = await sender.send(request)
             try:
                 if answer.headers.get("content-type", "").startswith("text/event-stream"):
-                    scope.deadline = float("inf")  # its reader has bounds of its own
+                    # the reader bounds the pauses and the size of a stream
+                    scope.deadline = float("inf")
                 reader = AnswerReader(max_bytes=options.max_bytes, seconds=seconds, through=sender.came_through(url))
                 return await reader.read(operation, request, answer, url, ctx)
             finally:
                 answer.close()
 
     async def _request(
-        self, api: _Api, operation: Operation, arguments: Mapping[str, Any], placed: Placed
+        self, api: _Api, operation: Operation, arguments: Mapping[str, Any], placed: AppliedCredentials
     ) -> ApiRequest:
-        base = api.base_url
-        if operation.server is not None and self._settings.base_url is None and self._app is None:
-            base = _expanded(operation.server, api.document, self._settings.options) or base
         parts = request_parts(operation, arguments)
         headers = {"accept": operation.accept, **parts.headers}
-        if operation.body is None:
-            body = None
-        else:
+        content = b""
+        if operation.body is not None:
             body = await BodyWriter(self._settings.options.uploads).write(operation.body, arguments)
-        if body is not None:
-            headers["content-type"] = body[1]
-        url = base.rstrip("/") + parts.path
-        if parts.query:
-            url += ("&" if "?" in parts.path else "?") + parts.query
+            if body is not None:
+                content, headers["content-type"] = body
         private = {**self._settings.headers, **placed.headers}
         if cookies := "; ".join([*parts.cookies, *placed.cookies]):
             private["cookie"] = cookies
         return ApiRequest(
             method=operation.method,
-            url=url,
+            url=with_query(self._base_url_for(api, operation).rstrip("/") + parts.path, parts.query),
             headers=headers,
-            body=b"" if body is None else body[0],
+            body=content,
             private=private,
             private_query="&".join(f"{name}={value}" for name, value in placed.query),
         )
+
+    def _base_url_for(self, api: _Api, operation: Operation) -> str:
+        has_one_server = self._settings.base_url is not None or self._app is not None
+        if has_one_server or operation.server is None:
+            return api.base_url
+        return _expanded(operation.server, api.document, self._settings.options) or api.base_url
 
 
 def _application(source: object) -> AsgiApp:
@@ -495,7 +525,7 @@ def _application(source: object) -> AsgiApp:
         raise ConfigError(f"an OpenAPI document or an ASGI application is expected, not {type(source).__name__}")
     if is_wsgi(app):
         raise ConfigError(
-            f"{_named(app)} is an application of WSGI, which cannot be called here: start it with its own server and "
+            f"{_named(app)} is a WSGI application, which cannot be called in process: start it with its own server and "
             "give the URL of its OpenAPI document, or serve functions that call it"
         )
     return cast("AsgiApp", app)
@@ -512,9 +542,8 @@ def _from_file(path: Path) -> ApiDocument:
     try:
         text = read_file(path, max_bytes=MAX_BYTES)
     except (OSError, ValueError) as exc:
-        raise ConfigError(
-            f"the document cannot be read: {getattr(exc, 'strerror', None) or exc}", path=str(path)
-        ) from None
+        reason = getattr(exc, "strerror", None) or exc
+        raise ConfigError(f"the document cannot be read: {reason}", path=str(path)) from None
     return ApiDocument(read_text(text, str(path)), shown=str(path))
 
 
@@ -522,7 +551,7 @@ def _server_url(document: ApiDocument, options: OpenApiOptions) -> str:
     """Return the URL of a document's first server, without a slash at its end.
 
     Raises:
-        ConfigError: It names none, and is at no URL itself.
+        ConfigError: The document names no server and is not at a URL.
     """
     servers = as_array(document.root.get("servers")) or [{"url": "/"}]
     url = _expanded(servers[0], document, options)
@@ -531,27 +560,26 @@ def _server_url(document: ApiDocument, options: OpenApiOptions) -> str:
     return url
 
 
-def _expanded(server: Any, document: ApiDocument, options: OpenApiOptions) -> str | None:
-    """Return the URL of a server with its variables filled in; None for a relative one of a document without a URL."""
-    node = as_object(server) or {}
-    variables = as_object(node.get("variables")) or {}
+def _expanded(server: object, document: ApiDocument, options: OpenApiOptions) -> str | None:
+    """Return the URL of a server with its variables replaced; None for a relative URL in a document without a URL."""
+    node = object_or_empty(server)
+    variables = object_or_empty(node.get("variables"))
 
     def value(found: re.Match[str]) -> str:
-        declared = as_object(variables.get(found[1])) or {}
-        chosen = options.server_variables.get(found[1]) or declared.get("default")
-        allowed = as_array(declared.get("enum"))
-        if chosen is None or (allowed and chosen not in allowed):
-            if allowed:
-                known = f"; one of {', '.join(map(str, allowed))}"
-            else:
-                known = ""
-            raise ConfigError(
-                f"the server variable {found[1]!r} has no usable value: give options.server_variables{known}"
-            )
-        return str(chosen)
+        name = found[1]
+        declared = object_or_empty(variables.get(name))
+        chosen = options.server_variables.get(name) or declared.get("default")
+        allowed = array_or_empty(declared.get("enum"))
+        if chosen is not None and (not allowed or chosen in allowed):
+            return str(chosen)
+        known = ""
+        if allowed:
+            known = f"; one of {', '.join(map(str, allowed))}"
+        raise ConfigError(f"the server variable {name!r} has no usable value: give options.server_variables{known}")
 
     url = _VARIABLE.sub(value, str(node.get("url", "/")))
-    url = urljoin(document.url, url) if document.url else url
+    if document.url:
+        url = urljoin(document.url, url)
     if not urlsplit(url).scheme:
         return None
     return check_url(url, "servers").partition("?")[0].partition("#")[0]

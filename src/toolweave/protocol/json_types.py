@@ -22,7 +22,7 @@ JsonObject: TypeAlias = Mapping[str, Any]
 """A JSON object that is only read."""
 
 
-def as_object(value: object) -> JsonObject | None:
+def as_object(value: Any) -> JsonObject | None:
     """Return a JSON object."""
     # nearly every one is a dict or missing, and asking for that first is several times cheaper than asking an ABC
     if value is None or isinstance(value, (dict, Mapping)):
@@ -30,30 +30,30 @@ def as_object(value: object) -> JsonObject | None:
     return None
 
 
-def as_array(value: object) -> list[Any] | None:
+def as_array(value: Any) -> list[Any] | None:
     """Return a JSON array."""
     if isinstance(value, list):
         return cast("list[Any]", value)
     return None
 
 
-def as_text(value: object) -> str | None:
+def as_text(value: Any) -> str | None:
     """Return a JSON string."""
     if isinstance(value, str):
         return value
     return None
 
 
-def object_or_empty(value: object) -> JsonObject:
+def object_or_empty(value: Any) -> JsonObject:
     """Return a JSON object, or an empty one for any other value."""
     return as_object(value) or {}
 
 
-def array_or_empty(value: object) -> list[Any]:
+def array_or_empty(value: Any) -> list[Any]:
     """Return a JSON array, or an empty one for any other value."""
     return as_array(value) or []
 
 
-def text_or_empty(value: object) -> str:
+def text_or_empty(value: Any) -> str:
     """Return a JSON string, or an empty one for any other value."""
     return as_text(value) or ""
