@@ -216,7 +216,7 @@ def _next_page(operation: Operation, answer: ApiAnswer, value: object, url: str)
 
 
 def _page_fields(answer: ApiAnswer, value: object) -> Iterator[tuple[str, str | int]]:
-    """Yield what may name the next page: the `Link` header, then the fields of the answer by the names APIs use."""
+    """Yield candidates for the next page: the `Link` header, then the fields of the answer with usual names."""
     link = _link(answer.headers.get("link", ""))
     fields = object_or_empty(value)
     for name in ("links", "_links", "paging", "pagination", "meta"):
