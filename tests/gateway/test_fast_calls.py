@@ -442,6 +442,60 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     assert [status for status, _, _ in found] == [408, 408]
 
 
+@pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+async def test_a_result_names_resources_by_the_uris_that_callers_are_listed_on_every_way(version: str) -> None:
+    own = "strange://one?q=%C3%BC#f"
+    answers: list[Any] = []
+    listed: list[str] = []
+    for middleware, wraps in EACH_WAY:
+        with anyio.fail_after(SECONDS):
+            async with strange("modern", "stdio") as config:
+                gateway = create_gateway(
+                    {"one": config, "two": {**config, "tool_prefix": "two_"}}, middleware=middleware
+                )
+                async with served_http(gateway, middleware=wraps) as url, connect_mcp({"url": url}) as lister:
+                    listed = [resource.uri for resource in await lister.list_resources()]
+                    async with plain(url, version) as client:
+                        answers.append([await client.ask(*client.call(name, {})) for name in ("blocks", "two_blocks")])
+
+    exposed = [uri for uri in listed if uri.endswith(own.removeprefix("strange://"))]
+    linked = [answer["result"]["content"][3]["uri"] for _, _, answer in answers[0]]
+    assert answers[0] == answers[1] == answers[2]
+    assert len(set(exposed)) == 2
+    assert linked == exposed
+    assert linked[0] == own != linked[1]
+
+
+async def test_an_upstream_that_comes_back_as_a_legacy_server_gets_calls_without_the_members_of_the_modern_era(
+    tmp_path: Path,
+) -> None:
+    ways = Ways()
+    seen: list[Json] = []
+    with anyio.fail_after(SECONDS), upstream("stdio-legacy") as legacy, upstream("stdio-modern") as modern:
+        commands = [[one["command"], *one["args"]] for one in (modern, legacy)]
+        script = (
+            "import os, pathlib\n"
+            f"lives = pathlib.Path({str(tmp_path / 'lives')!r})\n"
+            "is_restarted = lives.exists()\n"
+            "lives.touch()\n"
+            f"command = {commands!r}[is_restarted]\n"
+            "os.execv(command[0], command)\n"
+        )
+        config = {"command": sys.executable, "args": ["-c", script], "tool_prefix": ""}
+        gateway = create_gateway({"up": config}, middleware=[ways])
+        async with served_http(gateway) as url, plain(url, MODERN) as client:
+            for _ in commands:
+                # The first call after the restart waits for it on the long way, with an event stream for an answer.
+                await client.ask(*client.call("echo", {"text": "first"}))
+                await client.ask(*client.call("echo", {"text": "second"}))
+                seen.append(await seen_upstream(client))
+                await client.ask(*client.call("crash", {}))
+
+    assert ["initialize" in one["methods"] for one in seen] == [False, True]
+    assert [one["modern"] for one in seen] == [True, False]
+    assert ways.fast.count("echo") == 3
+
+
 @pytest.mark.parametrize("hidden", ["".join(chr(0xE0000 + ord(letter)) for letter in "obey"), "\b", "\f", "\x7f"])
 async def test_a_result_with_hidden_characters_is_noted_on_the_short_way_too(hidden: str) -> None:
     hidden = f"plain{hidden}"
