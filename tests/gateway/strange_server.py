@@ -92,6 +92,15 @@ BROKEN_RESULTS: dict[str, Json] = {
     "exponent": {"content": [], "extra": "NUMBER 1e400"},
     "digits": {"content": [], "structuredContent": {"n": f"NUMBER {'9' * 310}.5"}},
 }
+ODD_RESULTS: dict[str, Json] = {
+    "bare": {"count": 1},
+    "word": {"content": "made"},
+    "untyped": {"content": [{"text": "made"}]},
+    "flagged": {"content": [{"type": "text", "text": "no"}], "isError": "true"},
+    "data_url": {"content": [{"type": "image", "data": "data:image/png;base64,AA==", "mimeType": "image/png"}]},
+    "unstructured": {"content": [{"type": "text", "text": '{"n": 1}'}]},
+}
+"""Results that are nearly right."""
 ERRORS: dict[str, Json] = {
     "app": {"code": 42, "message": "app", "data": {"k": [1, None]}},
     "params": {"code": -32602, "message": "bad", "data": "text"},
@@ -127,6 +136,12 @@ TOOLS: list[Json] = [
         },
     },
     *({"name": name, "inputSchema": {"type": "object"}} for name in ("echo", *RESULTS, *BROKEN_RESULTS, *ERRORS)),
+    *({"name": name, "inputSchema": {"type": "object"}} for name in ODD_RESULTS if name != "unstructured"),
+    {
+        "name": "unstructured",
+        "inputSchema": {"type": "object"},
+        "outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+    },
     *({"name": f"plain.{number:03}", "inputSchema": {"type": "object"}} for number in range(120)),
 ]
 PAGES: dict[str, tuple[str, list[Json]]] = {
@@ -185,7 +200,7 @@ def called(params: Json) -> Json:
     """Return the result of a call."""
     if params["name"] == "echo":
         return {"content": [], "structuredContent": {"arguments": params.get("arguments"), "meta": kept(params)}}
-    results = RESULTS | BROKEN_RESULTS
+    results = RESULTS | BROKEN_RESULTS | ODD_RESULTS
     if params["name"] in results:
         return results[params["name"]]
     raise RefusedRequest(ERRORS[params["name"]])

@@ -119,7 +119,7 @@ class ServerConfig(Value, frozen=True, kw_only=True):
         repair_arguments: Make arguments fit that nearly do: texts that hold JSON where the schema takes no text, and
             null for what is optional. They are errors otherwise.
         repair_messages: Read messages and results of the server that are nearly right. They are errors otherwise, and
-            such a call has run. A gateway passes the objects of results on as they came.
+            such a call has run. If it is true, a gateway passes the objects of results on as they came.
         validate_output: The handling of structured content that is missing or breaks the tool's output schema:
             `error` makes the result an error that keeps the content, `warn` only logs it.
         max_concurrency: Calls in flight at once; None is no limit.

@@ -20,7 +20,7 @@ from toolweave.connect._clock import Clock
 from toolweave.connect._connecting import Connecting, Openable
 from toolweave.connect._events import EventListeners, EventName
 from toolweave.connect._feed.refresher import ListRefresher
-from toolweave.connect._forwarding import ForwardedRequest
+from toolweave.connect._forwarding import ForwardedRequest, refuse_repairs
 from toolweave.connect._gateway_side import GatewaySide
 from toolweave.connect._health import Health
 from toolweave.connect._report import Report
@@ -404,11 +404,15 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
         when it provably was not sent, or the tool is read-only or idempotent. Cancelling it notifies the server.
 
         Raises:
-            ProtocolError: The server answered with a JSON-RPC error, whose code and data it has.
+            ProtocolError: The server answered with a JSON-RPC error, whose code and data it has; or with a result that
+                has to be repaired, and `repair_messages` is false.
             ServerError: It did not answer.
             ToolError: The tool is withheld by its pins; or the server cancelled the task that the call became.
         """
-        return await self._requester.forward(request)
+        result = await self._requester.forward(request)
+        if not self.config.repair_messages:
+            refuse_repairs(request, result, self.config, self._catalog)
+        return result
 
     @property
     def gateway_side(self) -> GatewaySide:

@@ -25,7 +25,8 @@ class DirectCalls:
     """Sends calls of tools at once over one connection, where its server is a process.
 
     Args:
-        config: The server; counted calls, and calls with a total bound, are not sent this way.
+        config: The server; counted calls, calls with a total bound, and those whose results must need no repair are not
+            sent this way.
         supervisor: Has the open session.
         catalog: Knows which tools the server lists.
         deadlines: Ends the calls.
@@ -49,7 +50,9 @@ class DirectCalls:
         bounded = self._seconds != math.inf and config.timeout.call_total is None
         # Every condition here is one that the full path needs a scope, a slot or a handler for. They are settled by the
         # config, so they are asked once.
-        self._open = bounded and not config.max_concurrency and not supervisor.peer.may_answer
+        is_unlimited = bounded and not config.max_concurrency
+        # The result of a call that is sent at once is passed on unread, so nothing could refuse one that needs repair.
+        self._open = is_unlimited and config.repair_messages and not supervisor.peer.may_answer
 
     def line(self, name: str, loop: asyncio.AbstractEventLoop) -> OpenSession | None:
         """Return the session in which a tool can be called at once, or None: then `forward` makes the call.

@@ -1,6 +1,7 @@
 """Requests that are made for another client, and sent as they are: the part of a connection that a gateway uses.
 
-Pure; the requester sends them.
+Pure; the requester sends them. Their results are passed on as they came. If the owner of a server wants errors in place
+of repairs, a result that its client would have to repair is an error instead.
 """
 
 from __future__ import annotations
@@ -10,9 +11,16 @@ from typing import Any
 
 import msgspec
 
+from toolweave.config import ServerConfig
+from toolweave.connect._catalog import Catalog
 from toolweave.connect._client_features.callbacks import AnswerRequest
 from toolweave.connect._direct import DirectCall
+from toolweave.connect._output_check import checked_result
 from toolweave.connect._session import Declared, OnNotification
+from toolweave.protocol import methods
+from toolweave.protocol.json_types import as_object
+from toolweave.protocol.tasks import is_task
+from toolweave.tools._mcp import tool_result
 
 
 class ForwardedRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,3 +50,39 @@ class ForwardedRequest(msgspec.Struct, frozen=True, kw_only=True):
     answer: AnswerRequest | None = None
     follow_tasks: bool = True
     sent: DirectCall | None = None
+
+
+def refuse_repairs(
+    request: ForwardedRequest, result: Mapping[str, Any], config: ServerConfig, catalog: Catalog
+) -> None:
+    """Refuse a tool's result that its client would have to repair.
+
+    Args:
+        request: The request.
+        result: Its result.
+        config: The server, whose owner wants errors in place of repairs.
+        catalog: Its tools, and its repairs.
+
+    Raises:
+        ProtocolError: The result is outside of the specification.
+    """
+    if request.method == methods.TOOLS_CALL:
+        is_over = result.get("resultType", "complete") == "complete" and not is_task(result)
+        if not is_over:
+            return
+        target = catalog.original_target(request.params["name"])
+        read = tool_result(result, server=config.name, note=catalog.repairs.of_tool(target.name))
+        if target.spec is not None and "structuredContent" not in result:
+            checked_result(config, catalog, target.spec, read)  # notes a text that has to be read as structured content
+        return
+    outcome: Mapping[str, Any] | None = None
+    if request.method == methods.TASKS_RESULT:
+        outcome = result
+    elif request.method == methods.TASKS_GET:
+        outcome = as_object(result.get("result"))
+    if outcome is not None:
+        tool_result(
+            outcome,
+            server=config.name,
+            note=lambda change: catalog.repairs.add(f"{request.method}: the result of the task {change}"),
+        )
