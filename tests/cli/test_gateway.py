@@ -97,6 +97,20 @@ def test_a_gateway_that_is_not_ready_shows_in_the_exit_code(folder: Path) -> Non
 
 
 @pytest.mark.slow
+def test_the_status_of_a_gateway_shows_the_next_step_for_each_server_that_failed(folder: Path) -> None:
+    program = "import sys; sys.exit('ModuleNotFoundError: No module named 'tides'')"
+    config = write_gateway_config(folder, {"tides": {"command": sys.executable, "args": ["-c", program]}})
+    with gateway(folder, config) as running:
+        until(lambda: running.status()["upstreams"][0]["error"], "the failure")
+        shown = toolweave("gateway", "status", "--url", running.base, env=running.env)
+        found = toolweave("gateway", "status", "--url", running.base, "--json", env=running.env).json
+
+        step = "its Python has no module 'tides': install the package that has it"
+        assert f"hint: server 'tides': {step}" in " ".join(shown.err.split())
+        assert found["upstreams"][0]["hint"].startswith(step)
+
+
+@pytest.mark.slow
 def test_a_terminal_shows_a_link_to_the_console_and_a_log_does_not(folder: Path) -> None:
     config = write_config(folder, {"numbers": NUMBERS})
     words = ("gateway", "--config", config, "--http", "127.0.0.1:0", "--drain", "0")

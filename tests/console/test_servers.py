@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -32,6 +33,19 @@ def test_the_servers_are_shown_with_states_and_errors(browser: Browser) -> None:
     assert "toolweave-test-no-such-command" in row(page, "gone")
     assert "/mcp/waiters" in page.text
     assert "For <i>waiters</i>" in page.text
+
+
+@pytest.mark.slow
+def test_a_server_that_failed_is_shown_with_its_next_step(tmp_path: Path) -> None:
+    program = "import sys; sys.exit('ModuleNotFoundError: No module named 'tides'')"
+    config = write_gateway_config(tmp_path, {"tides": {"command": sys.executable, "args": ["-c", program]}})
+    with gateway(tmp_path, config) as running:
+        until(lambda: running.status()["upstreams"][0]["error"], "the failure")
+        browser = browse(running)
+
+        step = "Next step: its Python has no module &#39;tides&#39;: install the package that has it"
+        assert step in row(browser.get("/ui/"), "tides")
+        assert step in browser.get("/ui/server?name=tides").html
 
 
 def next_look(page: Page) -> str:

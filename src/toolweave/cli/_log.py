@@ -53,13 +53,13 @@ class _ScreenHandler(logging.Handler):
 
 def _note_next_step(upstream: ServerConfig, record: logging.LogRecord) -> None:
     """Write what to do about a server that failed, if its error does not say it."""
-    from toolweave.cli._servers import hint_of  # late: few logs are of a failure
+    from toolweave.connect._hints import hint_of  # late: few logs are of a failure
 
     if isinstance(record.args, tuple):
         arguments = record.args
     else:
         arguments = ()
     error = next((value for value in arguments if isinstance(value, Exception)), None)
-    hint = None if error is None else hint_of(upstream, error)
+    hint = None if error is None else hint_of(upstream, error, in_service=True)
     if hint:
         note(wrapped(safe_text(f"hint: {hint}"), stream=sys.stderr))

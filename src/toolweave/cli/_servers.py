@@ -13,14 +13,13 @@ from typing import Any, TypeVar
 import anyio
 
 from toolweave.cli._exit_codes import ExitCode
-from toolweave.cli._hints import hint_for
 from toolweave.cli._progress import starting
 from toolweave.cli._render.text import safe_text
 from toolweave.cli._screen import complain, note, wrapped
 from toolweave.cli._targets import names_in
 from toolweave.config import LoadedConfig, ServerConfig, merge_loaded
-from toolweave.config._naming import inner_command, program_name
 from toolweave.connect import Callbacks, ConnectionState, McpConnection, StateChanged
+from toolweave.connect._hints import hint_of
 from toolweave.errors import AuthRequiredError, ConfigError, ServerError, ToolweaveError
 from toolweave.hub import Hub, connect_mcp_servers
 from toolweave.tools import ToolSpec
@@ -163,28 +162,6 @@ def _brief(text: str) -> str:
     if len(said) > _LAST_WORDS:
         said = ["... (toolweave doctor shows more)", *said[-_LAST_WORDS:]]
     return "\n  ".join([first, *said])
-
-
-def hint_of(config: ServerConfig | None, error: Exception) -> str | None:
-    """Return a hint for a server's error, or None when its message names the remedy."""
-    command = "" if config is None else config.endpoint
-    return hint_for(error, program=program_of(config), sign_in=login_target(config), command=command)
-
-
-def program_of(config: ServerConfig | None) -> str:
-    """Return the base name of the program that a server's command runs, `""` when it has none."""
-    if config is None:
-        return ""
-    return program_name(inner_command(config.command, config.args)[0])
-
-
-def login_target(config: ServerConfig | None) -> str:
-    """Return the argument of `toolweave auth login` for a server: its name in a config file, or its URL."""
-    if config is None:
-        return ""
-    if config.source is not None:
-        return config.name
-    return config.redact(config.url)
 
 
 @asynccontextmanager

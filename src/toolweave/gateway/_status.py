@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from toolweave.connect import ConnectionState
+from toolweave.connect._hints import hint_of
 from toolweave.gateway._upstream_changes import UpstreamChanges
 from toolweave.hub import Hub
 from toolweave.hub._hub import caller_servers
@@ -32,6 +33,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
         protocol: Its protocol revision, or None.
         restarts: The number of its reconnections, those of connections that only some callers use included.
         error: Its last error, or None.
+        hint: What to do about that error, or None if the error itself says so.
         pending: The operation in progress on it: `"starting"`, `"replacing"` by another config, or None.
         not_applied: The error of its new settings, which failed: the connection with the earlier ones is in use. None
             where its settings are in use.
@@ -49,6 +51,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
     error: str | None
     pending: str | None
+    hint: str | None = None
     not_applied: str | None = None
     only_here: bool = False
 
@@ -201,6 +204,7 @@ def upstream_statuses(
                 protocol=None if client is None else client.protocol_version,
                 restarts=sum(count(name) for count in counts) + (0 if client is None else client.restarts),
                 error=None if error is None else str(error),
+                hint=None if error is None else hint_of(config, error, in_service=True),
                 pending=pending.get(name),
                 not_applied=changes.not_applied.get(name),
                 only_here=name in only_here,

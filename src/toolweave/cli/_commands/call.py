@@ -129,7 +129,7 @@ async def _find(fleet: OpenServers, selection: LoadedConfig, name: str) -> Tool:
         tool = _look_up(fleet, name)
     if tool is not None:
         return tool
-    from toolweave.cli._servers import hint_of  # as above
+    from toolweave.connect._hints import hint_of  # as above
     from toolweave.tools._names import unknown_tool  # only a wrong name needs it
 
     if not fleet.answered and len(fleet.errors) == 1:

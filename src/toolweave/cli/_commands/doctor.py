@@ -112,9 +112,9 @@ def _of_entry(selection: LoadedConfig, name: str) -> dict[str, Any]:
 
 async def _examine(config: ServerConfig) -> dict[str, Any]:
     from toolweave.cli._install.editor_path import remarks_on_path  # late, as above
-    from toolweave.cli._servers import hint_of
     from toolweave.cli._sign_in import sign_in_json
     from toolweave.connect import McpConnection
+    from toolweave.connect._hints import hint_of
     from toolweave.errors import ToolweaveError
 
     connection = McpConnection(config.replace(restart="never"))

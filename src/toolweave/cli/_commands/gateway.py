@@ -12,6 +12,7 @@ from toolweave.cli._command import Command, CommandGroup, Option, Positional, Re
 from toolweave.cli._exit_codes import CommandError, ExitCode
 from toolweave.cli._install.clients import InstallClient
 from toolweave.cli._options import JsonOption, VerboseOption
+from toolweave.cli._render.text import safe_text
 from toolweave.cli._runner import run
 from toolweave.cli._screen import answer, answer_json, note, show
 from toolweave.cli._serve.gateway_options import GatewayRunOptions, check_options
@@ -440,6 +441,7 @@ def status(target: AdminTarget) -> ExitCode:
             counted = f"{found.requests} request{'s' * (found.requests != 1)} under way"
             show(heading(found.name, state, f"config {found.generation}", counted))
             _show_servers(found.upstreams)
+            _show_next_steps(found.upstreams)
             for one in found.virtual:
                 answer(f"{one.path}  {one.tools} tools{f'  {one.title}' if one.title else ''}")
             if found.problem is not None:
@@ -535,6 +537,13 @@ def _show_servers(servers: tuple[UpstreamStatus, ...]) -> None:
     ]
     columns = ["server", "state", "protocol", "tools", "restarts", "from", "error"]
     show(table(columns, rows, right=("tools", "restarts")))
+
+
+def _show_next_steps(servers: tuple[UpstreamStatus, ...]) -> None:
+    """Show what to do about the servers that failed, on standard error."""
+    for one in servers:
+        if one.hint is not None:
+            note(safe_text(f"hint: server {one.name!r}: {one.hint}"))
 
 
 def _problem_of(one: UpstreamStatus) -> str:

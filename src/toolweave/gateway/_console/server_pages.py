@@ -142,7 +142,7 @@ class ServerPages:
         found = self._gateway.status()
         callers = caller_servers(self._gateway.hub).configs
         upstreams = (
-            msgspec.structs.replace(one, state=_PER_CALLER, error=None) if one.name in callers else one
+            msgspec.structs.replace(one, state=_PER_CALLER, error=None, hint=None) if one.name in callers else one
             for one in found.upstreams
         )
         return msgspec.structs.replace(found, upstreams=tuple(upstreams))

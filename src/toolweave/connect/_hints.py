@@ -1,4 +1,4 @@
-"""Hints for errors of connecting whose own message names no remedy.
+"""The next step for errors of connecting whose own message names none.
 
 A server fails in a few ways, and each shows in a line of its output or in a word of the network's error. The tables
 below have these, the more particular first.
@@ -10,6 +10,8 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from toolweave.config import ServerConfig
+from toolweave.config._naming import inner_command, program_name
 from toolweave.errors import AuthRequiredError, ConfigError, ConnectError, ConnectionLostError, ToolweaveError
 
 _OLD_SDK = r"'(?:Fast)?(?:MCP|Server)' object has no attribute|No module named 'mcp[.']|cannot import name .+ from 'mcp"
@@ -85,11 +87,40 @@ _NETWORK: Sequence[tuple[str, str]] = (
 """Patterns of an error of the network, each with its hint."""
 
 
-def hint_for(error: Exception, *, program: str = "", sign_in: str = "", command: str = "") -> str | None:
-    """Return a hint for an error of connecting, or None when its message names the remedy.
+def hint_of(config: ServerConfig | None, error: Exception, *, in_service: bool = False) -> str | None:
+    """Return the next step for an error of a server, or None if its message names it.
 
-    `program` is the base name of the server's command, `""` for a server that is reached over HTTP. `sign_in` is the
-    argument of `toolweave auth login` for it, and `command` its command line as it may be shown.
+    Args:
+        config: The server, or None for one whose config is not known.
+        error: The error of connecting to it.
+        in_service: Whether a service that runs from a config reports the error, which has no options for one server.
+    """
+    if config is None:
+        return hint_for(error, in_service=in_service)
+    program = program_name(inner_command(config.command, config.args)[0])
+    return hint_for(
+        error, program=program, sign_in=_login_target(config), command=config.endpoint, in_service=in_service
+    )
+
+
+def _login_target(config: ServerConfig) -> str:
+    """Return the argument of `toolweave auth login` for a server: its name in a config file, or its URL."""
+    if config.source is not None:
+        return config.name
+    return config.redact(config.url)
+
+
+def hint_for(
+    error: Exception, *, program: str = "", sign_in: str = "", command: str = "", in_service: bool = False
+) -> str | None:
+    """Return the next step for an error of connecting, or None if its message names it.
+
+    Args:
+        error: The error.
+        program: The base name of the server's command; empty for a server that is reached over HTTP.
+        sign_in: The argument of `toolweave auth login` for it.
+        command: Its command line, as it may be shown.
+        in_service: Whether a service that runs from a config reports the error, which has no options for one server.
     """
     text = str(error)
     if isinstance(error, ConfigError):
@@ -97,11 +128,7 @@ def hint_for(error: Exception, *, program: str = "", sign_in: str = "", command:
     if isinstance(error, AuthRequiredError):
         if "toolweave auth login" in text:
             return None
-        return (
-            f"sign in: toolweave auth login {shlex.quote(sign_in or str(error.server))}; in a config with "
-            '"auth": "oauth" in its entry; or set a token: `auth` or `headers` in the config, or --bearer-env VAR '
-            "beside --url"
-        )
+        return _of_sign_in(sign_in or str(error.server), in_service=in_service)
     if re.search(_OLD_SDK, text):
         if program in ("uvx", "uv"):
             how = f"run it with {program} --with 'mcp<2'"
@@ -109,13 +136,25 @@ def hint_for(error: Exception, *, program: str = "", sign_in: str = "", command:
             how = "install 'mcp<2' beside it"
         return f"it was written for another version of the `mcp` package: {how}"
     if isinstance(error, TimeoutError):
-        return _of_timeout(program, command)
+        return _of_timeout(program, command, in_service=in_service)
     if isinstance(error, ToolweaveError):
         return _of_connecting(error, text, program)
     return None
 
 
-def _of_timeout(program: str, command: str) -> str:
+def _of_sign_in(target: str, *, in_service: bool) -> str:
+    steps = (
+        f'sign in: toolweave auth login {shlex.quote(target)}; in a config with "auth": "oauth" in its entry; or set a '
+        "token: `auth` or `headers` in the config"
+    )
+    if in_service:
+        return steps
+    return f"{steps}, or --bearer-env VAR beside --url"
+
+
+def _of_timeout(program: str, command: str, *, in_service: bool) -> str:
+    if program in _FETCHERS and in_service:
+        return f'the first start with {program} installs the package: set "timeout": {{"connect": 300}} in its entry'
     if program in _FETCHERS:
         return f"the first start with {program} installs the package: try again, or give it --timeout 300"
     if not program:
