@@ -443,6 +443,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+@pytest.mark.slow
 async def test_a_result_names_resources_by_the_uris_that_callers_are_listed_on_every_way(version: str) -> None:
     own = "strange://one?q=%C3%BC#f"
     answers: list[Any] = []
@@ -466,6 +467,7 @@ async def test_a_result_names_resources_by_the_uris_that_callers_are_listed_on_e
     assert linked[0] == own != linked[1]
 
 
+@pytest.mark.slow
 async def test_an_upstream_that_comes_back_as_a_legacy_server_gets_calls_without_the_members_of_the_modern_era(
     tmp_path: Path,
 ) -> None:
