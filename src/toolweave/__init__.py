@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports as _lazy_exports
 from toolweave.version import VERSION as _VERSION
 
 if TYPE_CHECKING:
@@ -64,6 +63,91 @@ if TYPE_CHECKING:
         Toolset,
         ToolSpec,
         tool,
+    )
+else:
+    from toolweave._lazy import lazy_exports as _lazy_exports
+
+    __getattr__, __dir__ = _lazy_exports(
+        __name__,
+        {
+            "agent": (
+                "ApprovalRequested",
+                "ClientTool",
+                "Event",
+                "Limits",
+                "Prompt",
+                "Run",
+                "RunFinished",
+                "RunResult",
+                "RunStarted",
+                "TextDelta",
+                "ThinkingDelta",
+                "ToolFinished",
+                "ToolStarted",
+                "spawn_tools",
+            ),
+            "compose": (
+                "Agent",
+                "AgentRegistry",
+                "McpPool",
+                "McpTools",
+                "generate",
+                "mcp_component",
+                "stream",
+            ),
+            "config": (
+                "ServerConfig",
+                "load_config",
+            ),
+            "connect": (
+                "Callbacks",
+                "McpConnection",
+                "connect_mcp",
+            ),
+            "errors": (
+                "AuthRequiredError",
+                "ConfigError",
+                "ConnectError",
+                "ConnectionClosedError",
+                "ConnectionLostError",
+                "ErrorKind",
+                "ModelError",
+                "ProtocolError",
+                "RequestTimeoutError",
+                "ToolError",
+                "ToolweaveError",
+            ),
+            "hub": (
+                "Hub",
+                "connect_mcp_servers",
+                "discover_mcp_tools",
+            ),
+            "jobs": ("Backend",),
+            "models": (
+                "ScriptedModel",
+                "tool_call",
+            ),
+            "serve": (
+                "McpServer",
+                "create_mcp_server",
+            ),
+            "state": ("SqliteStore",),
+            "tools": (
+                "CallContext",
+                "ImageContent",
+                "Progress",
+                "TextContent",
+                "Tool",
+                "ToolCall",
+                "ToolList",
+                "ToolRegistry",
+                "ToolResult",
+                "ToolSpec",
+                "ToolsChanged",
+                "Toolset",
+                "tool",
+            ),
+        },
     )
 
 
@@ -131,86 +215,3 @@ __all__ = [
 ]
 
 __version__ = _VERSION
-
-__getattr__, __dir__ = _lazy_exports(
-    __name__,
-    {
-        "agent": (
-            "ApprovalRequested",
-            "ClientTool",
-            "Event",
-            "Limits",
-            "Prompt",
-            "Run",
-            "RunFinished",
-            "RunResult",
-            "RunStarted",
-            "TextDelta",
-            "ThinkingDelta",
-            "ToolFinished",
-            "ToolStarted",
-            "spawn_tools",
-        ),
-        "compose": (
-            "Agent",
-            "AgentRegistry",
-            "McpPool",
-            "McpTools",
-            "generate",
-            "mcp_component",
-            "stream",
-        ),
-        "config": (
-            "ServerConfig",
-            "load_config",
-        ),
-        "connect": (
-            "Callbacks",
-            "McpConnection",
-            "connect_mcp",
-        ),
-        "errors": (
-            "AuthRequiredError",
-            "ConfigError",
-            "ConnectError",
-            "ConnectionClosedError",
-            "ConnectionLostError",
-            "ErrorKind",
-            "ModelError",
-            "ProtocolError",
-            "RequestTimeoutError",
-            "ToolError",
-            "ToolweaveError",
-        ),
-        "hub": (
-            "Hub",
-            "connect_mcp_servers",
-            "discover_mcp_tools",
-        ),
-        "jobs": ("Backend",),
-        "models": (
-            "ScriptedModel",
-            "tool_call",
-        ),
-        "serve": (
-            "McpServer",
-            "create_mcp_server",
-        ),
-        "state": ("SqliteStore",),
-        "tools": (
-            "CallContext",
-            "ImageContent",
-            "Progress",
-            "TextContent",
-            "Tool",
-            "ToolCall",
-            "ToolList",
-            "ToolRegistry",
-            "ToolResult",
-            "ToolSpec",
-            "ToolsChanged",
-            "Toolset",
-            "tool",
-        ),
-    },
-)

@@ -67,8 +67,6 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
                 changed[name] = value
         return changed
 
-    __replace__ = replace  # for `copy.replace` of Python 3.13
-
     def __repr__(self) -> str:
         shown = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name not in self.quiet)
         return f"{type(self).__name__}({', '.join(shown)})"

@@ -255,7 +255,7 @@ class ToolError(ToolweaveError):
     ) -> None:
         super().__init__(message)
         if kind is None:
-            self.kind = _KIND_OF_CODE.get(code, ErrorKind.EXECUTION_FAILED)
+            self.kind: ErrorKind = _KIND_OF_CODE.get(code, ErrorKind.EXECUTION_FAILED)
         else:
             self.kind = ErrorKind(kind)
         self.code = code
@@ -372,12 +372,12 @@ class ServerError(ToolweaveError):
     def __init__(self, message: str, *, server: str) -> None:
         super().__init__(f"server {server!r}: {message}")
         self.server = server
-        self.message = message
+        self.message: str = message
 
     def mask(self, redact: Callable[[str], str]) -> None:
         """Mask in place the secrets in its text, such as those that the server echoed."""
         self.message = redact(self.message)
-        self.args = (f"server {self.server!r}: {self.message}",)
+        self.args: tuple[Any, ...] = (f"server {self.server!r}: {self.message}",)
 
 
 class ConnectError(ServerError):
@@ -454,10 +454,10 @@ class ConnectionLostError(ServerError):
         super().__init__(_with_process(message, exit_code, stderr), server=server)
         self.sent = sent
         if sent:
-            self.kind = ErrorKind.OUTCOME_UNKNOWN
+            self.kind: ErrorKind = ErrorKind.OUTCOME_UNKNOWN
         else:
             self.kind = ErrorKind.NOT_SENT
-        self.retryable = not sent
+        self.retryable: bool = not sent
         self.exit_code = exit_code
         self.stderr = stderr
 
@@ -488,8 +488,8 @@ class ProtocolError(ServerError):
     def __init__(self, message: str, *, server: str, code: int, data: Any = None) -> None:  # any JSON value
         super().__init__(message, server=server)
         self.code = code
-        self.data = data
-        self.retryable = isinstance(data, dict) and cast("dict[str, Any]", data).get("retryable") is True
+        self.data: Any = data
+        self.retryable: bool = isinstance(data, dict) and cast("dict[str, Any]", data).get("retryable") is True
 
     def mask(self, redact: Callable[[str], str]) -> None:
         """Mask in place the secrets in its text and data."""

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-
 if TYPE_CHECKING:
     from toolweave.agent._agent_tools import AgentTools, ClientTool
     from toolweave.agent._approval import Approval, Approvals, Confirm, WaitingCall, WaitingQuestion
@@ -53,6 +51,102 @@ if TYPE_CHECKING:
     from toolweave.agent._tree import RunTree, root_of, run_tree
     from toolweave.agent._worker import resubmit_runs, run_handlers, work_runs
     from toolweave.tools._truncation import ResultPolicy
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "_agent_tools": (
+                "AgentTools",
+                "ClientTool",
+            ),
+            "_approval": (
+                "Approval",
+                "Approvals",
+                "Confirm",
+                "WaitingCall",
+                "WaitingQuestion",
+            ),
+            "_durable": (
+                "Durable",
+                "OnUnknown",
+                "StoreJournal",
+            ),
+            "_events": (
+                "ApprovalGiven",
+                "ApprovalRequested",
+                "ChildFinished",
+                "ChildStarted",
+                "Event",
+                "InputGiven",
+                "InputRequested",
+                "ModelFailed",
+                "RunFinished",
+                "RunResult",
+                "RunStarted",
+                "StepStarted",
+                "TextDelta",
+                "ThinkingDelta",
+                "ToolArguments",
+                "ToolCallStarted",
+                "ToolFinished",
+                "ToolProgress",
+                "ToolStarted",
+                "TurnRestarted",
+                "UsageReported",
+            ),
+            "_history": (
+                "History",
+                "trim_history",
+            ),
+            "_journal": (
+                "Ask",
+                "Journal",
+                "Recorded",
+                "RunStart",
+            ),
+            "_lifespan": ("ToolsetSource",),
+            "_limits": ("Limits",),
+            "_prompt": ("Prompt",),
+            "_questions": (
+                "Asked",
+                "RunQuestions",
+            ),
+            "_records": ("RunRecord",),
+            "_run": (
+                "Run",
+                "current_run",
+            ),
+            "_sessions": ("ConversationStore",),
+            "_spawn": (
+                "SpawnTools",
+                "spawn_tools",
+            ),
+            "_status": (
+                "RunInfo",
+                "RunStats",
+                "RunStatuses",
+            ),
+            "_submit": ("SubmittedRun",),
+            "_tool": ("parallelize",),
+            "_tool_search": (
+                "RequestTools",
+                "ToolSearchToolset",
+            ),
+            "_tree": (
+                "RunTree",
+                "root_of",
+                "run_tree",
+            ),
+            ".tools._truncation": ("ResultPolicy",),
+            "_worker": (
+                "resubmit_runs",
+                "run_handlers",
+                "work_runs",
+            ),
+        },
+    )
 
 __all__ = [
     "AgentTools",
@@ -118,97 +212,3 @@ __all__ = [
     "trim_history",
     "work_runs",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "_agent_tools": (
-            "AgentTools",
-            "ClientTool",
-        ),
-        "_approval": (
-            "Approval",
-            "Approvals",
-            "Confirm",
-            "WaitingCall",
-            "WaitingQuestion",
-        ),
-        "_durable": (
-            "Durable",
-            "OnUnknown",
-            "StoreJournal",
-        ),
-        "_events": (
-            "ApprovalGiven",
-            "ApprovalRequested",
-            "ChildFinished",
-            "ChildStarted",
-            "Event",
-            "InputGiven",
-            "InputRequested",
-            "ModelFailed",
-            "RunFinished",
-            "RunResult",
-            "RunStarted",
-            "StepStarted",
-            "TextDelta",
-            "ThinkingDelta",
-            "ToolArguments",
-            "ToolCallStarted",
-            "ToolFinished",
-            "ToolProgress",
-            "ToolStarted",
-            "TurnRestarted",
-            "UsageReported",
-        ),
-        "_history": (
-            "History",
-            "trim_history",
-        ),
-        "_journal": (
-            "Ask",
-            "Journal",
-            "Recorded",
-            "RunStart",
-        ),
-        "_lifespan": ("ToolsetSource",),
-        "_limits": ("Limits",),
-        "_prompt": ("Prompt",),
-        "_questions": (
-            "Asked",
-            "RunQuestions",
-        ),
-        "_records": ("RunRecord",),
-        "_run": (
-            "Run",
-            "current_run",
-        ),
-        "_sessions": ("ConversationStore",),
-        "_spawn": (
-            "SpawnTools",
-            "spawn_tools",
-        ),
-        "_status": (
-            "RunInfo",
-            "RunStats",
-            "RunStatuses",
-        ),
-        "_submit": ("SubmittedRun",),
-        "_tool": ("parallelize",),
-        "_tool_search": (
-            "RequestTools",
-            "ToolSearchToolset",
-        ),
-        "_tree": (
-            "RunTree",
-            "root_of",
-            "run_tree",
-        ),
-        ".tools._truncation": ("ResultPolicy",),
-        "_worker": (
-            "resubmit_runs",
-            "run_handlers",
-            "work_runs",
-        ),
-    },
-)

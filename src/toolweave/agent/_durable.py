@@ -47,6 +47,7 @@ from toolweave.agent._records import (
 from toolweave.agent._waiting import answer_key, answer_of, asked_in, question_keys, waiting_changes
 from toolweave.errors import RunError, StoreError
 from toolweave.jobs import WorkBackend, WorkQueue
+from toolweave.jobs._kind import JobTopic
 from toolweave.jobs._lease import LEASE_SECONDS, Lease
 from toolweave.models._base import Finished
 from toolweave.models._messages import Message, ToolCallPart, UserMessage
@@ -123,14 +124,14 @@ class Durable:
         self.store = store
         self.queue = queue
         if queue is None:
-            self.jobs = None
+            self.jobs: JobTopic | None = None
         else:
             self.jobs = run_topic(agent, store, queue, clock=clock, keep_seconds=keep_seconds)
         self.agent = agent
         self.on_unknown: OnUnknown = on_unknown
         self.clock = clock
         self.keep_seconds = keep_seconds
-        self.conversations = StoreConversations(store, agent)
+        self.conversations: StoreConversations = StoreConversations(store, agent)
         self.lease_seconds = lease_seconds
         self.known: tuple[Document, Document | None] | None = None
         self.sleep = sleep

@@ -144,11 +144,11 @@ class LifespanPeriod:
         finish: Callable[[], Awaitable[None]] | None,
     ) -> None:
         self.loop = loop
-        self.endless = False
-        self.users = 0
+        self.endless: bool = False
+        self.users: int = 0
         self.cancels: list[Callable[[], None]] = []
-        self.ending = anyio.Event()
-        self.over = anyio.Event()
+        self.ending: anyio.Event = anyio.Event()
+        self.over: anyio.Event = anyio.Event()
         self._left = anyio.Event()
         self._process = os.getpid()
         self._closing = False

@@ -61,11 +61,11 @@ class Run:
     """
 
     def __init__(self, host: AgentRuntime, job: RunRequest) -> None:
-        self.id = job.run_id or uuid.uuid4().hex
-        self.agent = host.name
-        self.session = job.session
+        self.id: str = job.run_id or uuid.uuid4().hex
+        self.agent: str = host.name
+        self.session: str | None = job.session
         self.parent = current_run()
-        self.depth = job.depth or (0 if self.parent is None else self.parent.depth + 1)
+        self.depth: int = job.depth or (0 if self.parent is None else self.parent.depth + 1)
         self.children: dict[str, Run] = {}
         self._host = host
         self._job = job

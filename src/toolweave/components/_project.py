@@ -197,8 +197,8 @@ class Project:
         self.root = root
         self._manifest_bytes: bytes | None = self._bytes(MANIFEST)
         self._lock_bytes: bytes | None = self._bytes(LOCK)
-        self.manifest = Manifest.parse(self._manifest_bytes)
-        self.lock = LockFile.parse(self._lock_bytes)
+        self.manifest: Manifest = Manifest.parse(self._manifest_bytes)
+        self.lock: LockFile = LockFile.parse(self._lock_bytes)
 
     @classmethod
     def at(cls, start: Path) -> Project:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-
 if TYPE_CHECKING:
     from toolweave.compose._agent import Agent, generate, stream
     from toolweave.compose._component import McpComponent, mcp_component
@@ -17,6 +15,31 @@ if TYPE_CHECKING:
     from toolweave.compose._registry import AgentRegistry
     from toolweave.compose._registry_sync import attach
     from toolweave.compose._server import hub_server
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "_agent": (
+                "Agent",
+                "generate",
+                "stream",
+            ),
+            "_component": (
+                "McpComponent",
+                "mcp_component",
+            ),
+            "_mcp_tools": (
+                "McpHooks",
+                "McpTools",
+            ),
+            "_pool": ("McpPool",),
+            "_registry": ("AgentRegistry",),
+            "_registry_sync": ("attach",),
+            "_server": ("hub_server",),
+        },
+    )
 
 __all__ = [
     "Agent",
@@ -31,26 +54,3 @@ __all__ = [
     "mcp_component",
     "stream",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "_agent": (
-            "Agent",
-            "generate",
-            "stream",
-        ),
-        "_component": (
-            "McpComponent",
-            "mcp_component",
-        ),
-        "_mcp_tools": (
-            "McpHooks",
-            "McpTools",
-        ),
-        "_pool": ("McpPool",),
-        "_registry": ("AgentRegistry",),
-        "_registry_sync": ("attach",),
-        "_server": ("hub_server",),
-    },
-)

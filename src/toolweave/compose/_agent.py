@@ -128,7 +128,7 @@ class Agent:
         self.name = name
         self.description = description
         self.takes_questions = questions
-        self.tools = AgentTools(tools, server=self.mcp_toolset)
+        self.tools: AgentTools = AgentTools(tools, server=self.mcp_toolset)
         self.durable = make_durable(name, store, backend, on_unknown)
         self._on_unknown: OnUnknown = on_unknown
         limits = limits or Limits()

@@ -135,7 +135,7 @@ class McpTools(BaseToolset):
         runtime_config: ServerConfig | Mapping[str, Any] | None = None,
         **hooks: Unpack[McpHooks],
     ) -> None:
-        self.hooks = _Hooks(hooks)
+        self.hooks: _Hooks = _Hooks(hooks)
         self._include = given_names(include)
         self._exclude = given_names(exclude)
         self._prefix = tool_prefix
@@ -147,7 +147,7 @@ class McpTools(BaseToolset):
             self._base = None
         else:
             self._base = server_config(config, name=server or None)
-        self.name = server or ("" if self._base is None else self._base.name)
+        self.name: str = server or ("" if self._base is None else self._base.name)
         self._config = self._merged(runtime_config)
         self._entered = 0
         self._lock = anyio.Lock()

@@ -9,7 +9,7 @@ from typing import Any
 
 from toolweave.compose._agent import Agent
 from toolweave.models._base import Model
-from toolweave.tools import ToolSource, ToolSpec, as_toolset
+from toolweave.tools import Toolset, ToolSource, ToolSpec, as_toolset
 from toolweave.tools._names import unknown_tool
 from toolweave.tools._wrappers import filtered
 
@@ -35,7 +35,7 @@ class AgentRegistry:
     """
 
     def __init__(self, model: Model | str, *, tools: ToolSource = (), **options: Any) -> None:
-        self.tools = as_toolset(tools)
+        self.tools: Toolset = as_toolset(tools)
         self._options: dict[str, Any] = {"model": model, **options}
         self._agents: dict[str, tuple[Agent, tuple[str, ...]]] = {}
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-
 if TYPE_CHECKING:
     from toolweave.connect._channel import Channel, memory_channels
     from toolweave.connect._client_features.callbacks import Callbacks, SamplingRequest, ask_caller
@@ -44,6 +42,67 @@ if TYPE_CHECKING:
         ResourceTemplate,
     )
     from toolweave.protocol.skills import Skill, SkillFile
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            ".protocol.client_requests": (
+                "ElicitationRequest",
+                "ElicitationResult",
+                "Root",
+                "SamplingMessage",
+                "SamplingResult",
+            ),
+            ".protocol.left_out": ("LeftOut",),
+            ".protocol.logs": ("LogMessage",),
+            ".protocol.server_features": (
+                "Completion",
+                "Prompt",
+                "PromptArgument",
+                "PromptMessage",
+                "PromptResult",
+                "Resource",
+                "ResourceTemplate",
+            ),
+            ".protocol.skills": ("Skill", "SkillFile"),
+            "_channel": (
+                "Channel",
+                "memory_channels",
+            ),
+            "_client_features.callbacks": (
+                "Callbacks",
+                "SamplingRequest",
+                "ask_caller",
+            ),
+            "_clock": ("Clock",),
+            "_connection": (
+                "Connecting",
+                "McpConnection",
+                "connect_mcp",
+            ),
+            "_feed.list_cache": ("ListChanged",),
+            "_feed.subscriptions": ("ResourceUpdated",),
+            "_health": ("Silent",),
+            "_report": (
+                "Report",
+                "Step",
+            ),
+            "_session": ("Wire",),
+            "_skills": ("LoadedSkill",),
+            "_state": (
+                "ConnectionState",
+                "StateChanged",
+            ),
+            "_stdio.process": ("ServerProcess",),
+            "_transports": ("register_transport",),
+            "_wire.credentials": (
+                "AuthChallenge",
+                "AuthHook",
+            ),
+        },
+    )
 
 __all__ = [
     "AuthChallenge",
@@ -85,62 +144,3 @@ __all__ = [
     "memory_channels",
     "register_transport",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        ".protocol.client_requests": (
-            "ElicitationRequest",
-            "ElicitationResult",
-            "Root",
-            "SamplingMessage",
-            "SamplingResult",
-        ),
-        ".protocol.left_out": ("LeftOut",),
-        ".protocol.logs": ("LogMessage",),
-        ".protocol.server_features": (
-            "Completion",
-            "Prompt",
-            "PromptArgument",
-            "PromptMessage",
-            "PromptResult",
-            "Resource",
-            "ResourceTemplate",
-        ),
-        ".protocol.skills": ("Skill", "SkillFile"),
-        "_channel": (
-            "Channel",
-            "memory_channels",
-        ),
-        "_client_features.callbacks": (
-            "Callbacks",
-            "SamplingRequest",
-            "ask_caller",
-        ),
-        "_clock": ("Clock",),
-        "_connection": (
-            "Connecting",
-            "McpConnection",
-            "connect_mcp",
-        ),
-        "_feed.list_cache": ("ListChanged",),
-        "_feed.subscriptions": ("ResourceUpdated",),
-        "_health": ("Silent",),
-        "_report": (
-            "Report",
-            "Step",
-        ),
-        "_session": ("Wire",),
-        "_skills": ("LoadedSkill",),
-        "_state": (
-            "ConnectionState",
-            "StateChanged",
-        ),
-        "_stdio.process": ("ServerProcess",),
-        "_transports": ("register_transport",),
-        "_wire.credentials": (
-            "AuthChallenge",
-            "AuthHook",
-        ),
-    },
-)

@@ -107,7 +107,7 @@ class Catalog:
     """
 
     def __init__(self, config: ServerConfig, tell: Callable[[ToolsChanged], None]) -> None:
-        self.snapshot = ToolSnapshot()
+        self.snapshot: ToolSnapshot = ToolSnapshot()
         self.live: LiveList[ToolSpec] = LiveList(
             config.name,
             "tools",
@@ -116,8 +116,8 @@ class Catalog:
             tell=self._swap,
             max_bytes=config.max_list_bytes,
         )
-        self.guard = ServerGuard(config)
-        self.repairs = Repairs(config.name, refuse=not config.repair_messages)
+        self.guard: ServerGuard = ServerGuard(config)
+        self.repairs: Repairs = Repairs(config.name, refuse=not config.repair_messages)
         self._config = config
         self._tell = tell
         self.left_out: dict[str, str] = {}

@@ -123,7 +123,7 @@ class SharedTimer:
     def __init__(self) -> None:
         self.running: set[Deadline] = set()
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.fires_at = math.inf
+        self.fires_at: float = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
     def within(

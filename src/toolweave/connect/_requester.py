@@ -110,7 +110,9 @@ class Requester:
         self._total = config.timeout.call_total
         self._may_answer = supervisor.peer.may_answer
         self._line_seconds = config.connect_silence + config.timeout.list + config.timeout.close
-        self.direct = DirectCalls(config, supervisor, catalog, self._deadlines, too_slow=self._call_too_slow)
+        self.direct: DirectCalls = DirectCalls(
+            config, supervisor, catalog, self._deadlines, too_slow=self._call_too_slow
+        )
         self.last_line: OpenSession | None = None
         self.on_timeout: Callable[[], None] = lambda: None
 

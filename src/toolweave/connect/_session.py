@@ -138,7 +138,7 @@ class ClientHandlers:
     ) -> None:
         budget = budget or QuestionBudget(server)
         if stand_in is None:
-            self.asked = ServerRequestHandler(callbacks, server, budget)
+            self.asked: ForwardingHandler | ServerRequestHandler = ServerRequestHandler(callbacks, server, budget)
         else:
             self.asked = ForwardingHandler(stand_in.answer, server, budget)
         self.on_gap: Callable[[], None] = lambda: None
@@ -146,9 +146,9 @@ class ClientHandlers:
         self.on_server_fault: Callable[[Exception], None] = lambda error: None
         self.at_work: set[asyncio.Task[Any] | None] = set()
         self.start_task: Callable[..., object] = _no_session
-        self.may_answer = callbacks.may_answer or stand_in is not None
+        self.may_answer: bool = callbacks.may_answer or stand_in is not None
         if callbacks.logging is not None:
-            self.logs = LogFeed(callbacks.logging)
+            self.logs: LogFeed | None = LogFeed(callbacks.logging)
         else:
             self.logs = None
         self.log_level: str | None = callbacks.log_level

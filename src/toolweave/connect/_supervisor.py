@@ -79,11 +79,11 @@ class Supervisor:
         clock: Clock | None = None,
     ) -> None:
         self.config = config
-        self.state = ConnectionState.IDLE
+        self.state: ConnectionState = ConnectionState.IDLE
         self.error: Exception | None = None
         self.line: OpenSession | None = None
-        self.report = Report(self.config.redact)
-        self.restarts = 0
+        self.report: Report = Report(self.config.redact)
+        self.restarts: int = 0
         self.peer = peer
         self._settle = settle
         self._run_background = run_background
@@ -100,11 +100,11 @@ class Supervisor:
         self._opened: float | None = None
         self._granted = 0.0
         self._ever_ready = False
-        self.endless = config.restart == "always"
-        self.away = False
+        self.endless: bool = config.restart == "always"
+        self.away: bool = False
         self._over_since = 0.0
         self._refused: AuthRequiredError | None = None
-        self.doubted = False
+        self.doubted: bool = False
         self._wake = anyio.Event()
         self._changed = anyio.Event()
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-
 if TYPE_CHECKING:
     from toolweave.durability._durable_agent import DurableAgent
     from toolweave.durability._frameworks import durable
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "_durable_agent": ("DurableAgent",),
+            "_frameworks": ("durable",),
+        },
+    )
 
 __all__ = ["DurableAgent", "durable"]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "_durable_agent": ("DurableAgent",),
-        "_frameworks": ("durable",),
-    },
-)

@@ -112,7 +112,7 @@ class DurableAgent(Generic[ResultT]):
         options: Mapping[str, Any],
         repeatable: Collection[str],
     ) -> None:
-        self.name = durable.agent
+        self.name: str = durable.agent
         self.durable = durable
         self._framework = framework
         self._options = dict(options)

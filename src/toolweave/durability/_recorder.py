@@ -182,10 +182,10 @@ class RunRecorder:
 
     def __init__(self, journal: CheckedJournal, run_id: str, *, repeatable: Collection[str] = ()) -> None:
         self.run_id = run_id
-        self.answers = 0
-        self.usage = Usage()
+        self.answers: int = 0
+        self.usage: Usage = Usage()
         self.fault: Exception | None = None
-        self.failed = False
+        self.failed: bool = False
         self._journal = journal
         self._repeatable = frozenset(repeatable)
         self._raised = set[tuple[int, str]]()

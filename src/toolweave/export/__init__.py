@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-
 if TYPE_CHECKING:
     from toolweave.export._anthropic import AnthropicTools
     from toolweave.export._approval_hints import ConfirmCalls
@@ -20,6 +18,26 @@ if TYPE_CHECKING:
     from toolweave.export._pydantic_ai import pydantic_ai_toolset
     from toolweave.export._server_instructions import server_instructions
     from toolweave.tools._ambient import calling
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            ".tools._ambient": ("calling",),
+            "_anthropic": ("AnthropicTools",),
+            "_approval_hints": ("ConfirmCalls",),
+            "_functions": ("plain_functions",),
+            "_langchain": ("langchain_tools",),
+            "_openai": (
+                "OpenAIChatTools",
+                "OpenAIResponsesTools",
+            ),
+            "_openai_agents": ("openai_agents_tools",),
+            "_pydantic_ai": ("pydantic_ai_toolset",),
+            "_server_instructions": ("server_instructions",),
+        },
+    )
 
 __all__ = [
     "AnthropicTools",
@@ -33,21 +51,3 @@ __all__ = [
     "pydantic_ai_toolset",
     "server_instructions",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        ".tools._ambient": ("calling",),
-        "_anthropic": ("AnthropicTools",),
-        "_approval_hints": ("ConfirmCalls",),
-        "_functions": ("plain_functions",),
-        "_langchain": ("langchain_tools",),
-        "_openai": (
-            "OpenAIChatTools",
-            "OpenAIResponsesTools",
-        ),
-        "_openai_agents": ("openai_agents_tools",),
-        "_pydantic_ai": ("pydantic_ai_toolset",),
-        "_server_instructions": ("server_instructions",),
-    },
-)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-
 if TYPE_CHECKING:
     from toolweave.gateway._admin_client import GatewayAdmin
     from toolweave.gateway._admin_token import keep_token, kept_token, new_token
@@ -24,6 +22,54 @@ if TYPE_CHECKING:
     from toolweave.gateway._reload import ConfigChange
     from toolweave.gateway._replicas import Replicas, shared_redis
     from toolweave.gateway._status import GatewayStatus, Readiness, UpstreamStatus, VirtualStatus
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "_admin_client": ("GatewayAdmin",),
+            "_admin_token": (
+                "keep_token",
+                "kept_token",
+                "new_token",
+            ),
+            "_caller_auth": (
+                "CallerAuth",
+                "IntrospectionSettings",
+                "JwtSettings",
+                "OAuthServerSettings",
+                "ScopeSettings",
+            ),
+            "_comparison": (
+                "ClientComparison",
+                "LostFeature",
+                "compare_through",
+            ),
+            "_config": (
+                "GatewayConfig",
+                "VirtualServer",
+                "load_gateway_config",
+            ),
+            "_gateway": (
+                "Gateway",
+                "create_gateway",
+            ),
+            "_manager": ("GatewayManager",),
+            "_options": ("GatewayOptions",),
+            "_reload": ("ConfigChange",),
+            "_replicas": (
+                "Replicas",
+                "shared_redis",
+            ),
+            "_status": (
+                "GatewayStatus",
+                "Readiness",
+                "UpstreamStatus",
+                "VirtualStatus",
+            ),
+        },
+    )
 
 __all__ = [
     "CallerAuth",
@@ -53,49 +99,3 @@ __all__ = [
     "new_token",
     "shared_redis",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "_admin_client": ("GatewayAdmin",),
-        "_admin_token": (
-            "keep_token",
-            "kept_token",
-            "new_token",
-        ),
-        "_caller_auth": (
-            "CallerAuth",
-            "IntrospectionSettings",
-            "JwtSettings",
-            "OAuthServerSettings",
-            "ScopeSettings",
-        ),
-        "_comparison": (
-            "ClientComparison",
-            "LostFeature",
-            "compare_through",
-        ),
-        "_config": (
-            "GatewayConfig",
-            "VirtualServer",
-            "load_gateway_config",
-        ),
-        "_gateway": (
-            "Gateway",
-            "create_gateway",
-        ),
-        "_manager": ("GatewayManager",),
-        "_options": ("GatewayOptions",),
-        "_reload": ("ConfigChange",),
-        "_replicas": (
-            "Replicas",
-            "shared_redis",
-        ),
-        "_status": (
-            "GatewayStatus",
-            "Readiness",
-            "UpstreamStatus",
-            "VirtualStatus",
-        ),
-    },
-)

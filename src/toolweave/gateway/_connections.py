@@ -92,16 +92,16 @@ class AskingConnection:
     ) -> None:
         self.config = config
         self.owner = owner
-        self.id = secrets.token_urlsafe(12)
+        self.id: str = secrets.token_urlsafe(12)
         self.principal = principal
         stand_in = ClientStandIn(capabilities=capabilities, answer=self._answer)
-        self.connection = McpConnection(config.replace(protocol=version), stand_in=stand_in)
+        self.connection: McpConnection = McpConnection(config.replace(protocol=version), stand_in=stand_in)
         self.handler: AnswerRequest | None = None
         self.level: LogLevel | None = None
         self.running = False
-        self.users = 0
-        self.since = 0.0
-        self.tasks_until = -math.inf
+        self.users: int = 0
+        self.since: float = 0.0
+        self.tasks_until: float = -math.inf
         self._of_tasks: dict[str, AnswerRequest] = {}
 
     @property

@@ -51,6 +51,7 @@ from toolweave.oauth import TokenStore
 from toolweave.protocol.eras import abilities
 from toolweave.protocol.methods import NOTIFICATIONS_ROOTS_LIST_CHANGED, TOOLS_CALL
 from toolweave.protocol.subscriptions import TASK_IDS
+from toolweave.serve._changes import Changes
 from toolweave.serve._endpoint import Endpoint
 from toolweave.serve._middleware import checked
 from toolweave.serve._offers.pagination import DEFAULT_PAGE_SIZE
@@ -205,22 +206,24 @@ class Gateway(ServerRunners):
         of_caller: str | None = None,
     ) -> None:
         super().__init__()
-        self.name = str(info["name"])
+        self.name: str = str(info["name"])
         self.hub = hub
         self.tools = hub if tools is None else tools
         if parts is None:
             parts = GatewayParts.made(GatewaySecrets(StateCipher(), TaskNames()), AskingConnections())
         self._parts = parts
-        self._info, self._page_size, self.of_caller = info, page_size, of_caller
-        self.changes = parts.changes
+        self._info = info
+        self._page_size = page_size
+        self.of_caller: str | None = of_caller
+        self.changes: Changes = parts.changes
         self._disclosure = Disclosure(self.tools, "all")
         self._methods: dict[bool, Mapping[str, Method]] = {}
         self._served = 0
         self._unheard: list[Callable[[], object]] = []
         self._pages_unheard: Callable[[], object] = _nothing
-        self.perspectives = self._made_perspectives()
-        self.routes = self.perspectives.shared.routes
-        self.relay = Relay(
+        self.perspectives: Perspectives = self._made_perspectives()
+        self.routes: Routes = self.perspectives.shared.routes
+        self.relay: Relay = Relay(
             hub,
             logs=parts.logs,
             cipher=parts.secrets.cipher,
@@ -231,13 +234,13 @@ class Gateway(ServerRunners):
             of_caller=of_caller is not None,
         )
         self.relay.on_leased = self.perspectives.note_leased
-        self.callers = self._made_callers(CallerHubs(hub, token_store))
-        self.sign_ins = SignIns(self.callers.hubs, parts.groups, parts.replicas)
+        self.callers: CallerGateways = self._made_callers(CallerHubs(hub, token_store))
+        self.sign_ins: SignIns = SignIns(self.callers.hubs, parts.groups, parts.replicas)
         self._view: CallerView | None = None
         handlers = HandlerRunner(logs=parts.logs)
         local = Tools(self.tools, rounds=handlers)
         self._operations = Operations(local, Resources(rounds=handlers), Prompts(rounds=handlers))
-        self.updates = ResourceUpdates(self.perspectives, parts.connections, parts.handshakes)
+        self.updates: ResourceUpdates = ResourceUpdates(self.perspectives, parts.connections, parts.handshakes)
         self._features = self._made_features(local, instructions)
         features = [self._for_callers(), *self._features] if of_caller is None else self._features
         self.endpoint = Endpoint(

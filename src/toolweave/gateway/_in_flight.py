@@ -24,7 +24,7 @@ class InFlightRequests:
     sees_plain_calls = False  # a call on the fast path is counted by its connection as soon as it is accepted
 
     def __init__(self) -> None:
-        self.streams = 0
+        self.streams: int = 0
         self._turn = 0
         self._counts: dict[int, int] = {}
         self._ended: anyio.Event | None = None  # there while somebody waits

@@ -34,6 +34,7 @@ from toolweave.gateway._options import GatewayOptions, add_event_options, replic
 from toolweave.gateway._pin_warnings import without_known
 from toolweave.gateway._recent_calls import RecentCalls
 from toolweave.gateway._reload import ConfigChange, compare, file_stamps, when_changed
+from toolweave.gateway._runs import StoredRuns
 from toolweave.gateway._status import (
     GatewayStatus,
     Readiness,
@@ -53,6 +54,7 @@ from toolweave.tools import Toolset
 if TYPE_CHECKING:
     from toolweave.gateway._console.app import ConsoleApp
     from toolweave.gateway._metrics import MetricsPage
+    from toolweave.serve._auth.token_auth import TokenAuth
     from toolweave.serve._http.app import HttpApp, HttpOptions
 
 _log = logging.getLogger("toolweave.gateway")
@@ -99,27 +101,27 @@ class GatewayManager:
             self._metrics = None
         self._outer, self._inner, self._sessions = spans_middleware() if options.tracing else ((), (), None)
         self._known = file_stamps(self._paths)  # before they are read: a change in between is seen
-        self.config = load_gateway_config(source, names=options.names)
-        self.generation = 1
+        self.config: GatewayConfig = load_gateway_config(source, names=options.names)
+        self.generation: int = 1
         self.problem: str | None = None
-        self.needs_confirmation = False
-        self.hub = Hub(self.config.servers, wait="alive" if options.wait is None else options.wait)
+        self.needs_confirmation: bool = False
+        self.hub: Hub = Hub(self.config.servers, wait="alive" if options.wait is None else options.wait)
         if self._sessions is not None:
             self.hub.on("state", self._sessions.upstream_moved)
-        self.in_flight = InFlightRequests()
+        self.in_flight: InFlightRequests = InFlightRequests()
         self._replicas = replicas_of(self.config, options)
-        self.runs = runs_of(self.config, options)
+        self.runs: StoredRuns | None = runs_of(self.config, options)
         grouped = self._replicas is not None and self._replicas.group
         if self._replicas is not None and grouped:
             self._workers = WorkerChanges(self, self._replicas)
         else:
             self._workers = None
         self.recent_calls: RecentCalls | None = None
-        self.name = options.name or self.config.name or "toolweave"
+        self.name: str = options.name or self.config.name or "toolweave"
         self._followed = FollowedAuth(options.auth, self.config.auth)
-        self.auth = self._followed.auth
+        self.auth: TokenAuth | None = self._followed.auth
         self._rules = self._rules_of(self.config)
-        self.server = self._made(self.name, title=self.config.title, instructions=self.config.instructions)
+        self.server: Gateway = self._made(self.name, title=self.config.title, instructions=self.config.instructions)
         self._wanted: dict[str, ServerConfig] = dict(self.config.servers.servers)
         self._added: dict[str, ServerConfig] = {}
         self._changes = UpstreamChanges(self.hub, self.in_flight)

@@ -51,7 +51,7 @@ class ParkedCalls:
             self._here = secrets.token_hex(8)
         else:
             self._here = replicas.id
-        self.rounds = RoundsElsewhere(self._here, replicas)
+        self.rounds: RoundsElsewhere = RoundsElsewhere(self._here, replicas)
 
     def listen(self) -> Callable[[], object]:
         """Resume calls for other replicas from now on; return a function that stops it."""

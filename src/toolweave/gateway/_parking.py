@@ -62,9 +62,9 @@ class LiveCall:
 
     def __init__(self) -> None:
         self.stream: CallerStream | None = None
-        self.scope = anyio.CancelScope()
+        self.scope: anyio.CancelScope = anyio.CancelScope()
         self.questions: dict[str, _Question] = {}
-        self.over = False
+        self.over: bool = False
         self._result: Json | None = None
         self._failure: ToolweaveError | None = None
         self._asked = 0

@@ -164,8 +164,8 @@ class Perspective:
         self.name = name
         self.clients = clients
         self.tools = tools
-        self.offers = HubOffers(clients, offer_names(hub), hub.clients)
-        self.routes = Routes(hub, tools, self.offers)
+        self.offers: HubOffers = HubOffers(clients, offer_names(hub), hub.clients)
+        self.routes: Routes = Routes(hub, tools, self.offers)
         self.seen: dict[HubListKind, tuple[HubEntry, ...]] = {}
         self.seen_tools: ToolSnapshot | None = None
         self.announced: set[str] = set()
@@ -216,8 +216,8 @@ class Perspectives:
         self._own: dict[Owner, Perspective] = {}
         self._due: dict[Owner | None, Perspective] = {}
         self._wake = anyio.Event()
-        self.shared = Perspective("", hub, hub.clients, tools)
-        self.handshake = self._made(HANDSHAKE, handshakes.known)
+        self.shared: Perspective = Perspective("", hub, hub.clients, tools)
+        self.handshake: Perspective = self._made(HANDSHAKE, handshakes.known)
         self.on_reviewed: Callable[[Owner | None], Awaitable[None]] | None = None
 
     def _made(self, name: str, instead: Instead) -> Perspective:

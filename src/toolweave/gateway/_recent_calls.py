@@ -111,7 +111,7 @@ class RecentCalls:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self.tasks = RecentTasks(self._masked)
+        self.tasks: RecentTasks = RecentTasks(self._masked)
         self._kept: deque[_KeptCall] = deque(maxlen=_MOST)
         self._software: dict[int, tuple[Mapping[str, Any] | None, str]] = {}
 

@@ -114,9 +114,9 @@ class Relay:
         visits: PageVisits,
         of_caller: bool = False,
     ) -> None:
-        self.shared = hub.clients
+        self.shared: Mapping[str, McpConnection] = hub.clients
         self.handshakes = handshakes
-        self.places = TaskPlaces(connections, handshakes)
+        self.places: TaskPlaces = TaskPlaces(connections, handshakes)
         self._visits = visits
         self._hub = hub
         self._logs = logs

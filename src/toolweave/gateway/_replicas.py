@@ -161,7 +161,7 @@ class Replicas:
     """
 
     def __init__(self, store: Store, keys: Sequence[str | bytes], *, group: str = "") -> None:
-        self.id = secrets.token_hex(8)
+        self.id: str = secrets.token_hex(8)
         self.store = store
         self.group = group
         self.away: str | None = None

@@ -39,8 +39,8 @@ class StoredRuns:
     def __init__(self, place: RunsPlace) -> None:
         self._opened: Store | Backend | None = None
         self._store, queue = self._read(place)
-        self.statuses = RunStatuses(self._store, queue=queue)
-        self.has_workers = queue is not None
+        self.statuses: RunStatuses = RunStatuses(self._store, queue=queue)
+        self.has_workers: bool = queue is not None
 
     def _read(self, place: RunsPlace) -> tuple[Store, WorkQueue | None]:
         if isinstance(place, Store):

@@ -72,7 +72,7 @@ class SealedSessions:
     ) -> None:
         self._sealing = SealingKeys(keys, "gateway sessions", "s1")
         if replicas is None:
-            self.events = None
+            self.events: SharedStreams | None = None
         else:
             self.events = SharedStreams(replicas)
         self._replicas = replicas

@@ -68,7 +68,7 @@ class _WebUserAgent:
     def __init__(self, redirect_uri: str) -> None:
         self.redirect_uri = redirect_uri
         self.url = self.state = ""
-        self.asked = anyio.Event()
+        self.asked: anyio.Event = anyio.Event()
         self._answered = anyio.Event()
         self._answer = AuthorizationResponse()
 
@@ -79,8 +79,8 @@ class _WebUserAgent:
 
     async def response(self, url: str, *, state: str) -> AuthorizationResponse:
         """Let the browser be led to the authorization URL, and wait for the redirect that carries this state."""
-        self.url = url
-        self.state = state
+        self.url: str = url
+        self.state: str = state
         self.asked.set()
         await self._answered.wait()
         return self._answer
@@ -142,17 +142,17 @@ class LinkedSignIn:
         self.config = config
         self.principal = principal
         self.origin = origin
-        self.scopes = tuple(scopes)
-        self.ticket = (f"{replica}." if replica else "") + secrets.token_urlsafe(32)
-        self.name = uuid.uuid4().hex
-        self.until = time.time() + _SECONDS
+        self.scopes: tuple[str, ...] = tuple(scopes)
+        self.ticket: str = (f"{replica}." if replica else "") + secrets.token_urlsafe(32)
+        self.name: str = uuid.uuid4().hex
+        self.until: float = time.time() + _SECONDS
         self.agent: _WebUserAgent | None = None
         self.code = ""
         self.problem = ""
         self.tries = 0
         self.record: TokenRecord | None = None
         self.staged: _StagedTokens | None = None
-        self.over = anyio.Event()
+        self.over: anyio.Event = anyio.Event()
         self.heard: dict[str, Callable[[], object]] = {}
 
     @property
@@ -191,7 +191,7 @@ class SignIns:
 
     def __init__(self, hubs: CallerHubs, groups: ServingGroups, replicas: Replicas | None = None) -> None:
         self.url: str | None = None
-        self.replica = "" if replicas is None else replicas.id
+        self.replica: str = "" if replicas is None else replicas.id
         self._replicas = replicas
         self._hubs = hubs
         self._groups = groups

@@ -54,7 +54,7 @@ class SlowTasks:
         else:
             kept = store
         self._local = LocalTasks(rounds=rounds, changes=changes, store=kept, seal=replicas)
-        self.feature = TasksFeature({}, rounds=rounds, backend=self, always=True, new_id=self._new_id)
+        self.feature: TasksFeature = TasksFeature({}, rounds=rounds, backend=self, always=True, new_id=self._new_id)
 
     def _new_id(self) -> str:
         own = secrets.token_urlsafe(24)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-
 if TYPE_CHECKING:
     from toolweave.http._client import HttpClient, Response, Unreadable
     from toolweave.http._connect import Address, resolve
@@ -25,6 +23,48 @@ if TYPE_CHECKING:
     )
     from toolweave.http._request_head import SharedHeaders
     from toolweave.http._url import DEFAULT_PORTS, origin_of, target_of
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "_client": (
+                "HttpClient",
+                "Response",
+                "Unreadable",
+            ),
+            "_connect": (
+                "Address",
+                "resolve",
+            ),
+            "_connection": (
+                "Head",
+                "NoAnswer",
+                "Socket",
+            ),
+            "_inflate": (
+                "ACCEPTED",
+                "Inflater",
+                "NotInflated",
+            ),
+            "_proxy": (
+                "PROXY_AUTHENTICATION_REQUIRED",
+                "HttpProxy",
+                "came_through",
+                "http_proxy_for",
+                "no_proxy_hint",
+                "proxy_for",
+                "refused_by_proxy",
+            ),
+            "_request_head": ("SharedHeaders",),
+            "_url": (
+                "DEFAULT_PORTS",
+                "origin_of",
+                "target_of",
+            ),
+        },
+    )
 
 __all__ = [
     "ACCEPTED",
@@ -50,43 +90,3 @@ __all__ = [
     "resolve",
     "target_of",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "_client": (
-            "HttpClient",
-            "Response",
-            "Unreadable",
-        ),
-        "_connect": (
-            "Address",
-            "resolve",
-        ),
-        "_connection": (
-            "Head",
-            "NoAnswer",
-            "Socket",
-        ),
-        "_inflate": (
-            "ACCEPTED",
-            "Inflater",
-            "NotInflated",
-        ),
-        "_proxy": (
-            "PROXY_AUTHENTICATION_REQUIRED",
-            "HttpProxy",
-            "came_through",
-            "http_proxy_for",
-            "no_proxy_hint",
-            "proxy_for",
-            "refused_by_proxy",
-        ),
-        "_request_head": ("SharedHeaders",),
-        "_url": (
-            "DEFAULT_PORTS",
-            "origin_of",
-            "target_of",
-        ),
-    },
-)

@@ -263,7 +263,7 @@ class HttpClient:
             self._named = host
         else:
             self._named = self._place
-        self.forwarded = proxy is not None and not self._secure
+        self.forwarded: bool = proxy is not None and not self._secure
         if self.forwarded:
             self._authority = f"http://{self._named}"
         else:

@@ -89,14 +89,15 @@ class Socket(asyncio.BufferedProtocol):
         self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.ended = self.lasting = False
-        self.idle_since = self.idle_until = 0.0
-        self.arrivals = 0
+        self.idle_since: float = 0.0
+        self.idle_until: float = 0.0
+        self.arrivals: int = 0
         self._buffer = receive_buffer() if buffer is None else buffer
         # The parser calls these for each piece: methods of lists run no Python code.
         self.pieces: list[bytes] = []
         self._reason: list[bytes] = []
-        self.on_body = self.pieces.append
-        self.on_status = self._reason.append
+        self.on_body: Callable[[bytes], None] = self.pieces.append
+        self.on_status: Callable[[bytes], None] = self._reason.append
         self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
         self._settled: Callable[[], None] | None = None
@@ -104,9 +105,9 @@ class Socket(asyncio.BufferedProtocol):
         self._counts_unreceived = False
         self.error: NoAnswer | None = None
         self._paused = False
-        self.head = _NO_HEAD
+        self.head: Head = _NO_HEAD
         self.complete = self.has_head = self.reusable = self._heard = False
-        self.held = 0
+        self.held: int = 0
 
     def begin(self, request: bytes, waiter: asyncio.Future[None] | None = None, *, lasting: bool = False) -> None:
         """Begin an exchange by sending its request; `waiter` is done at the first news.
@@ -118,7 +119,7 @@ class Socket(asyncio.BufferedProtocol):
         self.complete = self.has_head = self._heard = False
         self.pieces.clear()
         self.held = 0
-        self.lasting = lasting
+        self.lasting: bool = lasting
         self._waiter = waiter
         transport = self.transport
         if transport is not None and not self.ended:
@@ -187,7 +188,7 @@ class Socket(asyncio.BufferedProtocol):
         A forked process leaves the transport alone: the selector of its event loop is also the parent's, which would
         hear no more of this connection.
         """
-        self.ended = True
+        self.ended: bool = True
         if self.transport is not None and self._process == os.getpid():
             self.transport.abort()
 
@@ -262,7 +263,7 @@ class Socket(asyncio.BufferedProtocol):
         elif not self.has_head:
             self._fail("RemoteProtocolError", "the server disconnected without sending a response")
         elif "content-length" not in self.head.headers and "transfer-encoding" not in self.head.headers:
-            self.complete = True  # the body goes on until the end of the connection
+            self.complete: bool = True  # the body goes on until the end of the connection
         else:
             self._fail("RemoteProtocolError", "peer closed connection without sending complete message body")
         if self._waiter is not None and not self._waiter.done():
@@ -304,8 +305,8 @@ class Socket(asyncio.BufferedProtocol):
             elif status == 101:
                 self._fail("RemoteProtocolError", "it changed to another protocol")
             return
-        self.has_head = True
-        self.reusable = self._parser.should_keep_alive()
+        self.has_head: bool = True
+        self.reusable: bool = self._parser.should_keep_alive()
 
     def on_message_complete(self) -> None:
         """Note that the response is whole; after an interim one (RFC 9110, 15.2) the real one follows."""

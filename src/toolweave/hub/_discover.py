@@ -32,9 +32,9 @@ class DiscoveredTools(ToolList):
 
     def __init__(self, toolset: Toolset, connection: McpConnection, *, borrowed: bool) -> None:
         super().__init__(tools_of(toolset))
-        self.connection = connection
-        self.toolset = toolset
-        self.borrowed = borrowed
+        self.connection: McpConnection = connection
+        self.toolset: Toolset = toolset
+        self.borrowed: bool = borrowed
 
     async def close(self) -> None:
         """Close the connection, unless it is borrowed."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-
 if TYPE_CHECKING:
     from toolweave.install._bundle import (
         BundleCommand,
@@ -26,6 +24,29 @@ if TYPE_CHECKING:
     from toolweave.install._questions import LaunchAnswers, LaunchQuestion
     from toolweave.install._records import PublishedServer, RemoteEndpoint, ServerInput, ServerPackage
     from toolweave.install._secrets import SecretFiles, installed_folder
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "_bundle": (
+                "BundleCommand",
+                "BundleCompatibility",
+                "BundleManifest",
+                "BundleSetting",
+                "BundledServer",
+                "ServerBundle",
+            ),
+            "_clients": ("CLIENT_FORMATS", "OWN_FORMAT", "ClientFormat"),
+            "_launch": ("LaunchWord", "SecretWord", "ServerLaunch"),
+            "_mcp_registry": ("OFFICIAL_REGISTRY", "McpRegistry", "RegistryPage"),
+            "_options": ("BundleLocation", "InstallOption", "install_options"),
+            "_questions": ("LaunchAnswers", "LaunchQuestion"),
+            "_records": ("PublishedServer", "RemoteEndpoint", "ServerInput", "ServerPackage"),
+            "_secrets": ("SecretFiles", "installed_folder"),
+        },
+    )
 
 __all__ = [
     "CLIENT_FORMATS",
@@ -55,24 +76,3 @@ __all__ = [
     "install_options",
     "installed_folder",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "_bundle": (
-            "BundleCommand",
-            "BundleCompatibility",
-            "BundleManifest",
-            "BundleSetting",
-            "BundledServer",
-            "ServerBundle",
-        ),
-        "_clients": ("CLIENT_FORMATS", "OWN_FORMAT", "ClientFormat"),
-        "_launch": ("LaunchWord", "SecretWord", "ServerLaunch"),
-        "_mcp_registry": ("OFFICIAL_REGISTRY", "McpRegistry", "RegistryPage"),
-        "_options": ("BundleLocation", "InstallOption", "install_options"),
-        "_questions": ("LaunchAnswers", "LaunchQuestion"),
-        "_records": ("PublishedServer", "RemoteEndpoint", "ServerInput", "ServerPackage"),
-        "_secrets": ("SecretFiles", "installed_folder"),
-    },
-)

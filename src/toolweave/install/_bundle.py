@@ -105,8 +105,8 @@ class ServerBundle:
 
     def __init__(self, data: bytes) -> None:
         self._archive = BundleArchive(data)
-        self.sha256 = hashlib.sha256(data).hexdigest()
-        self.manifest = _manifest(self._archive.read("manifest.json", _MAX_MANIFEST_BYTES))
+        self.sha256: str = hashlib.sha256(data).hexdigest()
+        self.manifest: BundleManifest = _manifest(self._archive.read("manifest.json", _MAX_MANIFEST_BYTES))
         platforms = self.manifest.compatibility.platforms
         if platforms and sys.platform not in platforms:
             names = ", ".join(map(shown, platforms))

@@ -56,7 +56,7 @@ class McpRegistry:
     def __init__(self, url: str | None = None, *, seconds: float = _SECONDS) -> None:
         given = (url or os.environ.get(REGISTRY_VARIABLE) or OFFICIAL_REGISTRY).rstrip("/")
         try:
-            self.url = checked_url(given, "the registry's URL")
+            self.url: str = checked_url(given, "the registry's URL")
         except NotFetched as exc:
             raise ConfigError(str(exc), field="url") from None
         self._fetch = GuardedFetch([self.url], seconds=seconds, max_bytes=MAX_ANSWER_BYTES)

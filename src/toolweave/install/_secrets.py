@@ -36,7 +36,7 @@ class SecretFiles:
 
     def __init__(self, server: str, *owner: str, base: Path | None = None) -> None:
         digest = hashlib.sha256("\0".join((server, *owner)).encode()).hexdigest()[:12]
-        self.folder = (installed_folder() if base is None else base) / "secrets" / f"{_plain(server)}-{digest}"
+        self.folder: Path = (installed_folder() if base is None else base) / "secrets" / f"{_plain(server)}-{digest}"
 
     def paths(self, launch: ServerLaunch) -> dict[str, Path]:
         """Return the file of each secret, by its name."""

@@ -8,13 +8,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
 from toolweave.jobs._queue import Handler, Job, Reschedule, WorkBackend, WorkQueue
 
 if TYPE_CHECKING:
     from toolweave.jobs._backend import Backend
     from toolweave.jobs._lease import Lease, ask_to_cancel
     from toolweave.jobs._worker import JobWorker, resubmit_jobs, work_jobs
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "_backend": ("Backend",),
+            "_lease": (
+                "Lease",
+                "ask_to_cancel",
+            ),
+            "_worker": (
+                "JobWorker",
+                "resubmit_jobs",
+                "work_jobs",
+            ),
+        },
+    )
 
 __all__ = [
     "Backend",
@@ -29,19 +46,3 @@ __all__ = [
     "resubmit_jobs",
     "work_jobs",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "_backend": ("Backend",),
-        "_lease": (
-            "Lease",
-            "ask_to_cancel",
-        ),
-        "_worker": (
-            "JobWorker",
-            "resubmit_jobs",
-            "work_jobs",
-        ),
-    },
-)

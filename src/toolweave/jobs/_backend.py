@@ -56,8 +56,8 @@ class Backend:
         redelivery_seconds: float | None = None,
     ) -> None:
         place, found, address = _read(url)
-        self.name = name or found or "toolweave"
-        self.where = "memory://" if address is None else address.place
+        self.name: str = name or found or "toolweave"
+        self.where: str = "memory://" if address is None else address.place
         try:
             from toolweave.jobs._docket import REDELIVERY_SECONDS, DocketQueue
         except ImportError as exc:

@@ -92,14 +92,14 @@ class JobTopic:
         clock: Callable[[], float] = time.time,
         keep_seconds: float,
     ) -> None:
-        self.name = f"{notes.name}s:{owner}"
+        self.name: str = f"{notes.name}s:{owner}"
         self.notes = notes
         self.owner = owner
         self.store = store
         self.queue = queue
         self.clock = clock
         self.keep_seconds = keep_seconds
-        self.prefix = owner_prefix(owner)
+        self.prefix: str = owner_prefix(owner)
 
     def job(self, key: str, about: Mapping[str, Any] | None = None) -> Job:
         """Return the job to put into the queue."""

@@ -71,7 +71,7 @@ class Lease:
         self._value: dict[str, Any] = {"holder": os.urandom(16).hex(), "process": os.getpid(), "machine": machine()}
         self._revision = 0
         self._since = 0.0  # when it was last renewed, or before
-        self.lost = False
+        self.lost: bool = False
         self._given = False
         self._renewing = anyio.Lock()
 

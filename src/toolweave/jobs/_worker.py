@@ -24,7 +24,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 import anyio
 
 from toolweave.errors import StoreError
-from toolweave.jobs._kind import SUBMITTED_SIGNAL, JobKind
+from toolweave.jobs._kind import SUBMITTED_SIGNAL, JobKind, JobTopic
 from toolweave.jobs._lease import is_living
 from toolweave.jobs._queue import Handler, Job, Reschedule, WorkBackend
 from toolweave.state import Document, iter_pages, listening
@@ -58,8 +58,8 @@ class JobWorker(Generic[R]):
     """
 
     def __init__(self, kind: JobKind[R], *, most_deaths: int = MOST_DEATHS) -> None:
-        self.topic = kind.topic
-        self.suspect = anyio.Lock()
+        self.topic: JobTopic = kind.topic
+        self.suspect: anyio.Lock = anyio.Lock()
         self._kind = kind
         self._most_deaths = most_deaths
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-
 if TYPE_CHECKING:
     from toolweave.middleware._access import AccessRule, AccessRules
     from toolweave.middleware._approval import UserApproval
@@ -24,6 +22,27 @@ if TYPE_CHECKING:
     from toolweave.middleware._sizes import SizeLimits
     from toolweave.middleware._store_limits import StoreLimits
     from toolweave.middleware._timing import Timing
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "_access": ("AccessRule", "AccessRules"),
+            "_approval": ("UserApproval",),
+            "_audit": ("AuditLog",),
+            "_cache": ("ResponseCache",),
+            "_from_config": ("middleware_from_config",),
+            "_limit_store": ("LimitStore", "MemoryLimits"),
+            "_limits": ("CallBudget", "RateLimit"),
+            "_observers": ("Observer", "Observers", "RequestEnd"),
+            "_redaction": ("Redaction",),
+            "_selection": ("OfferSelection",),
+            "_sizes": ("SizeLimits",),
+            "_store_limits": ("StoreLimits",),
+            "_timing": ("Timing",),
+        },
+    )
 
 __all__ = [
     "AccessRule",
@@ -45,22 +64,3 @@ __all__ = [
     "UserApproval",
     "middleware_from_config",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "_access": ("AccessRule", "AccessRules"),
-        "_approval": ("UserApproval",),
-        "_audit": ("AuditLog",),
-        "_cache": ("ResponseCache",),
-        "_from_config": ("middleware_from_config",),
-        "_limit_store": ("LimitStore", "MemoryLimits"),
-        "_limits": ("CallBudget", "RateLimit"),
-        "_observers": ("Observer", "Observers", "RequestEnd"),
-        "_redaction": ("Redaction",),
-        "_selection": ("OfferSelection",),
-        "_sizes": ("SizeLimits",),
-        "_store_limits": ("StoreLimits",),
-        "_timing": ("Timing",),
-    },
-)

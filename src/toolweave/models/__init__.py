@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-
 if TYPE_CHECKING:
     from toolweave.models._anthropic import AnthropicModel
     from toolweave.models._base import (
@@ -47,6 +45,54 @@ if TYPE_CHECKING:
     from toolweave.models._retry import Retry
     from toolweave.models._sampling import SamplingModel
     from toolweave.models._scripted import ScriptedModel, tool_call
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "_anthropic": ("AnthropicModel",),
+            "_base": (
+                "Finished",
+                "Model",
+                "ModelEvent",
+                "ModelRequest",
+                "ModelSettings",
+                "ProviderTool",
+                "StreamRestarted",
+                "StreamedText",
+                "StreamedThinking",
+                "StreamedToolCall",
+                "ToolCallDelta",
+                "Usage",
+                "complete",
+            ),
+            "_command": ("CommandModel",),
+            "_fallback": ("FallbackModel",),
+            "_messages": (
+                "AssistantMessage",
+                "Message",
+                "ProviderPart",
+                "TextPart",
+                "ThinkingPart",
+                "ToolCallPart",
+                "ToolMessage",
+                "ToolOutcome",
+                "UserMessage",
+            ),
+            "_model_apis": ("MODEL_APIS", "ModelApi", "ToolRules"),
+            "_openai": ("OpenAICompatibleModel",),
+            "_parse_model": ("model_from",),
+            "_prices": ("Price",),
+            "_pydantic_ai": ("PydanticAIModel",),
+            "_retry": ("Retry",),
+            "_sampling": ("SamplingModel",),
+            "_scripted": (
+                "ScriptedModel",
+                "tool_call",
+            ),
+        },
+    )
 
 __all__ = [
     "MODEL_APIS",
@@ -86,49 +132,3 @@ __all__ = [
     "model_from",
     "tool_call",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "_anthropic": ("AnthropicModel",),
-        "_base": (
-            "Finished",
-            "Model",
-            "ModelEvent",
-            "ModelRequest",
-            "ModelSettings",
-            "ProviderTool",
-            "StreamRestarted",
-            "StreamedText",
-            "StreamedThinking",
-            "StreamedToolCall",
-            "ToolCallDelta",
-            "Usage",
-            "complete",
-        ),
-        "_command": ("CommandModel",),
-        "_fallback": ("FallbackModel",),
-        "_messages": (
-            "AssistantMessage",
-            "Message",
-            "ProviderPart",
-            "TextPart",
-            "ThinkingPart",
-            "ToolCallPart",
-            "ToolMessage",
-            "ToolOutcome",
-            "UserMessage",
-        ),
-        "_model_apis": ("MODEL_APIS", "ModelApi", "ToolRules"),
-        "_openai": ("OpenAICompatibleModel",),
-        "_parse_model": ("model_from",),
-        "_prices": ("Price",),
-        "_pydantic_ai": ("PydanticAIModel",),
-        "_retry": ("Retry",),
-        "_sampling": ("SamplingModel",),
-        "_scripted": (
-            "ScriptedModel",
-            "tool_call",
-        ),
-    },
-)

@@ -96,10 +96,10 @@ class AnthropicModel(HttpModel):
         self._schemas = schemas_for(base_url, model, PROVIDER, tool_schemas)
         super().__init__(_api(self.name, base_url, api_key, headers or {}), _writers(self._schemas), retry)
         if self._api.host == _HOST:
-            self.origin = PROVIDER
+            self.origin: str = PROVIDER
         else:
             self.origin = self._api.url
-        self.native_tool_search = self._api.host == _HOST
+        self.native_tool_search: bool = self._api.host == _HOST
 
     @property
     def name(self) -> str:

@@ -28,7 +28,7 @@ class FallbackModel:
     """
 
     def __init__(self, first: Model, *others: Model) -> None:
-        self.models = (first, *others)
+        self.models: tuple[Model, *tuple[Model, ...]] = (first, *others)
 
     @property
     def name(self) -> str:

@@ -97,7 +97,7 @@ class ProviderApi:
         if "@" in parts.netloc:
             raise ValueError(f"model {model!r}: base_url must hold no credentials; pass api_key or headers")
         self.model = model
-        self.host = parts.hostname
+        self.host: str = parts.hostname
         self._parts = parts
         self._headers = {name.lower(): _plain(model, name, value) for name, value in headers.items()}
         self._secrets = _secrets([*self._headers.items(), *parse_qsl(parts.query)])

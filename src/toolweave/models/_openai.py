@@ -72,7 +72,7 @@ class OpenAICompatibleModel(HttpModel):
             sent["authorization"] = f"Bearer {api_key if isinstance(api_key, str) else api_key.reveal()}"
         server = ProviderApi(base_url, model=f"{provider or 'openai'}:{model}", headers=sent)
         self._is_openai = server.host == OPENAI_HOST
-        self.provider = provider or ("openai" if self._is_openai else server.url)
+        self.provider: str = provider or ("openai" if self._is_openai else server.url)
         server.model = self.name
         self._is_mistral = is_mistral(self.provider, model)
         self._schemas = schemas_for(base_url, model, provider, tool_schemas)

@@ -51,7 +51,7 @@ class SamplingModel:
     def __init__(self, model: Model | str, *, most_tokens: int = 4096, always: bool = False) -> None:
         if most_tokens < 1:
             raise ValueError(f"most_tokens must be 1 or more, not {most_tokens!r}")
-        self.model = model_from(model)
+        self.model: Model = model_from(model)
         self.most_tokens = most_tokens
         self.always = always
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-
 if TYPE_CHECKING:
     from toolweave.config import OAuth
     from toolweave.oauth._auth_challenge import AuthChallenge
@@ -27,6 +25,31 @@ if TYPE_CHECKING:
     from toolweave.oauth._stores.shared_store import SharedTokenStore
     from toolweave.oauth._token_source import TokenSource, token_source
     from toolweave.oauth._user_agent import AuthorizationResponse, DevicePrompt, RedirectListener, UserAgent
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            ".config": ("OAuth",),
+            "_auth_challenge": ("AuthChallenge",),
+            "_browser": ("BrowserUserAgent",),
+            "_defaults": ("default_token_store", "default_user_agent"),
+            "_loopback": ("LoopbackListener",),
+            "_memory_store": ("MemoryTokenStore",),
+            "_metadata": ("resource_of",),
+            "_records": ("ClientRegistration", "TokenKey", "TokenRecord", "TokenStore"),
+            "_sign_in": ("SignedOut", "sign_in", "sign_out"),
+            "_sign_in_status": ("SignInStatus",),
+            "_stored_sign_in": ("StoredSignIn",),
+            "_stores.default": ("MachineTokenStore",),
+            "_stores.file_store": ("FileTokenStore",),
+            "_stores.keyring_store": ("KeyringTokenStore",),
+            "_stores.shared_store": ("SharedTokenStore",),
+            "_token_source": ("TokenSource", "token_source"),
+            "_user_agent": ("AuthorizationResponse", "DevicePrompt", "RedirectListener", "UserAgent"),
+        },
+    )
 
 __all__ = [
     "AuthChallenge",
@@ -57,26 +80,3 @@ __all__ = [
     "sign_out",
     "token_source",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        ".config": ("OAuth",),
-        "_auth_challenge": ("AuthChallenge",),
-        "_browser": ("BrowserUserAgent",),
-        "_defaults": ("default_token_store", "default_user_agent"),
-        "_loopback": ("LoopbackListener",),
-        "_memory_store": ("MemoryTokenStore",),
-        "_metadata": ("resource_of",),
-        "_records": ("ClientRegistration", "TokenKey", "TokenRecord", "TokenStore"),
-        "_sign_in": ("SignedOut", "sign_in", "sign_out"),
-        "_sign_in_status": ("SignInStatus",),
-        "_stored_sign_in": ("StoredSignIn",),
-        "_stores.default": ("MachineTokenStore",),
-        "_stores.file_store": ("FileTokenStore",),
-        "_stores.keyring_store": ("KeyringTokenStore",),
-        "_stores.shared_store": ("SharedTokenStore",),
-        "_token_source": ("TokenSource", "token_source"),
-        "_user_agent": ("AuthorizationResponse", "DevicePrompt", "RedirectListener", "UserAgent"),
-    },
-)

@@ -69,7 +69,7 @@ class LoopbackListener:
     def __init__(
         self, listener: anyio.abc.Listener[Any], port: int, *, deadline: float, server: str, present: Present
     ) -> None:
-        self.redirect_uri = f"http://{_HOST}:{port}{_PATH}"
+        self.redirect_uri: str = f"http://{_HOST}:{port}{_PATH}"
         self._listener = listener
         self._deadline = deadline
         self._server = server

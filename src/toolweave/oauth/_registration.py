@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -37,7 +38,7 @@ _GRANT_TYPES = {
 class RegistrationAnswer(Value, frozen=True):
     """The answer to a registration (RFC 7591, 3.2.1)."""
 
-    quiet = frozenset({"client_secret"})
+    quiet: ClassVar[frozenset[str]] = frozenset({"client_secret"})
 
     client_id: str
     client_secret: str | None = None

@@ -61,7 +61,7 @@ class TokenSource:
     most_resends = MOST_RESENDS
 
     def __init__(self, way: SignIn) -> None:
-        self.signing_in = False
+        self.signing_in: bool = False
         self._way = way
         self._origin = origin_of(way.url)
         self._looked = False

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-
 if TYPE_CHECKING:
     from toolweave.openapi._asgi import AsgiApp
     from toolweave.openapi._credentials import ApiAuth
@@ -16,6 +14,20 @@ if TYPE_CHECKING:
     from toolweave.openapi._resources import ApiResources
     from toolweave.openapi._results import NEXT_PAGE_META
     from toolweave.openapi._toolset import ApiSource, OpenApiOptions, OpenApiToolset, openapi_tools
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "_asgi": ("AsgiApp",),
+            "_credentials": ("ApiAuth",),
+            "_operations": ("OPERATION_META", "OperationProblem"),
+            "_resources": ("ApiResources",),
+            "_results": ("NEXT_PAGE_META",),
+            "_toolset": ("ApiSource", "OpenApiOptions", "OpenApiToolset", "openapi_tools"),
+        },
+    )
 
 __all__ = [
     "NEXT_PAGE_META",
@@ -29,15 +41,3 @@ __all__ = [
     "OperationProblem",
     "openapi_tools",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "_asgi": ("AsgiApp",),
-        "_credentials": ("ApiAuth",),
-        "_operations": ("OPERATION_META", "OperationProblem"),
-        "_resources": ("ApiResources",),
-        "_results": ("NEXT_PAGE_META",),
-        "_toolset": ("ApiSource", "OpenApiOptions", "OpenApiToolset", "openapi_tools"),
-    },
-)

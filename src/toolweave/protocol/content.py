@@ -57,7 +57,7 @@ class Block(Value, frozen=True, kw_only=True):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.__struct_fields__ if name != "raw")
 
-    __hash__ = None  # type: ignore[assignment]  # its members may be dicts
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # its members may be dicts
 
     @property
     def audience(self) -> frozenset[str]:

@@ -31,7 +31,7 @@ class EventParser:
     def __init__(self, max_bytes: int) -> None:
         self.last_id: str | None = None
         self.retry_seconds: float | None = None
-        self.taken = 0
+        self.taken: int = 0
         self._max_bytes = max_bytes
         self._at_start = True
         self._after_return = False

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-
 if TYPE_CHECKING:
     from toolweave.schema._lowering import LoweredSchema, lower
     from toolweave.schema._problems import Problem, describe
@@ -16,6 +14,33 @@ if TYPE_CHECKING:
     from toolweave.schema._pydantic_models import schema_to_model
     from toolweave.schema._signature import Signature, derive, schema_of
     from toolweave.schema._validate import Validator, load_validator
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "_lowering": (
+                "LoweredSchema",
+                "lower",
+            ),
+            "_problems": (
+                "Problem",
+                "describe",
+            ),
+            "_profiles": ("SchemaProfile",),
+            "_pydantic_models": ("schema_to_model",),
+            "_signature": (
+                "Signature",
+                "derive",
+                "schema_of",
+            ),
+            "_validate": (
+                "Validator",
+                "load_validator",
+            ),
+        },
+    )
 
 __all__ = [
     "LoweredSchema",
@@ -30,28 +55,3 @@ __all__ = [
     "schema_of",
     "schema_to_model",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "_lowering": (
-            "LoweredSchema",
-            "lower",
-        ),
-        "_problems": (
-            "Problem",
-            "describe",
-        ),
-        "_profiles": ("SchemaProfile",),
-        "_pydantic_models": ("schema_to_model",),
-        "_signature": (
-            "Signature",
-            "derive",
-            "schema_of",
-        ),
-        "_validate": (
-            "Validator",
-            "load_validator",
-        ),
-    },
-)

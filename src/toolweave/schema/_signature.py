@@ -75,13 +75,18 @@ class Signature:
         returned: tuple[TypeAdapter[Any], dict[str, Any]] | None,
         load: TypeLoader | None,
     ) -> None:
-        self.name = name
-        self.description = description
-        self.injected = parts.injected
-        self.unbound = parts.unbound
+        self.name: str = name
+        self.description: str = description
+        self.injected: tuple[str, ...] = parts.injected
+        self.unbound: bool = parts.unbound
+        self.input_schema: dict[str, Any]
+        self.output_schema: dict[str, Any] | None
         self._arguments, self.input_schema = arguments
-        self._returned, self.output_schema = (None, None) if returned is None else returned
-        self.load = load
+        if returned is None:
+            self._returned = self.output_schema = None
+        else:
+            self._returned, self.output_schema = returned
+        self.load: TypeLoader | None = load
         self._validator: Validator | None = None
 
     def bind(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Problem, ...]]:

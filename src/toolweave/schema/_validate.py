@@ -72,7 +72,7 @@ class Validator:
     __slots__ = ("_by_value", "_checked", "_compiled", "_repeats", "_steps", "_unchecked", "schema")
 
     def __init__(self, schema: Mapping[str, Any] | bool, *, formats: bool = False) -> None:
-        self.schema = schema
+        self.schema: Mapping[str, Any] | bool = schema
         self._by_value: int | None = None
         self._compiled, self._checked, self._steps, self._repeats = _compile(schema, formats)
         # The work of a validation is at most values x steps a value x repetitions. With no repetition the bound on

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-
 if TYPE_CHECKING:
     from toolweave.protocol.apps import AppCsp
     from toolweave.serve._auth.api_keys import ApiKey, ApiKeys
@@ -56,6 +54,86 @@ if TYPE_CHECKING:
     from toolweave.serve._server import AgentLike, McpServer, create_mcp_server
     from toolweave.serve._sessions import SessionRules
     from toolweave.serve._tasks import TaskRule
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            ".protocol.apps": ("AppCsp",),
+            "_auth.api_keys": ("ApiKey", "ApiKeys"),
+            "_auth.dpop": ("Dpop",),
+            "_auth.introspection": ("IntrospectionAuth",),
+            "_auth.jwt_auth": ("JwtAuth",),
+            "_auth.scopes": ("ScopeRules",),
+            "_auth.token_auth": (
+                "ApiKeyAuth",
+                "BearerAuth",
+                "TokenAuth",
+            ),
+            "_endpoint": ("Endpoint",),
+            "_folder.served_folder": ("ServedFolder", "folder"),
+            "_http.app": (
+                "HttpApp",
+                "HttpOptions",
+            ),
+            "_http.events": (
+                "EventStore",
+                "MemoryEventStore",
+            ),
+            "_http.limits": ("HttpLimits",),
+            "_mounts": ("MountedServer",),
+            "_oauth_server.clients": (
+                "ClientRules",
+                "OAuthClient",
+            ),
+            "_oauth_server.server": ("OAuthServer",),
+            "_oauth_server.upstream": ("Upstream",),
+            "_offers.apps": ("AppPage", "app"),
+            "_offers.completions": (
+                "Completed",
+                "Completions",
+            ),
+            "_offers.conversion": ("PromptTurn",),
+            "_offers.files": ("directory",),
+            "_offers.prompts": (
+                "FunctionPrompt",
+                "PromptSource",
+                "Prompts",
+                "PromptsChanged",
+                "prompt",
+            ),
+            "_offers.resources": (
+                "FunctionResource",
+                "ResourceSource",
+                "Resources",
+                "ResourcesChanged",
+                "resource",
+            ),
+            "_offers.skill_folder": ("SkillFolder", "skills"),
+            "_offers.skills": ("FunctionSkill", "SkillSource", "skill"),
+            "_offers.string_handlers": ("StringHandler",),
+            "_offers.templates": ("Template",),
+            "_request": (
+                "CallNext",
+                "Client",
+                "Identity",
+                "MayUse",
+                "Middleware",
+                "OfferLookup",
+                "Offered",
+                "ReplyChannel",
+                "Request",
+            ),
+            "_server": (
+                "AgentLike",
+                "McpServer",
+                "create_mcp_server",
+            ),
+            "_sessions": ("SessionRules",),
+            "_tasks": ("TaskRule",),
+        },
+    )
 
 __all__ = [
     "AgentLike",
@@ -119,81 +197,3 @@ __all__ = [
     "skill",
     "skills",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        ".protocol.apps": ("AppCsp",),
-        "_auth.api_keys": ("ApiKey", "ApiKeys"),
-        "_auth.dpop": ("Dpop",),
-        "_auth.introspection": ("IntrospectionAuth",),
-        "_auth.jwt_auth": ("JwtAuth",),
-        "_auth.scopes": ("ScopeRules",),
-        "_auth.token_auth": (
-            "ApiKeyAuth",
-            "BearerAuth",
-            "TokenAuth",
-        ),
-        "_endpoint": ("Endpoint",),
-        "_folder.served_folder": ("ServedFolder", "folder"),
-        "_http.app": (
-            "HttpApp",
-            "HttpOptions",
-        ),
-        "_http.events": (
-            "EventStore",
-            "MemoryEventStore",
-        ),
-        "_http.limits": ("HttpLimits",),
-        "_mounts": ("MountedServer",),
-        "_oauth_server.clients": (
-            "ClientRules",
-            "OAuthClient",
-        ),
-        "_oauth_server.server": ("OAuthServer",),
-        "_oauth_server.upstream": ("Upstream",),
-        "_offers.apps": ("AppPage", "app"),
-        "_offers.completions": (
-            "Completed",
-            "Completions",
-        ),
-        "_offers.conversion": ("PromptTurn",),
-        "_offers.files": ("directory",),
-        "_offers.prompts": (
-            "FunctionPrompt",
-            "PromptSource",
-            "Prompts",
-            "PromptsChanged",
-            "prompt",
-        ),
-        "_offers.resources": (
-            "FunctionResource",
-            "ResourceSource",
-            "Resources",
-            "ResourcesChanged",
-            "resource",
-        ),
-        "_offers.skill_folder": ("SkillFolder", "skills"),
-        "_offers.skills": ("FunctionSkill", "SkillSource", "skill"),
-        "_offers.string_handlers": ("StringHandler",),
-        "_offers.templates": ("Template",),
-        "_request": (
-            "CallNext",
-            "Client",
-            "Identity",
-            "MayUse",
-            "Middleware",
-            "OfferLookup",
-            "Offered",
-            "ReplyChannel",
-            "Request",
-        ),
-        "_server": (
-            "AgentLike",
-            "McpServer",
-            "create_mcp_server",
-        ),
-        "_sessions": ("SessionRules",),
-        "_tasks": ("TaskRule",),
-    },
-)

@@ -58,7 +58,7 @@ class _Subscriber(ABC):
 
     def __init__(self, topics: Iterable[Topic]) -> None:
         self.topics: set[Topic] = set(topics)
-        self.loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._waiting: dict[Topic, Mapping[str, Any]] = {}
         self._lock = threading.Lock()
 
@@ -102,7 +102,7 @@ class ListenStream(_Subscriber):
 
     def __init__(self, topics: Iterable[Topic]) -> None:
         super().__init__(topics)
-        self.ended = False
+        self.ended: bool = False
         self._news = anyio.Event()
 
     def wake(self) -> None:

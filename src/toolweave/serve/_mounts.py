@@ -92,7 +92,7 @@ class MountedServer(Namespace):
         super().__init__(namespace)
         self.server = server
         self.rounds = rounds
-        self.tools = _MountedTools(self)
+        self.tools: _MountedTools = _MountedTools(self)
 
     async def through(self, ctx: CallContext, method: str, params: Json, work: _Work) -> Json:
         """Answer a request of the server's own through its middleware.

@@ -69,10 +69,10 @@ class HandlerRunner:
         patience: float = TTL_SECONDS,
     ) -> None:
         self.state: Any = {} if state is None else state
-        self.seal = StateSigner() if seal is None else seal
-        self.logs = Logs() if logs is None else logs
+        self.seal: StateSigner = StateSigner() if seal is None else seal
+        self.logs: Logs = Logs() if logs is None else logs
         self.sessions = sessions
-        self.sampling = SamplingFallback(sampling, patience)
+        self.sampling: SamplingFallback = SamplingFallback(sampling, patience)
         self.patience = patience
 
     async def run(self, request: Request, work: Work) -> Json:

@@ -366,14 +366,14 @@ class McpServer(ServerContent, ServerRunners):
         prompts: PromptLike = (),
     ) -> None:
         super().__init__()
-        self.name = str(info["name"])
-        self.auth = options.auth
-        self.tools = toolset
-        self.changes = Changes()
+        self.name: str = str(info["name"])
+        self.auth: TokenAuth | None = options.auth
+        self.tools: Toolset = toolset
+        self.changes: Changes = Changes()
         self._registry = registry
         logs = Logs(enabled=options.logging)
         self._store = options.store
-        self.backend = options.backend
+        self.backend: WorkBackend | None = options.backend
         self._sessions = _sessions(self.name, options)
         self._rounds = _rounds(options, logs, self._sessions)
         self._tasks = TasksFeature(options.tasks, rounds=self._rounds, backend=self._task_backend())
@@ -400,7 +400,7 @@ class McpServer(ServerContent, ServerRunners):
             logs,
             Listen(self.changes, declared=self._declared, filters={TASK_IDS: self._tasks}, own=_session_of),
         ]
-        self.endpoint = Endpoint(
+        self.endpoint: Endpoint = Endpoint(
             info,
             instructions=options.instructions,
             features=features,

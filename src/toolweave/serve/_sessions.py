@@ -80,9 +80,9 @@ class Sessions:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.collection = f"sessions:{server}"
-        self.store = MemoryStore() if store is None else store
-        self.rules = rules or SessionRules()
+        self.collection: str = f"sessions:{server}"
+        self.store: MemoryStore | Store = MemoryStore() if store is None else store
+        self.rules: SessionRules = rules or SessionRules()
         self._clock = clock
         self.visibility: ChangesVisibility | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -32,7 +32,7 @@ class CallFacts(Value, frozen=True, kw_only=True):
         state: The state of the call.
     """
 
-    quiet = frozenset({"claims", "state"})
+    quiet: ClassVar[frozenset[str]] = frozenset({"claims", "state"})
     principal: str | None = None
     claims: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     state: Any = None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
 from toolweave.state._memory import MemoryStore
 from toolweave.state._signals import Signalling, SignalListener, listening, signal
 from toolweave.state._store import Change, Delete, Document, Put, Store, iter_documents, iter_pages
@@ -16,6 +15,16 @@ from toolweave.state._store_url import open_store
 if TYPE_CHECKING:
     from toolweave.state._redis import RedisStore
     from toolweave.state._sqlite import SqliteStore
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "_redis": ("RedisStore",),
+            "_sqlite": ("SqliteStore",),
+        },
+    )
 
 __all__ = [
     "Change",
@@ -34,11 +43,3 @@ __all__ = [
     "open_store",
     "signal",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "_redis": ("RedisStore",),
-        "_sqlite": ("SqliteStore",),
-    },
-)

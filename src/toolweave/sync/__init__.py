@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-
 if TYPE_CHECKING:
     from toolweave.sync._agents import Agent, SyncRun, generate, stream
     from toolweave.sync._servers import (
@@ -21,6 +19,29 @@ if TYPE_CHECKING:
         SyncToolset,
         connect_mcp,
         connect_mcp_servers,
+    )
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "_agents": (
+                "Agent",
+                "SyncRun",
+                "generate",
+                "stream",
+            ),
+            "_servers": (
+                "SyncConnection",
+                "SyncHub",
+                "SyncTool",
+                "SyncToolList",
+                "SyncToolset",
+                "connect_mcp",
+                "connect_mcp_servers",
+            ),
+        },
     )
 
 __all__ = [
@@ -36,24 +57,3 @@ __all__ = [
     "generate",
     "stream",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "_agents": (
-            "Agent",
-            "SyncRun",
-            "generate",
-            "stream",
-        ),
-        "_servers": (
-            "SyncConnection",
-            "SyncHub",
-            "SyncTool",
-            "SyncToolList",
-            "SyncToolset",
-            "connect_mcp",
-            "connect_mcp_servers",
-        ),
-    },
-)

@@ -31,7 +31,7 @@ class SyncTool:
     __slots__ = ("wrapped",)
 
     def __init__(self, wrapped: Tool) -> None:
-        self.wrapped = wrapped
+        self.wrapped: Tool = wrapped
 
     @property
     def spec(self) -> ToolSpec:
@@ -69,7 +69,7 @@ class SyncToolList(Sequence[SyncTool]):
     __slots__ = ("wrapped",)
 
     def __init__(self, wrapped: ToolList) -> None:
-        self.wrapped = wrapped
+        self.wrapped: ToolList = wrapped
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-
 if TYPE_CHECKING:
     from toolweave.testing._clock import FakeClock
     from toolweave.testing._memory import MemoryServer
@@ -23,6 +21,34 @@ if TYPE_CHECKING:
         http_server,
         stdio_fault_command,
         stdio_server_command,
+    )
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "_clock": ("FakeClock",),
+            "_memory": ("MemoryServer",),
+            "_recorder": (
+                "Recorder",
+                "record",
+            ),
+            "_replayer": (
+                "RecordedExchange",
+                "Replay",
+                "replay",
+            ),
+            "_script": ("Received",),
+            "servers": (
+                "HTTP_FAULTS",
+                "STDIO_FAULTS",
+                "http_fault_server",
+                "http_server",
+                "stdio_fault_command",
+                "stdio_server_command",
+            ),
+        },
     )
 
 __all__ = [
@@ -41,29 +67,3 @@ __all__ = [
     "stdio_fault_command",
     "stdio_server_command",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "_clock": ("FakeClock",),
-        "_memory": ("MemoryServer",),
-        "_recorder": (
-            "Recorder",
-            "record",
-        ),
-        "_replayer": (
-            "RecordedExchange",
-            "Replay",
-            "replay",
-        ),
-        "_script": ("Received",),
-        "servers": (
-            "HTTP_FAULTS",
-            "STDIO_FAULTS",
-            "http_fault_server",
-            "http_server",
-            "stdio_fault_command",
-            "stdio_server_command",
-        ),
-    },
-)

@@ -87,7 +87,7 @@ class MemoryServer:
     ) -> None:
         self.name = name
         self.requests: list[Received] = []
-        self.conversations = 0
+        self.conversations: int = 0
         self._registry, toolset = with_registry(tools)
         self._resources, self._prompts = ResourceRegistry(), PromptRegistry()
         self._server = create_mcp_server(

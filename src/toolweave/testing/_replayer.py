@@ -79,6 +79,7 @@ class Replay:
     """
 
     def __init__(self, path: Path, *, repeat: bool = False) -> None:
+        self.name: str
         self.name, entries = read_cassette(path)
         self.unrecorded: list[str] = []
         self._path = path

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-
 if TYPE_CHECKING:
     from toolweave.protocol.client_requests import (
         ElicitationResult,
@@ -71,6 +69,106 @@ if TYPE_CHECKING:
         renamed,
         traced,
         transformed,
+    )
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            ".protocol.client_requests": (
+                "ElicitationResult",
+                "Elicited",
+                "Root",
+                "SamplingMessage",
+                "SamplingResult",
+            ),
+            ".protocol.content": (
+                "AudioContent",
+                "ContentBlock",
+                "EmbeddedResource",
+                "ImageContent",
+                "ResourceLink",
+                "TextContent",
+                "UnknownContent",
+            ),
+            ".protocol.logs": ("LogLevel",),
+            "_call": (
+                "CallContext",
+                "IDEMPOTENCY_KEY",
+                "Progress",
+                "ProgressCallback",
+                "ProgressReporter",
+                "RESUMABLE",
+                "ToolCall",
+            ),
+            "_call_questions": ("CallQuestions",),
+            "_caller": ("Caller",),
+            "_client_requests": (
+                "Elicitation",
+                "Question",
+                "Roots",
+                "Sampling",
+            ),
+            "_function": (
+                "FunctionTool",
+                "tool",
+            ),
+            "_media": ("File",),
+            "_names": (
+                "NameMap",
+                "ToolName",
+                "aliases",
+                "expose",
+            ),
+            "_registry": (
+                "Alias",
+                "OnConflict",
+                "ToolRegistry",
+            ),
+            "_result": ("ToolResult",),
+            "_saved_files": (
+                "files_saved",
+                "save_files",
+            ),
+            "_sources": (
+                "ToolSource",
+                "as_toolset",
+            ),
+            "_session": ("CallerSession",),
+            "_spec": (
+                "AppliedRule",
+                "ToolSpec",
+            ),
+            "_toolset": (
+                "Tool",
+                "ToolList",
+                "ToolSnapshot",
+                "ToolsChanged",
+                "Toolset",
+                "Unsubscribe",
+                "changes",
+                "tools_of",
+            ),
+            "_truncation": (
+                "BudgetedToolset",
+                "ResultPolicy",
+                "budgeted",
+            ),
+            "_wire_tools": ("WireTools",),
+            "_wrappers": (
+                "BaseToolset",
+                "RoutingToolset",
+                "WrapperToolset",
+                "combined",
+                "enhanced",
+                "filtered",
+                "prefixed",
+                "renamed",
+                "traced",
+                "transformed",
+            ),
+        },
     )
 
 __all__ = [
@@ -141,101 +239,3 @@ __all__ = [
     "traced",
     "transformed",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        ".protocol.client_requests": (
-            "ElicitationResult",
-            "Elicited",
-            "Root",
-            "SamplingMessage",
-            "SamplingResult",
-        ),
-        ".protocol.content": (
-            "AudioContent",
-            "ContentBlock",
-            "EmbeddedResource",
-            "ImageContent",
-            "ResourceLink",
-            "TextContent",
-            "UnknownContent",
-        ),
-        ".protocol.logs": ("LogLevel",),
-        "_call": (
-            "CallContext",
-            "IDEMPOTENCY_KEY",
-            "Progress",
-            "ProgressCallback",
-            "ProgressReporter",
-            "RESUMABLE",
-            "ToolCall",
-        ),
-        "_call_questions": ("CallQuestions",),
-        "_caller": ("Caller",),
-        "_client_requests": (
-            "Elicitation",
-            "Question",
-            "Roots",
-            "Sampling",
-        ),
-        "_function": (
-            "FunctionTool",
-            "tool",
-        ),
-        "_media": ("File",),
-        "_names": (
-            "NameMap",
-            "ToolName",
-            "aliases",
-            "expose",
-        ),
-        "_registry": (
-            "Alias",
-            "OnConflict",
-            "ToolRegistry",
-        ),
-        "_result": ("ToolResult",),
-        "_saved_files": (
-            "files_saved",
-            "save_files",
-        ),
-        "_sources": (
-            "ToolSource",
-            "as_toolset",
-        ),
-        "_session": ("CallerSession",),
-        "_spec": (
-            "AppliedRule",
-            "ToolSpec",
-        ),
-        "_toolset": (
-            "Tool",
-            "ToolList",
-            "ToolSnapshot",
-            "ToolsChanged",
-            "Toolset",
-            "Unsubscribe",
-            "changes",
-            "tools_of",
-        ),
-        "_truncation": (
-            "BudgetedToolset",
-            "ResultPolicy",
-            "budgeted",
-        ),
-        "_wire_tools": ("WireTools",),
-        "_wrappers": (
-            "BaseToolset",
-            "RoutingToolset",
-            "WrapperToolset",
-            "combined",
-            "enhanced",
-            "filtered",
-            "prefixed",
-            "renamed",
-            "traced",
-            "transformed",
-        ),
-    },
-)

@@ -72,7 +72,7 @@ class FunctionTool(Tool, Generic[P, R]):
         self, function: Callable[P, R], spec: ToolSpec, signature: Signature, *, threads: int = THREADS
     ) -> None:
         super().__init__(spec, FunctionToolset(function, spec, signature, threads))
-        self.function = function
+        self.function: Callable[P, R] = function
         self._signature = signature
         self._threads = threads
 

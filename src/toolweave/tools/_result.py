@@ -67,7 +67,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
             (other.content, other.structured_content, other.is_error, other.error, other.meta)
         )
 
-    __hash__ = None  # type: ignore[assignment]  # its members may be dicts
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # its members may be dicts
 
     @property
     def text(self) -> str:

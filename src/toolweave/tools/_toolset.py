@@ -40,7 +40,7 @@ class ToolSnapshot(Sequence[ToolSpec]):
         self, specs: Iterable[ToolSpec] = (), *, version: int = 0, older: Mapping[str, Sequence[ToolSpec]] | None = None
     ) -> None:
         self._specs = tuple(specs)
-        self.version = version
+        self.version: int = version
         self.older: Mapping[str, Sequence[ToolSpec]] = _NONE_OLDER if older is None else older
         self._by_name = {spec.name: spec for spec in self._specs}
         self.by_name: Mapping[str, ToolSpec] = MappingProxyType(self._by_name)
@@ -223,8 +223,8 @@ class Tool:
     __slots__ = ("spec", "toolset")
 
     def __init__(self, spec: ToolSpec, toolset: Toolset) -> None:
-        self.spec = spec
-        self.toolset = toolset
+        self.spec: ToolSpec = spec
+        self.toolset: Toolset = toolset
 
     @property
     def name(self) -> str:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolweave._lazy import lazy_exports
-
 if TYPE_CHECKING:
     from toolweave.trust._definition import OfferedDefinitions, PinnedPart
     from toolweave.trust._drift import PinChange, allow, drift
@@ -24,6 +22,28 @@ if TYPE_CHECKING:
     )
     from toolweave.trust._scan import Finding, FindingKind, scan_result, scan_tool, scan_tools
     from toolweave.trust._toolset import PinnedToolset, pinned
+else:
+    from toolweave._lazy import lazy_exports
+
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "_definition": ("OfferedDefinitions", "PinnedPart"),
+            "_drift": ("PinChange", "allow", "drift"),
+            "_enforcement": ("PinMode", "PinVerdict"),
+            "_pins": (
+                "PinnedDefinition",
+                "PinnedServer",
+                "PinnedTool",
+                "Pins",
+                "ServerIdentity",
+                "lock_path",
+                "tool_hash",
+            ),
+            "_scan": ("Finding", "FindingKind", "scan_result", "scan_tool", "scan_tools"),
+            "_toolset": ("PinnedToolset", "pinned"),
+        },
+    )
 
 __all__ = [
     "Finding",
@@ -48,15 +68,3 @@ __all__ = [
     "scan_tools",
     "tool_hash",
 ]
-
-__getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "_definition": ("OfferedDefinitions", "PinnedPart"),
-        "_drift": ("PinChange", "allow", "drift"),
-        "_enforcement": ("PinMode", "PinVerdict"),
-        "_pins": ("PinnedDefinition", "PinnedServer", "PinnedTool", "Pins", "ServerIdentity", "lock_path", "tool_hash"),
-        "_scan": ("Finding", "FindingKind", "scan_result", "scan_tool", "scan_tools"),
-        "_toolset": ("PinnedToolset", "pinned"),
-    },
-)

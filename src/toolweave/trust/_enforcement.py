@@ -57,7 +57,7 @@ class LockFileReader:
     __slots__ = ("_known", "_pins", "path")
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path: Path = path
         self._known: tuple[int, int, int] | None = None
         self._pins = Pins()
 
@@ -123,8 +123,8 @@ class ServerGuard:
     """
 
     def __init__(self, config: ServerConfig) -> None:
-        self.identity = ServerIdentity(origin="")
-        self.verdict = PinVerdict()
+        self.identity: ServerIdentity = ServerIdentity(origin="")
+        self.verdict: PinVerdict = PinVerdict()
         self._config = config
         self._capabilities: Mapping[str, Any] = {}
         self._instructions: str | None = None

@@ -92,8 +92,8 @@ class ScanBudget:
     def __init__(self, characters: int = _LONGEST_LIST) -> None:
         self._left = characters
         self._here = 0
-        self.is_reported = False
-        self.was_too_deep = False
+        self.is_reported: bool = False
+        self.was_too_deep: bool = False
 
     def begin(self) -> bool:
         """Begin with a definition; return whether anything may be read of it."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from toolweave.connect._client_features.callbacks import (
     NO_CALLBACKS,
     AnswerRequest,
     Callbacks,
+    RootsAnswer,
     SamplingRequest,
     ask_caller,
 )
@@ -68,7 +69,7 @@ class ServerRequestHandler:
     """
 
     def __init__(self, callbacks: Callbacks, server: str, budget: QuestionBudget) -> None:
-        self.roots = callbacks.roots
+        self.roots: RootsAnswer | Callable[[], RootsAnswer | Awaitable[RootsAnswer]] | None = callbacks.roots
         self.budget = budget
         self._callbacks = callbacks
         self._server = server

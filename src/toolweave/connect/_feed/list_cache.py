@@ -153,15 +153,15 @@ class LiveList(Generic[ItemT]):
         max_bytes: int | None = None,
     ) -> None:
         self.items: tuple[ItemT, ...] = ()
-        self.version = 0
+        self.version: int = 0
         self.problems: tuple[str, ...] = ()
-        self.pages = 0
+        self.pages: int = 0
         self.ttl_seconds: float | None = None
-        self.public = False
+        self.public: bool = False
         self.members: Mapping[str, Any] = {}
-        self.failures = 0
+        self.failures: int = 0
         self.kind: ListKind = kind
-        self.method = _METHODS[kind]
+        self.method: str = _METHODS[kind]
         self.on_read: Callable[[], None] = lambda: None
         self.on_problem: Callable[[str], None] = lambda problem: None
         self._server = server

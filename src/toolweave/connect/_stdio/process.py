@@ -54,9 +54,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def __init__(self, *, stop_seconds: float = 5.0, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
         self.stop_seconds = stop_seconds
-        self.pieces = 0
-        self.junk_lines = 0
-        self.last_junk = ""
+        self.pieces: int = 0
+        self.junk_lines: int = 0
+        self.last_junk: str = ""
         self._max = max_message_bytes
         self._transport: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None

@@ -73,7 +73,7 @@ class ChannelWire:
     def __init__(
         self, channel: Channel, peer: ClientHandlers, tasks: anyio.abc.TaskGroup, *, server: str, loss: Loss
     ) -> None:
-        self.late_answers = 0
+        self.late_answers: int = 0
         self._channel = channel
         self._note = peer.on_repair
         self._pipe = channel if isinstance(channel, _Pipe) else None
@@ -90,7 +90,7 @@ class ChannelWire:
         self._incoming = IncomingDispatcher(peer, tasks, channel.send, server=server)
         self._over = anyio.Event()
         self._loop = asyncio.get_running_loop()  # asking for it costs a system call, on Python 3.11
-        self.over = False
+        self.over: bool = False
 
     # Wire
 

@@ -34,7 +34,7 @@ class OperationGate:
     def __init__(self, offers: FindOffers, auth: AuthorizesTokens | None) -> None:
         self._offers = offers
         self._auth = auth
-        self.authorizes = auth is not None
+        self.authorizes: bool = auth is not None
 
     def refusal(self, scope: Scope, operations: Iterable[tuple[str, Mapping[str, Any]]]) -> Refusal | None:
         """Return the refusal of a request, given the method and params of each of its messages; None to let it pass.

@@ -110,32 +110,32 @@ class TokenAuth:
     def __init__(self, verify: Verify, **options: Unpack[ProtectionOptions]) -> None:
         _check_names(type(self).__name__, options)
         self._verify = verify
-        self.kept = KeptTokens()
+        self.kept: KeptTokens = KeptTokens()
         keys = options.get("api_keys")
         if keys is None or isinstance(keys, ApiKeys):
             self.api_keys = keys
         else:
             self.api_keys = ApiKeys(keys)
         try:
-            self.required_scopes = scope_list(options.get("required_scopes", ()))
+            self.required_scopes: tuple[str, ...] = scope_list(options.get("required_scopes", ()))
             supported = options.get("scopes_supported")
             if supported is None:
-                self.supported = self.required_scopes
+                self.supported: tuple[str, ...] = self.required_scopes
             else:
                 self.supported = scope_list(supported)
         except ValueError as exc:
             raise ConfigError(f"{type(self).__name__}: {exc}") from None
         self.resource = options.get("resource")
-        self.authorization_servers = tuple(options.get("authorization_servers", ()))
-        self.access = Access(options.get("scopes") or ScopeRules())
+        self.authorization_servers: tuple[str, ...] = tuple(options.get("authorization_servers", ()))
+        self.access: Access = Access(options.get("scopes") or ScopeRules())
         self._dpop = options.get("dpop")
         if (self.resource is None) != (not self.authorization_servers):
             raise ConfigError("metadata for clients needs both resource and authorization_servers, or neither")
         if self.resource is not None:
             check_issuer_url(self.resource, "resource")
             self.resource = plain_resource(self.resource)
-        self.proofs = ProofChecker(self._dpop or Dpop())
-        self.challenges = Challenges(
+        self.proofs: ProofChecker = ProofChecker(self._dpop or Dpop())
+        self.challenges: Challenges = Challenges(
             metadata_url=None if self.resource is None else metadata_url(self.resource),
             scopes=self.required_scopes,
             dpop_algorithms=() if self._dpop is None else tuple(self._dpop.algorithms),

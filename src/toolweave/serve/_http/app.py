@@ -160,11 +160,11 @@ class HttpApp:
     """
 
     def __init__(self, build: _AppParts) -> None:
-        self.limits = build.settings.limits
-        self.path = build.settings.path
-        self.shares = build.shares
-        self.authorizes = build.settings.auth is not None
-        self.draining = False
+        self.limits: HttpLimits = build.settings.limits
+        self.path: str = build.settings.path
+        self.shares: HttpShares = build.shares
+        self.authorizes: bool = build.settings.auth is not None
+        self.draining: bool = False
         self.on_hangup: Callable[[], object] | None = None
         self._build = build
         self._app: App | None = None
@@ -435,14 +435,14 @@ class _AppParts:
     def __init__(self, served: ServedEndpoint, host: str, settings: _HttpSettings) -> None:
         self.served = served
         self.settings = settings
-        self.origins = Origins(
+        self.origins: Origins = Origins(
             host, hosts=settings.allowed_hosts, origins=settings.allowed_origins, cors=settings.cors_origins
         )
         self.public: dict[str, App] = {}
         limits = settings.limits
         if isinstance(settings.trusted_proxies, str):
             raise ConfigError("trusted_proxies must be a list of addresses and networks, not a text")
-        self.shares = HttpShares(
+        self.shares: HttpShares = HttpShares(
             Callers(settings.trusted_proxies), most=limits.connections, caller_share=limits.caller_share
         )
         self._bounds = ResponseLimits(

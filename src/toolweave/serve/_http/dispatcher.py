@@ -167,7 +167,7 @@ class HttpDispatcher:
         self._gate = gate
         self._streams = streams
         self._bounds = bounds
-        self.requests = EndpointRequests(places)
+        self.requests: EndpointRequests = EndpointRequests(places)
         self.fast_path: FastPath | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -156,7 +156,7 @@ class EventStream:
 
     def __init__(self, name: str, prefix: str, store: EventStore | None) -> None:
         self.name = name
-        self.ended = False
+        self.ended: bool = False
         self._prefix = prefix
         self._store = store
         self._sink: Sink | None = None

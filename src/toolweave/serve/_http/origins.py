@@ -35,7 +35,7 @@ class Origins:
     def __init__(
         self, bound: str, *, hosts: Iterable[str] = (), origins: Iterable[str] = (), cors: Iterable[str] = ()
     ) -> None:
-        self.local = _is_local(bound)
+        self.local: bool = _is_local(bound)
         names = {_lower(name) for name in hosts}
         self._every_host = "*" in names
         self._hosts = names | (_LOOPBACK if self.local else {_bracketed(bound.lower())})

@@ -16,7 +16,7 @@ from uuid import uuid4
 import anyio
 
 from toolweave.protocol.jsonrpc import RequestId
-from toolweave.serve._http.asgi import Cancels
+from toolweave.serve._http.asgi import Cancels, Scope
 from toolweave.serve._http.events import EventStore, EventStream, NotificationStream, SharedStream, stream_label
 from toolweave.serve._http.session_peers import SharedEvents
 from toolweave.serve._http.shares import HttpShares, Shares
@@ -85,22 +85,25 @@ class HttpSession:
     """
 
     def __init__(self, principal: str | None, caller: str, tasks: SpawnsTasks, store: EventStore | None) -> None:
-        self.id = uuid4().hex
+        self.id: str = uuid4().hex
         self.caller = caller
-        self.name = uuid4().hex
+        self.name: str = uuid4().hex
         self.principal = principal
-        self.client = self.latest = Client(version="", principal=principal, conversation=self.name)
-        self.pending = PendingRequests()
+        self.client: Client = Client(version="", principal=principal, conversation=self.name)
+        self.latest: Client = self.client
+        self.pending: PendingRequests = PendingRequests()
         self.running: dict[RequestId, Cancels] = {}
         self.listening: set[anyio.CancelScope] = set()
         self.store = store
         self.shared: SharedEvents | None = None
-        self.prefix = secrets.token_hex(8) + "."
-        self.notifications = NotificationStream(f"{self.prefix}{NOTIFICATIONS}", self.prefix, store, tasks)
+        self.prefix: str = secrets.token_hex(8) + "."
+        self.notifications: NotificationStream = NotificationStream(
+            f"{self.prefix}{NOTIFICATIONS}", self.prefix, store, tasks
+        )
         self.streams: dict[str, EventStream] = {self.notifications.name: self.notifications}
         self.in_flight = 0
-        self.idle_since = time.monotonic()
-        self.ended = False
+        self.idle_since: float = time.monotonic()
+        self.ended: bool = False
         self._leave: Callable[[], None] | None = None
 
     def become(self, session_id: str, client: Client) -> None:
@@ -187,7 +190,7 @@ class HttpSessions:
         self._open: dict[str, HttpSession] = {}
         self._by_caller: dict[str, OrderedDict[str, HttpSession]] = {}
         self._shares = Shares(shares.figures["sessions"])
-        self.caller_of = shares.callers.of
+        self.caller_of: Callable[[Scope], str] = shares.callers.of
 
     def make_room(self, caller: str) -> bool:
         """Return whether a caller can begin another session; one may be ended for it.

@@ -104,7 +104,7 @@ class Place:
 
     def __init__(self, requests: RunningRequests, caller: str) -> None:
         self._requests: RunningRequests | None = requests
-        self.caller = caller
+        self.caller: str = caller
         self.stream: Cancels | None = None
 
     def become_stream(self, stream: Cancels) -> None:
@@ -261,8 +261,8 @@ class HttpShares:
     def __init__(self, callers: Callers, *, most: int | None, caller_share: float) -> None:
         self.callers = callers
         kinds = ("sessions", "streams", "requests", "connections")
-        self.figures = {kind: ShareFigures() for kind in kinds}
-        self.requests = RunningRequests(
+        self.figures: dict[str, ShareFigures] = {kind: ShareFigures() for kind in kinds}
+        self.requests: RunningRequests = RunningRequests(
             callers,
             most=most,
             caller_share=caller_share,

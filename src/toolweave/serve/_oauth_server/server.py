@@ -91,21 +91,21 @@ class OAuthServer(TokenAuth):
             if name in options:
                 raise ConfigError(f"OAuthServer takes {name!r} from its 'url'; leave it out", field=name)
         parts = urlsplit(url)
-        self.issuer = f"{parts.scheme}://{parts.netloc}"
-        self.resource_url = plain_resource(url)
+        self.issuer: str = f"{parts.scheme}://{parts.netloc}"
+        self.resource_url: str = plain_resource(url)
         self._is_reachable = False
         self.allow = allow
         named: ProtectionOptions = {**options, "resource": url, "authorization_servers": (self.issuer,)}
-        self.resources = {self.resource_url}
+        self.resources: set[str] = {self.resource_url}
         super().__init__(_OwnTokens(self, (url,)), **named)
         if parts.path in {*_PATHS.values(), *_WELL_KNOWN}:
             raise ConfigError(f"the endpoint's path {parts.path!r} is one of the authorization server's own")
         self._store = store
-        self.all_scopes = self.supported
+        self.all_scopes: tuple[str, ...] = self.supported
         self._keys = ServerKeys([secret] if isinstance(secret, str | bytes) else secret)
-        self.clients = Clients(clients or ClientRules(), store, self.issuer)
-        self.grants = GrantStore(store, self._keys, _GRANT_SECONDS)
-        self.provider = UpstreamClient(upstream, self.issuer + _PATHS["callback"])
+        self.clients: Clients = Clients(clients or ClientRules(), store, self.issuer)
+        self.grants: GrantStore = GrantStore(store, self._keys, _GRANT_SECONDS)
+        self.provider: UpstreamClient = UpstreamClient(upstream, self.issuer + _PATHS["callback"])
 
     async def verified(self, token: str, audiences: Sequence[str]) -> Identity:
         """Return the identity of a token of ours, for one of these audiences, whose grant is still valid.

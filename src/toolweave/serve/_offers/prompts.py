@@ -36,7 +36,7 @@ from toolweave.serve._offers.registry import (
     listing,
 )
 from toolweave.serve._offers.string_handlers import StringHandler
-from toolweave.serve._request import Json, Method, Request
+from toolweave.serve._request import Json, Method, OfferKind, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
 from toolweave.tools._call import CallContext
@@ -225,7 +225,7 @@ class Prompts(OffersFeature[PromptSource, PromptsChanged]):
         ValueError: Two prompts have one name.
     """
 
-    kind = "prompts"
+    kind: ClassVar[OfferKind] = "prompts"
     _capability: ClassVar[Json] = {"listChanged": True}
 
     def __init__(
@@ -236,7 +236,7 @@ class Prompts(OffersFeature[PromptSource, PromptsChanged]):
         page_size: int | None = DEFAULT_PAGE_SIZE,
         expose_errors: ExposeErrors | None = None,
     ) -> None:
-        self.registry = PromptRegistry()
+        self.registry: PromptRegistry = PromptRegistry()
         super().__init__(self.registry, rounds=rounds, page_size=page_size, expose_errors=expose_errors)
         self.registry.subscribe(self._listeners.emit)
         for item in [prompts] if isinstance(prompts, PromptSource) else prompts:

@@ -27,7 +27,7 @@ from toolweave.serve._offers.registry import (
 )
 from toolweave.serve._offers.string_handlers import StringHandler
 from toolweave.serve._offers.templates import Template, is_template
-from toolweave.serve._request import Json, Method, Offered, Request
+from toolweave.serve._request import Json, Method, Offered, OfferKind, Request
 from toolweave.serve._request_context import HandlerRunner
 from toolweave.serve._tools import ExposeErrors
 from toolweave.tools._call import CallContext
@@ -338,7 +338,7 @@ class Resources(OffersFeature[ResourceSource, ResourcesChanged]):
         ValueError: Two resources have one URI.
     """
 
-    kind = "resources"
+    kind: ClassVar[OfferKind] = "resources"
     _capability: ClassVar[Json] = {"subscribe": True, "listChanged": True}
 
     def __init__(
@@ -349,7 +349,7 @@ class Resources(OffersFeature[ResourceSource, ResourcesChanged]):
         page_size: int | None = DEFAULT_PAGE_SIZE,
         expose_errors: ExposeErrors | None = None,
     ) -> None:
-        self.registry = ResourceRegistry()
+        self.registry: ResourceRegistry = ResourceRegistry()
         super().__init__(self.registry, rounds=rounds, page_size=page_size, expose_errors=expose_errors)
         self.registry.subscribe(self._listeners.emit)
         for item in [resources] if isinstance(resources, ResourceSource) else resources:

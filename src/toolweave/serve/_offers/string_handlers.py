@@ -54,9 +54,11 @@ class StringHandler:
         if parts.unbound:
             raise SchemaError(f"function {function_name(function)!r} wants its self; give the method of an object")
         prose = parse_docstring(documentation(function))
-        self.name = function_name(function)
-        self.description = prose.description
-        self.arguments = tuple(_argument(one, prose.parameters.get(one.name, "")) for one in parts.parameters)
+        self.name: str = function_name(function)
+        self.description: str = prose.description
+        self.arguments: tuple[PromptArgument, ...] = tuple(
+            _argument(one, prose.parameters.get(one.name, "")) for one in parts.parameters
+        )
         self._function = function
         self._injected = parts.injected
         self._runner = Runner(f"function {self.name!r}", is_async=inspect.iscoroutinefunction(implementation(function)))

@@ -61,17 +61,17 @@ class Template:
         Raises:
             SchemaError: It is no template that can be matched; names it and says why.
         """
-        self.text = text
+        self.text: str = text
         query = _QUERY.search(text)
         self._path = text if query is None else text[: query.start()]
         if query is None:
-            self.optional = ()
+            self.optional: tuple[str, ...] = ()
         else:
             self.optional = _query_names(text, query[1])
         parts = _EXPRESSION.split(self._path)
         self._literals = tuple(normal_literal(part, first=at == 0) for at, part in enumerate(parts[::2]))
         self._variables = tuple(_variable(text, part) for part in parts[1::2])
-        self.variables = (*(variable.name for variable in self._variables), *self.optional)
+        self.variables: tuple[str, ...] = (*(variable.name for variable in self._variables), *self.optional)
         self._check()
 
     def _check(self) -> None:

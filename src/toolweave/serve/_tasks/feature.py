@@ -65,7 +65,7 @@ class TasksFeature:
         new_id: Callable[[], str] = lambda: secrets.token_urlsafe(24),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.rules = TaskRules(rules)
+        self.rules: TaskRules = TaskRules(rules)
         self._always = always
         self._new_id = new_id
         self._rounds = rounds

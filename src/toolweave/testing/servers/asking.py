@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from toolweave.testing.servers.protocol import PREFIX, Peer, PeerRequest, PeerSession, Send
@@ -59,7 +59,7 @@ class AskingPeer(Peer):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.tools.update(ASKING_TOOLS)
-        self.numbers = itertools.count(1)
+        self.numbers: Iterator[int] = itertools.count(1)
         self.open: dict[str, tuple[threading.Event, list[Json]]] = {}
 
     def blocks(self, message: Json) -> bool:

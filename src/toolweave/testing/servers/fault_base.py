@@ -30,7 +30,7 @@ class Quota:
     def __init__(self, times: int, memory: str | None) -> None:
         self.times = times
         self.memory = memory
-        self.taken = 0
+        self.taken: int = 0
 
     def take(self) -> bool:
         """Count one fault; return False when the limit is reached."""
@@ -74,7 +74,7 @@ class FaultServer:
         self.peer = peer
         self.write = write
         self.quota = quota
-        self.session = PeerSession(self.send)
+        self.session: PeerSession = PeerSession(self.send)
         self.seconds = seconds
         self.size = size
         self.port = port

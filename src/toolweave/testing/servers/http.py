@@ -41,11 +41,11 @@ class HttpServer:
     def __init__(self, peer: Peer, options: argparse.Namespace) -> None:
         self.peer = peer
         self.options = options
-        self.old = options.era == "sse"
+        self.old: Any = options.era == "sse"
         self.sessions: dict[str, PeerSession] = {}
         self.streams: dict[PeerSession, asyncio.Queue[Any]] = {}
-        self.counter = 0
-        self.odd = Misbehaviour(peer, options, self.sessions, lambda: self.new_session()[1])
+        self.counter: int = 0
+        self.odd: Misbehaviour = Misbehaviour(peer, options, self.sessions, lambda: self.new_session()[1])
 
     async def handle(self, exchange: Exchange) -> None:
         """Answer one exchange."""

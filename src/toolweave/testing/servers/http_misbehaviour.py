@@ -7,9 +7,9 @@ import json
 from collections.abc import Awaitable, Callable
 
 from toolweave.testing.servers import http_breaks, http_streams
-from toolweave.testing.servers.fault_base import MESSAGE_MODES, FaultServer
+from toolweave.testing.servers.fault_base import MESSAGE_MODES, FaultServer, Quota
 from toolweave.testing.servers.faults import DEFAULT_SIZES, MESSAGE_FAULTS, quota_from, with_fault
-from toolweave.testing.servers.http_faults import EXCHANGE_FAULTS, FaultContext
+from toolweave.testing.servers.http_faults import EXCHANGE_FAULTS, Fault, FaultContext
 from toolweave.testing.servers.http_streams import resume
 from toolweave.testing.servers.http_wire import Exchange
 from toolweave.testing.servers.protocol import Peer, PeerSession
@@ -39,8 +39,8 @@ class Misbehaviour:
         self.options = options
         self.sessions = sessions
         self.open_session = open_session
-        self.quota = quota_from(options)
-        self.exchange = EXCHANGE_FAULTS.get(options.mode or "")
+        self.quota: Quota = quota_from(options)
+        self.exchange: Fault | None = EXCHANGE_FAULTS.get(options.mode or "")
         self.lines: list[bytes] = []
         self.messages: FaultServer | None = None
         self.restart: Callable[[], Awaitable[None]]

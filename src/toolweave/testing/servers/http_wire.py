@@ -21,7 +21,7 @@ class WatchedReader(asyncio.StreamReader):
 
     def __init__(self) -> None:
         super().__init__(limit=2**20)
-        self.gone = asyncio.Event()
+        self.gone: asyncio.Event = asyncio.Event()
 
     def feed_eof(self) -> None:
         """Note the end of the stream."""
@@ -41,14 +41,14 @@ class Exchange:
         self, method: str, target: str, headers: dict[str, str], reader: WatchedReader, writer: asyncio.StreamWriter
     ) -> None:
         self.method = method
-        self.path = urlsplit(target).path
-        self.query = {key: values[0] for key, values in parse_qs(urlsplit(target).query).items()}
+        self.path: str = urlsplit(target).path
+        self.query: dict[str, str] = {key: values[0] for key, values in parse_qs(urlsplit(target).query).items()}
         self.headers = headers
         self.body = b""
         self.reader = reader
         self.writer = writer
-        self.streaming = False
-        self.finished = False
+        self.streaming: bool = False
+        self.finished: bool = False
 
     async def respond(self, status: int, body: bytes = b"", **headers: str) -> None:
         """Send a whole response; `_` in a header's name becomes `-`."""
@@ -139,7 +139,7 @@ class Listener:
     def __init__(self, handler: Callable[[Exchange], Awaitable[None]], host: str, port: int) -> None:
         self.handler = handler
         self.host = host
-        self.port = port
+        self.port: int = port
         self.on_restart: Callable[[], None] = lambda: None
         self._open: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server

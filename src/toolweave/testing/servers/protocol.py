@@ -80,15 +80,15 @@ class PeerRequest:
     """One request on its way through the server."""
 
     def __init__(self, message: Json, session: PeerSession, send: Send, headers: dict[str, str] | None) -> None:
-        self.id = message["id"]
-        self.method = str(message["method"])
+        self.id: Any = message["id"]
+        self.method: str = str(message["method"])
         self.params: Json = members(message.get("params"))
         self.meta: Json = members(self.params.get("_meta"))
         self.session = session
         self.send = send
         self.headers = headers
-        self.cancelled = threading.Event()
-        self.modern = PREFIX + "protocolVersion" in self.meta
+        self.cancelled: threading.Event = threading.Event()
+        self.modern: bool = PREFIX + "protocolVersion" in self.meta
 
     def notify(self, method: str, params: Json) -> None:
         """Send a notification that belongs to this request."""
@@ -118,7 +118,7 @@ class Peer:
         else:
             self.version = HANDSHAKE[-1]
         self.page_size = page_size
-        self.probe = probe or ("error-32601" if era == "legacy" else "ok")
+        self.probe: str = probe or ("error-32601" if era == "legacy" else "ok")
         self.info: Json = {"name": name, "title": "Test server", "version": "1.2.3"}
         self.instructions = "Use echo to test."
         self.ttl_ms = ttl_ms
@@ -129,10 +129,10 @@ class Peer:
             "completions": {},
             "logging": {},
         }
-        self.tools = dict(TOOLS)
+        self.tools: dict[str, tuple[Json, Callable[[PeerCall], Json]]] = dict(TOOLS)
         self.tools.update((f"tool_{number:05}", generated_tool(tool_bytes)) for number in range(1, tools + 1))
-        self.resources = dict(RESOURCES)
-        self.prompts = dict(PROMPTS)
+        self.resources: dict[str, tuple[Json, Json]] = dict(RESOURCES)
+        self.prompts: dict[str, tuple[Json, str]] = dict(PROMPTS)
         self.gates: dict[str, threading.Event] = {}
         self.calls: dict[str, int] = {}
         self.methods: list[str] = []

@@ -29,8 +29,8 @@ class StdioServer:
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
-        self.session = PeerSession(self.send)
-        self.lock = threading.Lock()
+        self.session: PeerSession = PeerSession(self.send)
+        self.lock: threading.Lock = threading.Lock()
 
     def encode(self, message: Json) -> bytes:
         """Return the line for a message."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from toolweave.testing.servers.asking import FORM, AskingPeer
@@ -26,12 +26,12 @@ class ServerTask:
     def __init__(self, name: str, poll_ms: int) -> None:
         self.id = name
         self.poll_ms = poll_ms
-        self.status = "working"
+        self.status: str = "working"
         self.message: str | None = None
         self.result: Json = {}
         self.error: Json | None = None
-        self.cancelled = threading.Event()
-        self.changed = threading.Condition()
+        self.cancelled: threading.Event = threading.Event()
+        self.changed: threading.Condition = threading.Condition()
         self.questions: Json = {}
         self.answers: Json = {}
 
@@ -88,7 +88,7 @@ class TaskingPeer(AskingPeer):
         super().__init__(**options)
         self.tools.update(TASK_TOOLS)
         self.tasks: dict[str, ServerTask] = {}
-        self.task_numbers = itertools.count(1)
+        self.task_numbers: Iterator[int] = itertools.count(1)
         if self.era in ("modern", "dual"):
             self.capabilities["extensions"] = {EXTENSION: {}}
         elif self.version >= "2025-11-25":
