@@ -223,16 +223,7 @@ class Gateway(ServerRunners):
         self._pages_unheard: Callable[[], object] = _nothing
         self.perspectives: Perspectives = self._made_perspectives()
         self.routes: Routes = self.perspectives.shared.routes
-        self.relay: Relay = Relay(
-            hub,
-            logs=parts.logs,
-            cipher=parts.secrets.cipher,
-            connections=parts.connections,
-            parked=parts.parked,
-            handshakes=parts.handshakes,
-            visits=parts.visits,
-            of_caller=of_caller is not None,
-        )
+        self.relay: Relay = self._made_relay()
         self.relay.on_leased = self.perspectives.note_leased
         self.callers: CallerGateways = self._made_callers(CallerHubs(hub, token_store))
         self.sign_ins: SignIns = SignIns(self.callers.hubs, parts.groups, parts.replicas)
@@ -256,6 +247,19 @@ class Gateway(ServerRunners):
         self.changes.on_client_notification = self._note_from_client
         for event in ("prompts_changed", "resources_changed", "state"):
             hub.on(event, lambda connection, change: self.routes.forget())
+
+    def _made_relay(self) -> Relay:
+        parts = self._parts
+        return Relay(
+            self.hub,
+            logs=parts.logs,
+            cipher=parts.secrets.cipher,
+            connections=parts.connections,
+            parked=parts.parked,
+            handshakes=parts.handshakes,
+            visits=parts.visits,
+            of_caller=self.of_caller is not None,
+        )
 
     def _made_callers(self, hubs: CallerHubs) -> CallerGateways:
         parts = self._parts
