@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import zlib
 from collections.abc import Awaitable, Callable
@@ -19,9 +20,11 @@ from toolweave import (
     ConnectError,
     ConnectionLostError,
     ErrorKind,
+    McpConnection,
     ProtocolError,
     connect_mcp,
 )
+from toolweave.connect import ConnectionState
 
 pytestmark = pytest.mark.anyio
 TOKEN = "s3cr3t-t0k3n-0123456789"
@@ -390,3 +393,36 @@ async def test_a_url_for_messages_that_is_there_is_used_as_it_is() -> None:
         assert (await connection.call_tool("t")).text == "done"
         assert connection.problems == ()
     assert set(server.posts) == {"/messages"}
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_success_between_two_refusals_keeps_the_session_whichever_way_it_was_sent(at_once: bool) -> None:
+    """A single tool may need more rights than the others: only two refusals in a row concern the session."""
+
+    async def refuse(exchange: Exchange, message: Json) -> bool:
+        if message.get("params", {}).get("arguments") != {"refuse": True}:
+            return False
+        await exchange.respond(401, www_authenticate="Bearer")
+        return True
+
+    async def succeed(connection: McpConnection) -> None:
+        if not at_once:
+            await connection.call_tool("t")
+            return
+        direct = connection.gateway_side.direct_calls
+        loop = asyncio.get_running_loop()
+        session = direct.line("t", loop)
+        assert session is not None
+        sent = direct.send(session, "t", b',"method":"tools/call","params":{"name":"t"}}', loop)
+        assert sent is not None
+        await sent.answer
+        sent.forget()
+
+    old = Old(refuse)
+    async with listening(old.handle) as (url, _), connected(at(url)) as connection:
+        for _ in range(2):
+            with pytest.raises(AuthRequiredError):
+                await connection.call_tool("t", {"refuse": True})
+            await succeed(connection)
+        assert [post["method"] for post in old.posts].count("initialize") == 1
+        assert connection.state is ConnectionState.READY

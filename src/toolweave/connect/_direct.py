@@ -1,7 +1,9 @@
 """Calls that are sent at once and awaited by the sender: no task, no scope and no coroutine in between.
 
-For a gateway, which sends most calls this way; calls that need more use the requester, before or after the call
-was sent.
+For a gateway, which sends most calls this way. A call that cannot be sent so is not sent here at all, and one whose
+answer needs more is completed by the requester, as the first attempt of `forward`. So there is no second way to retry,
+to ask or to follow a task. What is here beside the requester is the first attempt: its deadline in the timer that all
+requests share, and what ends it. `tests/connect/test_direct_calls.py` compares both.
 """
 
 from __future__ import annotations
@@ -93,6 +95,10 @@ class DirectCalls:
         deadlines.add(call, loop)
         return call
 
+    def note_success(self) -> None:
+        """Note that the server has accepted a call, and so the credentials of the connection."""
+        self._supervisor.doubted = False
+
 
 class DirectCall(Deadline, kw_only=True, eq=False):
     """A call of a tool that was sent; its deadline ends `answer` with an error, without cancelling a task.
@@ -126,8 +132,12 @@ class DirectCall(Deadline, kw_only=True, eq=False):
         """End the deadline and forget the request, which was answered."""
         self.deadlines.running.discard(self)
         self.wire.forget(self.key)
-        if self.answer.done() and not self.answer.cancelled():
-            self.answer.exception()  # retrieved, so that asyncio does not report it as lost
+        answer = self.answer
+        if not answer.done() or answer.cancelled():
+            return
+        # Asking for the exception also keeps asyncio from reporting it as lost.
+        if answer.exception() is None:
+            self.calls.note_success()
 
     async def give_up(self) -> None:
         """Notify the server that the answer is not wanted any more; bounded."""

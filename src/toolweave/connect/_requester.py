@@ -373,7 +373,7 @@ class Requester:
         # Listing and connecting have bounds of their own; the retry waits for its answer as long as any attempt.
         with attempt.deadline.held():
             if isinstance(failed, ProtocolError):
-                failed.mask(self._config.redact)
+                failed.mask(line.redact)
                 # An error from the server is an answer: the call was received and judged, so sending it again is not
                 # ours to decide. This one code is the exception.
                 if failed.code != HEADER_MISMATCH or spec is None:
