@@ -22,7 +22,7 @@ from toolweave.connect._session import ClientHandlers
 from toolweave.connect._stdio.process import ServerProcess
 from toolweave.connect._wire.channel import ChannelWire, channel_wire
 from toolweave.errors import ServerError
-from toolweave.protocol.jsonrpc import decode_lenient, objects_in
+from toolweave.protocol.lenient_messages import decode_lenient, objects_in
 
 MEMBERS = st.dictionaries(st.text(max_size=6), st.text(max_size=12) | st.integers() | st.none(), max_size=4)
 MESSAGES = MEMBERS.map(lambda value: json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))

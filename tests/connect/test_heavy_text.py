@@ -16,7 +16,7 @@ import pytest
 from tests.connect.scripted import Exchange, HttpScript, legacy_answer, listening
 from tests.connect.targets import ChannelServer, Json, connected, initialized
 from toolweave import ProtocolError
-from toolweave.protocol.jsonrpc import without_deep_entries
+from toolweave.protocol.lenient_messages import without_deep_entries
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,8 @@ from tests.connect.targets import ChannelServer, Json, connected, initialized
 from tests.json_strategies import JSON, OBJECTS
 from toolweave import ProtocolError
 from toolweave.connect._wire.responses import result_of
-from toolweave.protocol.jsonrpc import LenientMessage, MendedMessage, decode_lenient
 from toolweave.protocol.lenient_json import mended
+from toolweave.protocol.lenient_messages import LenientMessage, MendedMessage, decode_lenient
 from toolweave.protocol.lenient_results import readable_result
 
 pytestmark = pytest.mark.slow

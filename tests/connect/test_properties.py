@@ -16,7 +16,8 @@ from tests.json_strategies import JSON, OBJECTS
 from toolweave.connect._feed.list_reader import EntryReader, tool_reader
 from toolweave.connect._stdio.process import ServerProcess
 from toolweave.protocol.content import content_block
-from toolweave.protocol.jsonrpc import decode_lenient, value_of
+from toolweave.protocol.jsonrpc import value_of
+from toolweave.protocol.lenient_messages import decode_lenient
 from toolweave.protocol.server_features import (
     Prompt,
     Resource,

@@ -7,7 +7,7 @@ import json
 import msgspec
 
 from tests.fuzz.inputs import choice, pieces
-from toolweave.protocol import headers, jsonrpc
+from toolweave.protocol import headers, jsonrpc, lenient_messages
 from toolweave.protocol.sse import EventParser, ServerSentEvent
 
 MAX_EVENT_BYTES = 100_000
@@ -16,14 +16,14 @@ MAX_EVENT_BYTES = 100_000
 def messages(data: bytes) -> None:
     """JSON-RPC messages, as clients and as servers read them."""
     try:
-        jsonrpc.decode_lenient(data)
+        lenient_messages.decode_lenient(data)
     except ValueError:
         pass
-    jsonrpc.without_deep_entries(data)
-    jsonrpc.objects_in(data)
-    jsonrpc.answer_behind(data)
-    jsonrpc.decode_raw_result(data)
-    jsonrpc.answer_id(data)
+    lenient_messages.without_deep_entries(data)
+    lenient_messages.objects_in(data)
+    lenient_messages.answer_behind(data)
+    lenient_messages.decode_raw_result(data)
+    lenient_messages.answer_id(data)
     try:
         strict = jsonrpc.decode_strict(data)
     except jsonrpc.MalformedMessage:
@@ -56,4 +56,4 @@ def event_streams(data: bytes) -> None:
 def header_values(data: bytes) -> None:
     """Header values and ids that callers send."""
     headers.decode_value(data)
-    jsonrpc.own_id(data.decode("latin-1"))
+    lenient_messages.own_id(data.decode("latin-1"))

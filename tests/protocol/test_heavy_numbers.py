@@ -10,14 +10,8 @@ import msgspec
 import pytest
 
 from toolweave.protocol.brackets import depth_change
-from toolweave.protocol.jsonrpc import (
-    answer_behind,
-    decode_lenient,
-    decode_raw_result,
-    decode_strict,
-    is_json,
-    value_of,
-)
+from toolweave.protocol.jsonrpc import decode_strict, value_of
+from toolweave.protocol.lenient_messages import answer_behind, decode_lenient, decode_raw_result, is_json
 
 BYTES = 60_000
 ENVELOPE = b'{"jsonrpc":"2.0","id":1,'

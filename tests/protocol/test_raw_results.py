@@ -10,7 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.json_strategies import JSON
-from toolweave.protocol.jsonrpc import MendedMessage, decode_lenient, decode_raw_result, value_of
+from toolweave.protocol.jsonrpc import value_of
+from toolweave.protocol.lenient_messages import MendedMessage, decode_lenient, decode_raw_result
 
 pytestmark = pytest.mark.slow
 

@@ -28,7 +28,8 @@ from toolweave.middleware._outcome import is_failed, shown_name
 from toolweave.protocol import methods
 from toolweave.protocol.eras import ALL_BLOCKS_SINCE, abilities, legacy_result, modern_result, passed_capabilities
 from toolweave.protocol.headers import mirrored_arguments
-from toolweave.protocol.jsonrpc import RawResult, RequestId, encode_result, encode_value, value_of
+from toolweave.protocol.jsonrpc import RequestId, encode_result, encode_value, value_of
+from toolweave.protocol.lenient_messages import RawResult
 from toolweave.protocol.meta import trace_context_in
 from toolweave.protocol.tasks import declares_tasks, is_task
 from toolweave.protocol.versions import MODERN_VERSION

@@ -23,20 +23,17 @@ from toolweave.connect._wire.request_encoder import request_text
 from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import ServerError
 from toolweave.protocol import methods
-from toolweave.protocol.jsonrpc import (
+from toolweave.protocol.jsonrpc import REQUEST_HEAD, ForeignId, encode_notification, value_of
+from toolweave.protocol.lenient_messages import (
     MAX_DIGITS,
-    REQUEST_HEAD,
-    ForeignId,
     LenientMessage,
     RawResult,
     answer_behind,
     answer_id,
     decode_lenient,
     decode_raw_result,
-    encode_notification,
     objects_in,
     own_id,
-    value_of,
     without_deep_entries,
 )
 

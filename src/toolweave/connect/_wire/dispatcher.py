@@ -20,7 +20,8 @@ from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.json_types import as_object
-from toolweave.protocol.jsonrpc import ForeignId, LenientMessage, encode_error, encode_result, value_of
+from toolweave.protocol.jsonrpc import ForeignId, encode_error, encode_result, value_of
+from toolweave.protocol.lenient_messages import LenientMessage
 
 _log = logging.getLogger("toolweave.connect")
 _AT_ONCE = 256

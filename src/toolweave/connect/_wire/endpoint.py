@@ -49,7 +49,7 @@ from toolweave.http import (
     refused_by_proxy,
     target_of,
 )
-from toolweave.protocol.jsonrpc import decode_lenient
+from toolweave.protocol.lenient_messages import decode_lenient
 
 _MAX_COOKIES = 50
 _MAX_BYTES = 4096

@@ -18,7 +18,7 @@ from toolweave.connect._wire.endpoint import EVENTS, HttpEndpoint
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError, printable
 from toolweave.http import NoAnswer, Response, Unreadable
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.jsonrpc import answer_id, own_id
+from toolweave.protocol.lenient_messages import answer_id, own_id
 from toolweave.protocol.sse import EventParser
 
 _log = logging.getLogger("toolweave.connect")

@@ -38,12 +38,11 @@ from toolweave.protocol.headers import (
     mirroring_problem,
 )
 from toolweave.protocol.json_types import as_object, as_text
-from toolweave.protocol.jsonrpc import (
-    VERSION_MEMBER,
+from toolweave.protocol.jsonrpc import VERSION_MEMBER, encode_notification
+from toolweave.protocol.lenient_messages import (
     LenientMessage,
     answer_id,
     decode_lenient,
-    encode_notification,
     has_leading_method,
     is_json,
     own_id,

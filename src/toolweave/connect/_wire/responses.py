@@ -12,7 +12,8 @@ from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.json_types import as_object, as_text
-from toolweave.protocol.jsonrpc import LenientMessage, MendedMessage, value_of
+from toolweave.protocol.jsonrpc import value_of
+from toolweave.protocol.lenient_messages import LenientMessage, MendedMessage
 from toolweave.protocol.lenient_results import BareResult, readable_result
 
 
