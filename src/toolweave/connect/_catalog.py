@@ -19,6 +19,7 @@ from toolweave.connect._feed.list_reader import ParsedList, SendRequest, ToolRef
 from toolweave.connect._repairs import Repairs
 from toolweave.errors import ErrorKind, SchemaError, ToolError
 from toolweave.protocol.eras import RESULT, WRAP_MARK
+from toolweave.protocol.json_types import JsonObject
 from toolweave.protocol.left_out import LeftOut, left_out_in
 from toolweave.schema._fitting import fitted
 from toolweave.schema._pydantic_models import loader_for_schema
@@ -58,13 +59,13 @@ class CallTarget(Value, frozen=True):
 
     name: str
     spec: ToolSpec | None = None
-    schema: Mapping[str, Any] | None = None
+    schema: JsonObject | None = None
     check: Validator | None = None
     has_execution: bool = False
     repairs: bool = True
     shaped: ShapedCalls | None = None
 
-    def sent(self, arguments: Mapping[str, Any], ctx: CallContext) -> Mapping[str, Any] | ToolResult:
+    def sent(self, arguments: JsonObject, ctx: CallContext) -> JsonObject | ToolResult:
         """Return the arguments that the server takes, or the error result for wrong ones."""
         spec = self.spec
         check = self.check
@@ -78,7 +79,7 @@ class CallTarget(Value, frozen=True):
         except ToolError as error:
             return ToolResult.failure(error)
 
-    def _fitted(self, check: Validator, arguments: Mapping[str, Any]) -> Mapping[str, Any] | ToolResult:
+    def _fitted(self, check: Validator, arguments: JsonObject) -> JsonObject | ToolResult:
         """Return arguments that the schema refuses as the server takes them, or the error result."""
         name = self.name if self.spec is None else self.spec.name
         found = fitted(check, arguments) if self.repairs else None
@@ -278,7 +279,7 @@ class Catalog:
         return compiled
 
     def _repaired_validator(
-        self, spec: ToolSpec, which: str, schema: Mapping[str, Any] | bool, error: SchemaError
+        self, spec: ToolSpec, which: str, schema: JsonObject | bool, error: SchemaError
     ) -> Validator | None:
         """Return a validator for the readable part of an invalid schema, and log the rest once."""
         start = f"server {self._config.name!r}: tool {spec.original_name!r}: its {which} schema"

@@ -40,6 +40,7 @@ from toolweave.errors import (
     as_tool_error,
 )
 from toolweave.protocol.component_meta import asking_for
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.protocol.left_out import LeftOut
 from toolweave.protocol.logs import LogLevel
 from toolweave.tools._call import CallContext, ProgressCallback, ToolCall
@@ -132,14 +133,14 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
         return None
 
     @property
-    def server_info(self) -> Mapping[str, Any]:
+    def server_info(self) -> JsonObject:
         """The server's `Implementation` object as it came: name, version, title, ...; empty before the handshake."""
         if self._agreement:
             return self._agreement.server_info
         return {}
 
     @property
-    def capabilities(self) -> Mapping[str, Any]:
+    def capabilities(self) -> JsonObject:
         """The server's capabilities as they came; empty before the handshake."""
         if self._agreement:
             return self._agreement.capabilities
@@ -329,12 +330,12 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
     async def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: JsonObject | None = None,
         *,
         timeout: float | None = None,
         on_progress: ProgressCallback | None = None,
         version: str | None = None,
-        meta: Mapping[str, Any] | None = None,
+        meta: JsonObject | None = None,
     ) -> ToolResult:
         """Call a tool by its own name, its exposed name or an alias, and return its result.
 
@@ -396,7 +397,7 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
 
     # for gateways
 
-    async def forward(self, request: ForwardedRequest) -> dict[str, Any]:
+    async def forward(self, request: ForwardedRequest) -> Json:
         """Send a request of another client as it is, and return its result as it came.
 
         Neither arguments nor the result are validated. The bounds are those of the server, on silence: progress
@@ -419,7 +420,7 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
         """The side of the connection that hubs and gateways use; no program needs it."""
         return self._gateway_side
 
-    def listen_to_task(self, task: str, listener: Callable[[Mapping[str, Any]], object]) -> Unsubscribe:
+    def listen_to_task(self, task: str, listener: Callable[[JsonObject], object]) -> Unsubscribe:
         """Call `listener` with a modern server's notifications of a task; return a function that unsubscribes.
 
         A server need not send any, and they may be lost with a connection: the result of `tasks/get` is authoritative.
@@ -489,11 +490,11 @@ class McpConnection(SkillFeatures, Openable, BaseToolset):
             tasks.start_soon(self._client.deliver_logs)
             tasks.start_soon(self._health.run_background, line)
 
-    def _notified(self, method: str, params: Mapping[str, Any]) -> None:
+    def _notified(self, method: str, params: JsonObject) -> None:
         self._follower.notified(method, params)
         self._events.emit("notification", (method, params))
 
-    def _notified_elsewhere(self, method: str, params: Mapping[str, Any]) -> None:
+    def _notified_elsewhere(self, method: str, params: JsonObject) -> None:
         """Handle a notification that arrived on another connection to the server, in any thread."""
         loop = self._supervisor.loop
         if loop is not None and not loop.is_closed():

@@ -21,6 +21,7 @@ from toolweave.connect._transports import OpenSession
 from toolweave.connect._wire.channel import ChannelWire
 from toolweave.errors import RequestTimeoutError
 from toolweave.protocol import methods
+from toolweave.protocol.json_types import Json
 
 
 class DirectCalls:
@@ -153,7 +154,7 @@ class DirectCall(Deadline, kw_only=True, eq=False):
             self.answer = self.wire.renew(self.key)
             waiting.set_result(None)
 
-    async def result(self) -> dict[str, Any]:
+    async def result(self) -> Json:
         """Wait for the answer instead of the requester's own attempt, within whose bounds this is.
 
         Raises:

@@ -6,8 +6,7 @@ of repairs, a result that its client would have to repair is an error instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 
@@ -18,7 +17,7 @@ from toolweave.connect._direct import DirectCall
 from toolweave.connect._output_check import checked_result
 from toolweave.connect._session import Declared, OnNotification
 from toolweave.protocol import methods
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import JsonObject, as_object
 from toolweave.protocol.tasks import is_task
 from toolweave.tools._mcp import tool_result
 
@@ -41,10 +40,10 @@ class ForwardedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     method: str
-    params: Mapping[str, Any]
-    meta: Mapping[str, Any]
+    params: JsonObject
+    meta: JsonObject
     declared: Declared | None = None
-    on_progress: Callable[[Mapping[str, Any]], None] | None = None
+    on_progress: Callable[[JsonObject], None] | None = None
     on_news: OnNotification | None = None
     sole: bool = False
     answer: AnswerRequest | None = None
@@ -53,7 +52,7 @@ class ForwardedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def refuse_repairs(
-    request: ForwardedRequest, result: Mapping[str, Any], config: ServerConfig, catalog: Catalog
+    request: ForwardedRequest, result: JsonObject, config: ServerConfig, catalog: Catalog
 ) -> None:
     """Refuse a tool's result that its client would have to repair.
 
@@ -75,7 +74,7 @@ def refuse_repairs(
         if target.spec is not None and "structuredContent" not in result:
             checked_result(config, catalog, target.spec, read)  # notes a text that has to be read as structured content
         return
-    outcome: Mapping[str, Any] | None = None
+    outcome: JsonObject | None = None
     if request.method == methods.TASKS_RESULT:
         outcome = result
     elif request.method == methods.TASKS_GET:

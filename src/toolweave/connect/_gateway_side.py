@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolweave.connect._feed.list_cache import ListFacts, ListKind, LiveList
 from toolweave.connect._feed.refresher import CAPABILITIES
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import JsonObject, as_object
 
 if TYPE_CHECKING:
     from toolweave.connect._direct import DirectCalls
@@ -39,7 +39,7 @@ class GatewaySide:
     def list_facts(self, kind: ListKind) -> ListFacts[Any]:
         """Return a list of the server as it is known now, without asking for it: its items, lifetime and members."""
         line = self._requester.last_line
-        capabilities: Mapping[str, Any] = line.session.agreement.capabilities if line else {}
+        capabilities: JsonObject = line.session.agreement.capabilities if line else {}
         declared = as_object(capabilities.get(CAPABILITIES[kind])) or {}
         return self._lists[kind].facts(notified=declared.get("listChanged") is True)
 
@@ -51,10 +51,10 @@ class GatewaySide:
         """
         return self._requester.direct
 
-    def note_notification(self, method: str, params: Mapping[str, Any]) -> None:
+    def note_notification(self, method: str, params: JsonObject) -> None:
         """Handle a notification that the server sent on another connection to it, such as the change of a list."""
         self._on_notification(method, params)
 
-    def note_forwarded(self, name: str, result: Mapping[str, Any]) -> None:
+    def note_forwarded(self, name: str, result: JsonObject) -> None:
         """Look for hidden characters in the result of a call that was sent by `direct_calls`, as the config says."""
         self._requester.note_forwarded(name, result)

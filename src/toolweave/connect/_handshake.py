@@ -20,7 +20,7 @@ from toolweave.connect._session import Agreement, ClientHandlers, Session, Wire,
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
-from toolweave.protocol.json_types import as_array, as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, as_text
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.protocol.uris import safe_icons
 from toolweave.protocol.versions import HANDSHAKE_VERSIONS, LATEST_HANDSHAKE_VERSION, MODERN_VERSION, MODERN_VERSIONS
@@ -163,7 +163,7 @@ class _Handshakes(Value, frozen=True):
             await session.set_log_level(self.peer.modern_log_level)
         return session
 
-    def _envelope(self, revision: str) -> dict[str, Any]:
+    def _envelope(self, revision: str) -> Json:
         return envelope(revision, _client_info(), self.peer.capabilities(modern=True))
 
 
@@ -360,7 +360,7 @@ def _proves_modern(error: Exception | None) -> bool:
     return error.code == METHOD_NOT_FOUND or (error.code == UNSUPPORTED_VERSION and bool(_common(error.data)))
 
 
-def _read_discovery(result: Mapping[str, Any]) -> Agreement | None:
+def _read_discovery(result: JsonObject) -> Agreement | None:
     common = _common({"supported": result.get("supportedVersions")})
     if not common or not isinstance(result.get("capabilities", {}), Mapping):
         return None
@@ -369,14 +369,14 @@ def _read_discovery(result: Mapping[str, Any]) -> Agreement | None:
     return _agreement(common[-1], True, result, info if info is not None else result.get("serverInfo"))
 
 
-def _safe_info(info: Mapping[str, Any]) -> Mapping[str, Any]:
+def _safe_info(info: JsonObject) -> JsonObject:
     """Return the description of a server without icons that a client must not load."""
     if "icons" in info:
         return {**info, "icons": list(safe_icons(info["icons"]))}
     return info
 
 
-def _agreement(version: str, modern: bool, result: Mapping[str, Any], info: Any) -> Agreement:
+def _agreement(version: str, modern: bool, result: JsonObject, info: Any) -> Agreement:
     return Agreement(
         version=version,
         modern=modern,

@@ -20,7 +20,7 @@ from toolweave.connect._wire.credentials import AuthFlow, AuthHook
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ErrorKind, ProtocolError, ServerError
 from toolweave.http import no_proxy_hint, origin_of
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import Json, as_object
 
 MAX_CONNECTIONS = 100
 """The default maximum of open connections to one server."""
@@ -96,7 +96,7 @@ class HttpFault(Value, frozen=True, kw_only=True):
     too_large: bool = False
     error: ServerError | None = None
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Json:
         """Return the facts as a JSON object, for `ProtocolError.data`."""
         facts = {"http_status": self.status, "retry_after": self.retry_after}
         return {key: value for key, value in facts.items() if value is not None}

@@ -14,7 +14,7 @@ from toolweave.connect._catalog import Catalog
 from toolweave.errors import ErrorKind, ToolError, printable
 from toolweave.protocol.content import TextContent
 from toolweave.protocol.eras import RESULT
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import Json, as_object
 from toolweave.protocol.lenient_results import TEXT_AS_STRUCTURE
 from toolweave.schema import Validator
 from toolweave.schema._problems import describe
@@ -81,7 +81,7 @@ def _read_from_text(spec: ToolSpec, validator: Validator, result: ToolResult) ->
     return None
 
 
-def without_secrets(result: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
+def without_secrets(result: Json, redact: Callable[[str], str]) -> Json:
     """Return a result, with its texts masked if it or its task has failed: an error may quote our credentials."""
     failed = result.get("isError") is True or result.get("status") == "failed"
     outcome = None if failed else as_object(result.get("result"))

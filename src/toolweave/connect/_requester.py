@@ -43,7 +43,7 @@ from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolErr
 from toolweave.protocol import methods
 from toolweave.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS, URL_ELICITATION_REQUIRED
 from toolweave.protocol.component_meta import VERSION
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import Json, JsonObject, as_object
 from toolweave.tools._call import CallContext, Progress
 from toolweave.tools._call_questions import CallQuestions, is_resumed
 from toolweave.tools._mcp import tool_result
@@ -54,7 +54,7 @@ from toolweave.tools._toolset import ToolsChanged
 _log = logging.getLogger("toolweave.connect")
 
 ResultT = TypeVar("ResultT")
-CheckPins = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+CheckPins = Callable[[str, JsonObject], Awaitable[None]]
 """Called with the method and parameters of a request before it is sent; raises `ToolError` if pins withhold it."""
 
 
@@ -71,9 +71,9 @@ class _Attempt:
 class _CallAttempt(_Attempt):
     """A call of a tool; its `meta` holds the progress token, its `params` have none."""
 
-    params: dict[str, Any]
+    params: Json
     ctx: CallContext
-    meta: Mapping[str, Any]
+    meta: JsonObject
     watch: ProgressWatch | None
 
 
@@ -82,7 +82,7 @@ class _ForwardAttempt(_Attempt):
     """A request of another client; `meta` is its `_meta`, with a progress token of ours."""
 
     request: ForwardedRequest
-    meta: Mapping[str, Any]
+    meta: JsonObject
 
 
 AttemptT = TypeVar("AttemptT", bound=_Attempt)
@@ -169,22 +169,20 @@ class Requester:
     async def request(
         self,
         method: str,
-        params: Mapping[str, Any],
+        params: JsonObject,
         timeout: float | None = None,
-        meta: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any]:
+        meta: JsonObject | None = None,
+    ) -> Json:
         """Make one request other than a tool call, within `timeout` or the server's `timeout.read`."""
         return await self._supervisor.run_on_own_loop(self._request(method, params, timeout, meta))
 
-    async def _request(
-        self, method: str, params: Mapping[str, Any], timeout: float | None, meta: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
+    async def _request(self, method: str, params: JsonObject, timeout: float | None, meta: JsonObject | None) -> Json:
         await self.line()  # has a bound of its own
         await self._check_pins(method, params)
         peer = self._supervisor.peer
 
-        async def ask(deadline: Deadline) -> dict[str, Any]:
-            async def send(line: OpenSession, more: Mapping[str, Any]) -> dict[str, Any]:
+        async def ask(deadline: Deadline) -> Json:
+            async def send(line: OpenSession, more: JsonObject) -> Json:
                 result = await line.session.request(method, {**params, **more}, meta=meta, deadline=deadline.at)
                 return object_result(result, method, self._config.name)
 
@@ -218,7 +216,7 @@ class Requester:
             lambda _: self._catalog.refresh(line.session.request, refusal), methods.TOOLS_LIST, seconds
         )
 
-    async def call(self, name: str, arguments: Mapping[str, Any], ctx: CallContext) -> ToolResult:
+    async def call(self, name: str, arguments: JsonObject, ctx: CallContext) -> ToolResult:
         """Call a tool; see `McpConnection.call_tool`.
 
         Every call begins here; what few calls need is handled in other methods.
@@ -234,7 +232,7 @@ class Requester:
         sent = call_target.sent(arguments, ctx)
         if isinstance(sent, ToolResult):
             return sent
-        params: dict[str, Any] = {"name": call_target.name, "arguments": dict(sent)}
+        params: Json = {"name": call_target.name, "arguments": dict(sent)}
         limiter = self._limiter
         if limiter is not None:
             await self._take_turn(limiter, call_target.name, ctx.timeout)
@@ -292,9 +290,7 @@ class Requester:
             seconds=seconds,
         )
 
-    async def _answered(
-        self, line: OpenSession, params: dict[str, Any], target: CallTarget, ctx: CallContext
-    ) -> dict[str, Any]:
+    async def _answered(self, line: OpenSession, params: Json, target: CallTarget, ctx: CallContext) -> Json:
         """Return the result of a call as the server sent it, within the deadline of the call."""
         if ctx.timeout is None:
             seconds = self._config.timeout.call
@@ -312,7 +308,7 @@ class Requester:
             if ctx.on_progress is not None or self._total is not None:
                 watch = ProgressWatch(peer, ctx.on_progress or _ignore, deadline)
                 meta = {**meta, "progressToken": watch.token}
-            first: dict[str, Any] | None = None
+            first: Json | None = None
             failed: BaseException | None = None
             # What the first attempt cannot do is found in its answer and finished below, with that answer as the first.
             if not target.has_execution and (ctx.questions is None or self._needs_no_turn(ctx.questions, line)):
@@ -344,9 +340,7 @@ class Requester:
         """
         return not is_resumed(questions) and (line.session.agreement.modern or not self._may_answer)
 
-    async def _finish_call(
-        self, attempt: _CallAttempt, first: dict[str, Any] | None, failed: BaseException | None
-    ) -> dict[str, Any]:
+    async def _finish_call(self, attempt: _CallAttempt, first: Json | None, failed: BaseException | None) -> Json:
         """Return the result of a call without a complete first answer: `first` is that answer, `failed` its error."""
         with attempt.deadline:
             try:
@@ -391,8 +385,8 @@ class Requester:
             raise await self._final_error(line, exc) from None
 
     async def _send(
-        self, attempt: _CallAttempt, first: dict[str, Any] | None = None, refused: ProtocolError | None = None
-    ) -> dict[str, Any]:
+        self, attempt: _CallAttempt, first: Json | None = None, refused: ProtocolError | None = None
+    ) -> Json:
         """Make a call that may want input or become a task, and return its result.
 
         `first` is the answer to its first request, or `refused` the refusal, where that was sent already.
@@ -400,12 +394,12 @@ class Requester:
         line = attempt.line
         target = attempt.target
         deadline = attempt.deadline
-        params: Mapping[str, Any] = attempt.params
+        params: JsonObject = attempt.params
         if wants_task(target.spec, line.session.agreement):
             params = {**params, "task": {}}
         modern = line.session.agreement.modern
 
-        def send(more: Mapping[str, Any]) -> Awaitable[dict[str, Any]]:
+        def send(more: JsonObject) -> Awaitable[Json]:
             return line.session.request(
                 methods.TOOLS_CALL,
                 {**params, **more},
@@ -426,9 +420,7 @@ class Requester:
                 result = await call(first=first, refused=refused)
             return await self._followed(result, asked, deadline, partial(self._task_request, None), "task" in params)
 
-    async def _resumed(
-        self, call: Callable[..., Awaitable[dict[str, Any]]], asked: CallRequestHandler, *, modern: bool
-    ) -> dict[str, Any]:
+    async def _resumed(self, call: Callable[..., Awaitable[Json]], asked: CallRequestHandler, *, modern: bool) -> Json:
         """Make a call whose questions its caller answers: resume it where it asked, or restart it.
 
         A server that no longer knows its question has done nothing more: the call is restarted
@@ -449,8 +441,8 @@ class Requester:
         return await call()
 
     async def _followed(
-        self, result: dict[str, Any], asked: ServerRequestHandler, deadline: Deadline, ask: SendRequest, legacy: bool
-    ) -> dict[str, Any]:
+        self, result: Json, asked: ServerRequestHandler, deadline: Deadline, ask: SendRequest, legacy: bool
+    ) -> Json:
         """Return the result of the task that a result names, or the result itself; `legacy` calls asked for a task."""
         if result.get("resultType") == "task":
             return await ClientTask(result, ask, asked, deadline, self._config).result()
@@ -465,11 +457,11 @@ class Requester:
         self.on_timeout()
         return self.too_slow(f"the call of tool {name!r}", seconds)
 
-    async def forward(self, request: ForwardedRequest) -> dict[str, Any]:
+    async def forward(self, request: ForwardedRequest) -> Json:
         """Send a request of another client, and return its result; see `McpConnection.forward`."""
         return await self._supervisor.run_on_own_loop(self._forward(request))
 
-    async def _forward(self, request: ForwardedRequest) -> dict[str, Any]:
+    async def _forward(self, request: ForwardedRequest) -> Json:
         if request.sent is None:
             line = await self.line()
         else:
@@ -498,7 +490,7 @@ class Requester:
             self._note_forwarded(target, result)
         return result
 
-    async def _forwarded(self, request: ForwardedRequest, line: OpenSession, target: CallTarget) -> dict[str, Any]:
+    async def _forwarded(self, request: ForwardedRequest, line: OpenSession, target: CallTarget) -> Json:
         """Send a request of another client within its deadline, and once more where that is safe."""
         is_call = request.method == methods.TOOLS_CALL
         timeout = self._config.timeout
@@ -509,7 +501,7 @@ class Requester:
             meta = request.meta
             if (told := request.on_progress) is not None:
 
-                def progressed(params: Mapping[str, Any]) -> None:
+                def progressed(params: JsonObject) -> None:
                     deadline.touch()
                     told(params)
 
@@ -527,7 +519,7 @@ class Requester:
         self.on_timeout()
         raise self.too_slow(f"the call of tool {target.name!r}" if is_call else request.method, seconds)
 
-    async def _forward_rounds(self, attempt: _ForwardAttempt, sent: DirectCall | None = None) -> dict[str, Any]:
+    async def _forward_rounds(self, attempt: _ForwardAttempt, sent: DirectCall | None = None) -> Json:
         """Send a request, in rounds and to the end of its task where its client leaves these to us.
 
         `sent` is the first attempt, where that was made already.
@@ -544,7 +536,7 @@ class Requester:
 
         attempts = iter(() if sent is None else (sent,))
 
-        async def send(more: Mapping[str, Any]) -> dict[str, Any]:
+        async def send(more: JsonObject) -> Json:
             if (call := next(attempts, None)) is not None:
                 return await call.result()
             return await line.session.request(
@@ -567,18 +559,18 @@ class Requester:
             return result
         return await self._followed(result, asked, deadline, partial(self._task_request, request.declared), wants)
 
-    def note_forwarded(self, name: str, result: Mapping[str, Any]) -> None:
+    def note_forwarded(self, name: str, result: JsonObject) -> None:
         """Look for hidden characters in a result that is passed on; see `GatewaySide.note_forwarded`."""
         if self._config.scan and self._catalog.lists(name):
             self._note_forwarded(self._catalog.original_target(name), result)
 
-    def _note_forwarded(self, target: CallTarget, result: Mapping[str, Any]) -> None:
+    def _note_forwarded(self, target: CallTarget, result: JsonObject) -> None:
         try:
             self._catalog.note_result(target.spec, target.name, tool_result(result, server=self._config.name))
         except ProtocolError as exc:
             _log.debug("a result that is passed on was not scanned: %s", exc)
 
-    async def _task_request(self, declared: Declared | None, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def _task_request(self, declared: Declared | None, method: str, params: JsonObject) -> Json:
         """Make a request about a task, which outlives the connection on which it was created, for its client."""
         try:
             return await self.with_reconnect(

@@ -27,7 +27,7 @@ from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from toolweave.protocol.component_meta import asking_for
 from toolweave.protocol.content import EmbeddedResource
-from toolweave.protocol.json_types import as_array, as_object
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object
 from toolweave.protocol.server_features import (
     Completion,
     Prompt,
@@ -65,7 +65,7 @@ class ServerFeatures:
         """Set up the lists; needs `_catalog`, `_events` and `_follower`."""
         server = self.config.name
         limit = self.config.max_list_bytes
-        self._listed: dict[OfferPart, Mapping[str, Mapping[str, Any]]] = {}
+        self._listed: dict[OfferPart, Mapping[str, JsonObject]] = {}
         self._prompts: LiveList[Prompt] = LiveList(
             server,
             "prompts",
@@ -213,9 +213,7 @@ class ServerFeatures:
             templates=listed.get("template", offer_definitions("template", self._templates.items)),
         )
 
-    async def request(
-        self, method: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = None
-    ) -> dict[str, Any]:
+    async def request(self, method: str, params: JsonObject | None = None, *, timeout: float | None = None) -> Json:
         """Send any request, such as one of an extension, and return its result as it came.
 
         The `_meta` of the era is added; nothing is validated, cached, or retried when it may have run.
@@ -265,7 +263,7 @@ class ServerFeatures:
         await self._requester.bounded(lambda _: live.refresh(line.session.request), live.method, seconds)
 
     def _judge(
-        self, part: OfferPart, read: Callable[[Mapping[str, Any]], _OfferT]
+        self, part: OfferPart, read: Callable[[JsonObject], _OfferT]
     ) -> Callable[[list[Any], ToolRefusal | None], Awaitable[ParsedList[_OfferT]]]:
         """Return a function that reads the entries of a list, and leaves out those that the pins withhold.
 
@@ -287,7 +285,7 @@ class ServerFeatures:
 
         return judge
 
-    async def _check_pins(self, method: str, params: Mapping[str, Any]) -> None:
+    async def _check_pins(self, method: str, params: JsonObject) -> None:
         """Refuse a request for a prompt, a resource or a template that the pins withhold.
 
         The lists are read before, if they are not current: a definition may have changed since it was listed.
@@ -316,14 +314,14 @@ class ServerFeatures:
             self._events.emit(CHANGED_EVENTS[change.kind], change)
 
     @property
-    def _offered(self) -> Mapping[str, Any]:
+    def _offered(self) -> JsonObject:
         line = self._requester.last_line
         if line:
             return line.session.agreement.capabilities
         return {}
 
 
-def _requested(method: str, params: Mapping[str, Any]) -> tuple[OfferPart, str] | None:
+def _requested(method: str, params: JsonObject) -> tuple[OfferPart, str] | None:
     """Return the part and the name of the definition that a request uses, or None if it uses none."""
     if method == methods.PROMPTS_GET:
         return "prompt", str(params.get("name"))

@@ -11,7 +11,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, ClassVar, Protocol
 
@@ -31,7 +31,7 @@ from toolweave.connect._deadline import Deadline
 from toolweave.errors import ProtocolError, ServerError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_REQUEST
-from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_object, as_text
 from toolweave.protocol.logs import log_message
 from toolweave.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from toolweave.tools._call import Progress
@@ -43,7 +43,7 @@ UNCANCELLABLE = frozenset({methods.INITIALIZE, methods.SERVER_DISCOVER})
 Loss = Callable[[bool], ServerError]
 """Makes the error of a lost connection; the argument says whether the request was sent."""
 
-OnNotification = Callable[[str, Mapping[str, Any]], None]
+OnNotification = Callable[[str, JsonObject], None]
 """Takes one notification, its method and params; must not wait."""
 
 _REPEATS = 3
@@ -56,12 +56,12 @@ class Wire(Protocol):
     async def request(
         self,
         method: str,
-        params: Mapping[str, Any],
+        params: JsonObject,
         *,
-        schema: Mapping[str, Any] | None = None,
+        schema: JsonObject | None = None,
         request_id: str | None = None,
         on_notification: OnNotification | None = None,
-    ) -> dict[str, Any]:
+    ) -> Json:
         """Send a request and return its result as it came.
 
         `schema` is the called tool's input schema, for arguments that HTTP mirrors into headers
@@ -75,7 +75,7 @@ class Wire(Protocol):
         """
         ...
 
-    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+    async def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification; nothing is raised when the server is gone."""
         ...
 
@@ -88,7 +88,7 @@ class Wire(Protocol):
         """Wait until the conversation ends otherwise than by our own closing."""
         ...
 
-    def refusal(self, schema: Mapping[str, Any]) -> str | None:
+    def refusal(self, schema: JsonObject) -> str | None:
         """Return the reason not to offer a tool with this input schema over this wire, or None."""
         ...
 
@@ -105,10 +105,10 @@ class Agreement(Value, frozen=True, kw_only=True):
     quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
     version: str
     modern: bool
-    server_info: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    capabilities: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    server_info: JsonObject = msgspec.field(default_factory=Json)
+    capabilities: JsonObject = msgspec.field(default_factory=Json)
     instructions: str | None = None
-    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    raw: JsonObject = msgspec.field(default_factory=Json)
 
 
 class ClientHandlers:
@@ -130,7 +130,7 @@ class ClientHandlers:
 
     def __init__(
         self,
-        on_notification: Callable[[str, Mapping[str, Any]], None],
+        on_notification: Callable[[str, JsonObject], None],
         callbacks: Callbacks = NO_CALLBACKS,
         server: str = "",
         stand_in: ClientStandIn | None = None,
@@ -156,7 +156,7 @@ class ClientHandlers:
         self._stand_in = stand_in
         self._server = server
         self._on_notification = on_notification
-        self._progress: dict[str, Callable[[Mapping[str, Any]], None]] = {}
+        self._progress: dict[str, Callable[[JsonObject], None]] = {}
         self._sole: OnNotification | None = None
         self._tokens = itertools.count(1)
         self._waiting: set[Deadline] = set()
@@ -165,7 +165,7 @@ class ClientHandlers:
         self._one_asks = anyio.Lock()
         self._of_call: ServerRequestHandler | None = None
 
-    def capabilities(self, *, modern: bool) -> dict[str, Any]:
+    def capabilities(self, *, modern: bool) -> Json:
         """Return the capabilities to declare, as the era writes them; those of another client as it wrote them."""
         if self._stand_in is not None:
             return dict(self._stand_in.capabilities)
@@ -229,7 +229,7 @@ class ClientHandlers:
         """Return a progress token whose notifications go to `callback` until `forget_progress`."""
         return self.watch_progress_params(lambda params: callback(_progress_of(params)))
 
-    def watch_progress_params(self, callback: Callable[[Mapping[str, Any]], None]) -> str:
+    def watch_progress_params(self, callback: Callable[[JsonObject], None]) -> str:
         """Return a progress token; the parameters of its notifications go to `callback` as they came."""
         token = f"progress-{next(self._tokens)}"
         self._progress[token] = callback
@@ -260,7 +260,7 @@ class ClientHandlers:
             _log.warning("server %r: %s", self._server, text)
         self.trouble(text)
 
-    def notification(self, method: str, params: Mapping[str, Any], listener: OnNotification | None = None) -> None:
+    def notification(self, method: str, params: JsonObject, listener: OnNotification | None = None) -> None:
         """Handle one notification; an exception is logged and goes no further.
 
         `listener` is that of the request on whose stream it came; progress is matched by its token.
@@ -278,7 +278,7 @@ class ClientHandlers:
         except Exception:  # boundary: no message of a server may end the conversation
             _log.exception("a notification %r could not be taken", method)
 
-    async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def request(self, method: str, params: JsonObject) -> Json:
         """Answer a request of the server: ping, and those that have a callback; others are refused.
 
         Raises:
@@ -297,7 +297,7 @@ class ClientHandlers:
             for deadline in self._waiting:
                 deadline.release()
 
-    def _take_progress(self, params: Mapping[str, Any]) -> None:
+    def _take_progress(self, params: JsonObject) -> None:
         callback = self._progress.get(str(params.get("progressToken")))
         progress = params.get("progress")
         if callback is not None and isinstance(progress, (int, float)) and not isinstance(progress, bool):
@@ -308,7 +308,7 @@ def _no_session(*_args: object) -> None:
     raise RuntimeError("no session is open")
 
 
-def _progress_of(params: Mapping[str, Any]) -> Progress:
+def _progress_of(params: JsonObject) -> Progress:
     total = params.get("total")
     message = params.get("message")
     return Progress(
@@ -327,11 +327,11 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
         log_level: The minimum severity of log messages that it wants, or None for none.
     """
 
-    capabilities: Mapping[str, Any]
-    info: Mapping[str, Any] | None = None
+    capabilities: JsonObject
+    info: JsonObject | None = None
     log_level: str | None = None
 
-    def envelope(self, own: Mapping[str, Any]) -> Mapping[str, Any]:
+    def envelope(self, own: JsonObject) -> JsonObject:
         """Return the envelope of this client with the members of the other one."""
         made = {**own, CLIENT_CAPABILITIES: self.capabilities}
         made.pop(LOG_LEVEL, None)
@@ -345,13 +345,13 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
 class Session:
     """A conversation after its handshake, which adds the `_meta` of its era to every request."""
 
-    def __init__(self, wire: Wire, agreement: Agreement, envelope: Mapping[str, Any]) -> None:
+    def __init__(self, wire: Wire, agreement: Agreement, envelope: JsonObject) -> None:
         self.wire = wire
         self.agreement = agreement
-        self._meta: Mapping[str, Any] = envelope if agreement.modern else {}
+        self._meta: JsonObject = envelope if agreement.modern else {}
 
     @property
-    def meta(self) -> Mapping[str, Any]:
+    def meta(self) -> JsonObject:
         """The `_meta` of requests that have none of their own, as it is now; empty in revisions with a handshake."""
         return self._meta
 
@@ -365,15 +365,15 @@ class Session:
     def request(
         self,
         method: str,
-        params: Mapping[str, Any] | None = None,
+        params: JsonObject | None = None,
         *,
-        meta: Mapping[str, Any] | None = None,
-        schema: Mapping[str, Any] | None = None,
+        meta: JsonObject | None = None,
+        schema: JsonObject | None = None,
         request_id: str | None = None,
         deadline: float = math.inf,
         declared: Declared | None = None,
         on_notification: OnNotification | None = None,
-    ) -> Coroutine[Any, Any, dict[str, Any]]:
+    ) -> Coroutine[Any, Any, Json]:
         """Send a request and return its result as it came; raises the errors of `Wire.request`.
 
         `deadline` on the event loop's clock bounds the caller's wait, beside the cancel scopes it is in;
@@ -389,9 +389,7 @@ class Session:
             on_notification=on_notification,
         )
 
-    def stamped(
-        self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None, declared: Declared | None
-    ) -> Mapping[str, Any]:
+    def stamped(self, params: JsonObject | None, meta: JsonObject | None, declared: Declared | None) -> JsonObject:
         """Return parameters with the `_meta` of the era, beside the caller's own `meta`."""
         if declared is None or not self._meta:
             own = self._meta
@@ -408,13 +406,13 @@ class Session:
 async def ask(
     wire: Wire,
     method: str,
-    params: Mapping[str, Any],
+    params: JsonObject,
     *,
-    schema: Mapping[str, Any] | None = None,
+    schema: JsonObject | None = None,
     request_id: str | None = None,
     deadline: float = math.inf,
     on_notification: OnNotification | None = None,
-) -> dict[str, Any]:
+) -> Json:
     """Send a request, and send it again when the server says when: 429 or 503 with Retry-After (RFC 9110, 10.2.3).
 
     A wait that would pass the caller's deadline is not started: the server's answer is raised at once.
@@ -449,7 +447,7 @@ def _retry_after(exc: ProtocolError) -> float | None:
         return None
 
 
-def envelope(version: str, client_info: Mapping[str, Any], capabilities: Mapping[str, Any]) -> dict[str, Any]:
+def envelope(version: str, client_info: JsonObject, capabilities: JsonObject) -> Json:
     """Return the `_meta` members that every modern request carries (SEP-2575)."""
     return {
         PROTOCOL_VERSION: version,

@@ -9,7 +9,6 @@ import base64
 import binascii
 import logging
 import posixpath
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from toolweave.errors import ProtocolError, SkillError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND
 from toolweave.protocol.content import EmbeddedResource
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import Json, JsonObject, as_object
 from toolweave.protocol.server_features import Resource, read_resource
 from toolweave.protocol.skills import MOST_BYTES, Skill, content_digest, read_skill, same_value, skill_settings
 
@@ -36,7 +35,7 @@ class SkillFeatures(ServerFeatures):
     """The part of `McpConnection` for skills."""
 
     @property
-    def capabilities(self) -> Mapping[str, Any]:
+    def capabilities(self) -> JsonObject:
         """The server's capabilities as they came; empty before the handshake."""
         raise NotImplementedError
 
@@ -124,7 +123,7 @@ class SkillFeatures(ServerFeatures):
         found = await EntryReader(entries, "uri", read_resource, noun="resource").read_in_steps()
         return found.items
 
-    async def _entries(self, method: str, key: str, params: Mapping[str, Any], timeout: float | None) -> list[Any]:
+    async def _entries(self, method: str, key: str, params: JsonObject, timeout: float | None) -> list[Any]:
         """Return the entries of all pages of a list."""
         if timeout is None:
             seconds = self.config.timeout.list
@@ -132,7 +131,7 @@ class SkillFeatures(ServerFeatures):
             seconds = timeout
 
         async def read(line: OpenSession) -> list[Any]:
-            async def request(method: str, paging: Mapping[str, Any]) -> dict[str, Any]:
+            async def request(method: str, paging: JsonObject) -> Json:
                 return await line.session.request(method, {**params, **paging})
 
             limit = self.config.max_list_bytes
@@ -232,7 +231,7 @@ class LoadedSkill:
         return SkillError(message, server=self.skill.server, uri=uri)
 
 
-def _problem(entry: Mapping[str, Any]) -> str | None:
+def _problem(entry: JsonObject) -> str | None:
     try:
         read_skill(entry)
     except ValueError as exc:
@@ -240,6 +239,6 @@ def _problem(entry: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _differ(name: str, frontmatter: Mapping[str, Any], entry: Skill) -> bool:
+def _differ(name: str, frontmatter: JsonObject, entry: Skill) -> bool:
     both = name in frontmatter and name in entry.frontmatter
     return not both or not same_value(frontmatter[name], entry.frontmatter[name])

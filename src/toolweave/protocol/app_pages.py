@@ -9,11 +9,10 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from toolweave._value import Value
 from toolweave.protocol.apps import APP_TYPE, AppCsp, is_origin
-from toolweave.protocol.json_types import Json, as_array, as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, as_text
 
 __all__ = ["AppDocument", "page_policy", "read_document", "without_result_type"]
 
@@ -46,7 +45,7 @@ class AppDocument(Value, frozen=True, kw_only=True):
     prefers_border: bool | None = None
 
 
-def read_document(uri: str, result: Mapping[str, Any], listed: Mapping[str, Any] | None = None) -> AppDocument:
+def read_document(uri: str, result: JsonObject, listed: JsonObject | None = None) -> AppDocument:
     """Return the page in the result of reading its resource.
 
     Args:
@@ -109,7 +108,7 @@ def page_policy(csp: AppCsp, *, host: str) -> str:
 _NONE = "'none'"
 
 
-def without_result_type(result: Mapping[str, Any]) -> Json:
+def without_result_type(result: JsonObject) -> Json:
     """Return a complete result in the revisions that pages speak: without its `resultType`.
 
     Raises:
@@ -120,7 +119,7 @@ def without_result_type(result: Mapping[str, Any]) -> Json:
     return {name: value for name, value in result.items() if name != "resultType"}
 
 
-def _html(uri: str, content: Mapping[str, Any]) -> str:
+def _html(uri: str, content: JsonObject) -> str:
     text = as_text(content.get("text"))
     blob = as_text(content.get("blob"))
     if text is not None:
@@ -133,7 +132,7 @@ def _html(uri: str, content: Mapping[str, Any]) -> str:
         raise ValueError(f"{uri!r} has a blob that is no UTF-8 in base64: {error}") from None
 
 
-def _csp(given: Mapping[str, Any]) -> tuple[AppCsp, tuple[str, ...]]:
+def _csp(given: JsonObject) -> tuple[AppCsp, tuple[str, ...]]:
     """Return the origins that a page names, and the names that are no origins."""
     found: dict[str, Sequence[str]] = {}
     refused: list[str] = []

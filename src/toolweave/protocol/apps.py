@@ -6,11 +6,11 @@ A tool names the page; the page says what it may load. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from toolweave._value import Value
-from toolweave.protocol.json_types import Json, as_array, as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, as_text
 from toolweave.protocol.meta import APPS_EXTENSION
 
 __all__ = [
@@ -103,7 +103,7 @@ def tool_meta(uri: str, visibility: Sequence[AppVisibility]) -> Json:
     return {_UI: {"resourceUri": uri} | ({"visibility": list(visibility)} if visibility else {})}
 
 
-def page_uri(meta: Mapping[str, Any]) -> str | None:
+def page_uri(meta: JsonObject) -> str | None:
     """Return the URI of the page that shows the results of a tool with this `_meta`, or None."""
     ui = as_object(meta.get(_UI)) if _UI in meta else None
     if ui is None:
@@ -111,19 +111,19 @@ def page_uri(meta: Mapping[str, Any]) -> str | None:
     return as_text(ui.get("resourceUri"))
 
 
-def is_for_models(meta: Mapping[str, Any]) -> bool:
+def is_for_models(meta: JsonObject) -> bool:
     """Whether a model may see and call a tool with this `_meta`: no server says that only its page may."""
     visibility = _visibility(meta)
     return visibility is None or _MODEL in visibility
 
 
-def is_for_pages(meta: Mapping[str, Any]) -> bool:
+def is_for_pages(meta: JsonObject) -> bool:
     """Return whether a page of its server may call a tool with this `_meta`: by default it may."""
     visibility = _visibility(meta)
     return visibility is None or _APP in visibility
 
 
-def _visibility(meta: Mapping[str, Any]) -> list[Any] | None:
+def _visibility(meta: JsonObject) -> list[Any] | None:
     ui = as_object(meta.get(_UI)) if _UI in meta else None
     if ui is None:
         return None

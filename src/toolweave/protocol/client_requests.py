@@ -20,7 +20,7 @@ from toolweave.errors import RequestError, SchemaError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.content import ContentBlock, block_json, content_block
-from toolweave.protocol.json_types import Json, as_array, as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, as_text
 from toolweave.protocol.uris import web_address_problem
 
 __all__ = [
@@ -72,7 +72,7 @@ FormT = TypeVar("FormT")
 Askable = Literal["elicitation", "elicitation.url", "sampling", "sampling.tools", "sampling.context", "roots"]
 """The abilities that a client may declare; `elicitation` is forms."""
 
-ABILITIES: Mapping[Askable, Mapping[str, Any]] = {
+ABILITIES: Mapping[Askable, JsonObject] = {
     "elicitation": {"elicitation": {"form": {}}},
     "elicitation.url": {"elicitation": {"url": {}}},
     "sampling": {"sampling": {}},
@@ -99,7 +99,7 @@ def capabilities_for(askable: Iterable[Askable]) -> Json:
     return made
 
 
-def can_answer(needs: Mapping[str, Any], declared: Mapping[str, Any]) -> bool:
+def can_answer(needs: JsonObject, declared: JsonObject) -> bool:
     """Whether a client with these capabilities may get a request that needs those abilities."""
     for name, parts in needs.items():
         offered = as_object(declared.get(name))
@@ -112,7 +112,7 @@ def can_answer(needs: Mapping[str, Any], declared: Mapping[str, Any]) -> bool:
     return True
 
 
-def needs_of(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+def needs_of(method: str, params: JsonObject) -> JsonObject:
     """Return the capabilities that a client needs for a server's request; none for a method that is not one of these.
 
     Revisions before 2025-11-25 have no `mode`: each of their elicitations is a form.
@@ -152,17 +152,17 @@ class ElicitationRequest(Value, frozen=True, kw_only=True):
     server: str
     mode: Literal["form", "url"]
     message: str
-    schema: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    schema: JsonObject = msgspec.field(default_factory=Json)
     url: str | None = None
     elicitation_id: str | None = None
-    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    raw: JsonObject = msgspec.field(default_factory=Json)
 
 
 class ElicitationResult(Value, frozen=True, kw_only=True):
     """A decision of the user; `content` holds the values of an accepted form."""
 
     action: Literal["accept", "decline", "cancel"]
-    content: Mapping[str, Any] | None = None
+    content: JsonObject | None = None
 
     @property
     def accepted(self) -> bool:
@@ -170,7 +170,7 @@ class ElicitationResult(Value, frozen=True, kw_only=True):
         return self.action == "accept"
 
     @classmethod
-    def accept(cls, content: Mapping[str, Any] | None = None) -> ElicitationResult:
+    def accept(cls, content: JsonObject | None = None) -> ElicitationResult:
         """Return the acceptance, with the values of the form if it is one."""
         return cls(action="accept", content=content)
 
@@ -191,7 +191,7 @@ class Elicited(ElicitationResult, Generic[FormT], frozen=True, kw_only=True):
     value: FormT | None = None
 
 
-def form_params(message: str, schema: Mapping[str, Any]) -> Json:
+def form_params(message: str, schema: JsonObject) -> Json:
     """Return the parameters of a request to fill in a form; without a mode, which older revisions do not know."""
     return {"message": message, REQUESTED_SCHEMA: schema}
 
@@ -216,12 +216,12 @@ def visited_params(visit: str) -> Json:
     return {"elicitationId": visit}
 
 
-def pages_data(*pages: Mapping[str, Any]) -> Json:
+def pages_data(*pages: JsonObject) -> Json:
     """Return the data of the error of 2025-11-25 for pages that have to be visited before a request is repeated."""
     return {"elicitations": list(pages)}
 
 
-def elicitation_request(params: Mapping[str, Any], *, server: str) -> ElicitationRequest:
+def elicitation_request(params: JsonObject, *, server: str) -> ElicitationRequest:
     """Return the request that a server made.
 
     Raises:
@@ -249,7 +249,7 @@ def elicitation_request(params: Mapping[str, Any], *, server: str) -> Elicitatio
     )
 
 
-def required_pages(data: object) -> list[Mapping[str, Any]]:
+def required_pages(data: object) -> list[JsonObject]:
     """Return the requests to visit pages in the data of the error `URL_ELICITATION_REQUIRED` (2025-11-25)."""
     pages = as_array((as_object(data) or {}).get("elicitations")) or ()
     return [{**(as_object(page) or {}), "mode": "url"} for page in pages]
@@ -286,7 +286,7 @@ def read_elicitation_result(answer: object, *, form: bool) -> ElicitationResult:
 _PRIMITIVES = frozenset({"string", "number", "integer", "boolean"})
 
 
-def check_form(schema: Mapping[str, Any], *, what: str = "a form") -> Json:
+def check_form(schema: JsonObject, *, what: str = "a form") -> Json:
     """Return the schema of a form as it was given, with `properties`.
 
     Args:
@@ -309,7 +309,7 @@ def check_form(schema: Mapping[str, Any], *, what: str = "a form") -> Json:
     return {"properties": {}, **schema}
 
 
-def _is_flat(described: Mapping[str, Any]) -> bool:
+def _is_flat(described: JsonObject) -> bool:
     kind = described.get("type")
     items = as_object(described.get("items"))
     choices = described.get("enum", [])
@@ -334,7 +334,7 @@ class SamplingMessage(Value, frozen=True, kw_only=True):
     quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
     role: str
     content: tuple[ContentBlock, ...]
-    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    raw: JsonObject = msgspec.field(default_factory=Json)
 
     @property
     def text(self) -> str:
@@ -358,7 +358,7 @@ class SamplingResult(Value, frozen=True, kw_only=True):
         stop_reason: `"endTurn"`, `"stopSequence"`, `"maxTokens"`, `"toolUse"` or the provider's own word.
     """
 
-    content: str | ContentBlock | Mapping[str, Any] | Sequence[ContentBlock | Mapping[str, Any]]
+    content: str | ContentBlock | JsonObject | Sequence[ContentBlock | JsonObject]
     model: str = "unknown"
     stop_reason: str | None = "endTurn"
     role: str = "assistant"
@@ -382,11 +382,11 @@ def message_content_json(content: Any) -> Any:
             return blocks[0]
         return blocks
     if isinstance(content, Mapping):
-        return dict(cast("Mapping[str, Any]", content))
+        return dict(cast("JsonObject", content))
     return block_json(content)
 
 
-def sampling_message_json(message: str | SamplingMessage | Mapping[str, Any]) -> Json:
+def sampling_message_json(message: str | SamplingMessage | JsonObject) -> Json:
     """Return one message of the conversation; a bare text is the user's, an object is sent unchanged."""
     if isinstance(message, str):
         return {"role": "user", "content": message_content_json(message)}
@@ -396,15 +396,15 @@ def sampling_message_json(message: str | SamplingMessage | Mapping[str, Any]) ->
 
 
 def sampling_params(
-    messages: Iterable[str | SamplingMessage | Mapping[str, Any]],
+    messages: Iterable[str | SamplingMessage | JsonObject],
     max_tokens: int,
     *,
     system_prompt: str | None = None,
     temperature: float | None = None,
     stop_sequences: Sequence[str] = (),
-    tools: Sequence[Mapping[str, Any]] = (),
+    tools: Sequence[JsonObject] = (),
     tool_choice: str | None = None,
-    more: Mapping[str, Any] | None = None,
+    more: JsonObject | None = None,
 ) -> Json:
     """Return the parameters of a request.
 
@@ -432,7 +432,7 @@ def sampling_params(
     return made
 
 
-def sampling_fields(params: Mapping[str, Any]) -> Json:
+def sampling_fields(params: JsonObject) -> Json:
     """Return the members of a request that a server made, by the names of `SamplingRequest`, but for the tools.
 
     Raises:
@@ -453,18 +453,18 @@ def sampling_fields(params: Mapping[str, Any]) -> Json:
     }
 
 
-def sampling_stops(params: Mapping[str, Any]) -> tuple[str, ...]:
+def sampling_stops(params: JsonObject) -> tuple[str, ...]:
     """Return the texts at which a request wants the answer to stop."""
     texts = (as_text(one) for one in as_array(params.get("stopSequences")) or ())
     return tuple(one for one in texts if one)
 
 
-def wants_tools(params: Mapping[str, Any]) -> bool:
+def wants_tools(params: JsonObject) -> bool:
     """Whether a request mentions tools, which only a client with `sampling.tools` may get."""
     return "tools" in params or "toolChoice" in params
 
 
-def _sampling_message(raw: Mapping[str, Any]) -> SamplingMessage:
+def _sampling_message(raw: JsonObject) -> SamplingMessage:
     content = raw.get("content")
     items = as_array(content)
     return SamplingMessage(

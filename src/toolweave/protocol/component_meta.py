@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, TypeAlias, cast
 
+from toolweave.protocol.json_types import Json, JsonObject
+
 __all__ = [
     "DEPRECATED",
     "TAGS",
@@ -48,16 +50,14 @@ VersionKey: TypeAlias = tuple[tuple[int, int | str], ...]
 """The order of a version among others."""
 
 
-def component_meta(
-    meta: Mapping[str, Any] | None, *, tags: Iterable[str] = (), version: str | None = None
-) -> dict[str, Any]:
+def component_meta(meta: JsonObject | None, *, tags: Iterable[str] = (), version: str | None = None) -> Json:
     """Return the `_meta` of a definition with its tags and its version.
 
     Raises:
         ValueError: A tag is no printable text of at most 128 characters, or a version is none or has a space or an `@`.
     """
     named = sorted({_checked("tag", tag) for tag in ([tags] if isinstance(tags, str) else tags)})
-    made: dict[str, Any] = dict(meta or {})
+    made: Json = dict(meta or {})
     if named:
         made[TAGS] = named
     if version is not None:
@@ -91,18 +91,18 @@ def version_in(meta: object) -> str | None:
     return None
 
 
-def asked_version(params: Mapping[str, Any]) -> str | None:
+def asked_version(params: JsonObject) -> str | None:
     """Return the version that the params of a request ask for; None for the newest."""
     meta: Any = params.get("_meta")
     if type(meta) is not dict and not isinstance(meta, Mapping):  # the first is nearly always enough
         return None
-    asked = cast("Mapping[str, Any]", meta).get(VERSION)
+    asked = cast("JsonObject", meta).get(VERSION)
     if asked is None:
         return None
     return str(asked)
 
 
-def asking_for(version: str | None) -> dict[str, Any]:
+def asking_for(version: str | None) -> Json:
     """Return the `_meta` of a request for a version; for the newest there is nothing."""
     if version is None:
         return {}
@@ -112,13 +112,13 @@ def asking_for(version: str | None) -> dict[str, Any]:
 def _member(meta: object, name: str, foreign: str) -> Any:
     if not isinstance(meta, Mapping) or not meta:
         return None
-    members = cast("Mapping[str, Any]", meta)
+    members = cast("JsonObject", meta)
     if name in members:
         return members[name]
     for key in _FASTMCP:
         theirs = members.get(key)
         if isinstance(theirs, Mapping):
-            return cast("Mapping[str, Any]", theirs).get(foreign)
+            return cast("JsonObject", theirs).get(foreign)
     return None
 
 
@@ -127,7 +127,7 @@ def versioned(name: str, version: str) -> str:
     return f"{name}@{version}"
 
 
-def with_versions(meta: Mapping[str, Any] | None, versions: Sequence[str]) -> dict[str, Any]:
+def with_versions(meta: JsonObject | None, versions: Sequence[str]) -> Json:
     """Return the `_meta` of the newest version, with all that are offered, newest first; with one there is nothing."""
     made = {name: value for name, value in (meta or {}).items() if name != VERSIONS}
     if len(versions) > 1:

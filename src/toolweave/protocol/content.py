@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
 from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
 from toolweave._value import Value
-from toolweave.protocol.json_types import as_array, as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, as_text
 
 __all__ = [
     "AudioContent",
@@ -48,9 +47,9 @@ class Block(Value, frozen=True, kw_only=True):
     """
 
     quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
-    annotations: Mapping[str, Any] | None = None
-    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    annotations: JsonObject | None = None
+    meta: JsonObject = msgspec.field(default_factory=Json)
+    raw: JsonObject = msgspec.field(default_factory=Json)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -210,28 +209,28 @@ def content_block(item: Any) -> ContentBlock:
     return made
 
 
-def _text(block: Mapping[str, Any]) -> ContentBlock | None:
+def _text(block: JsonObject) -> ContentBlock | None:
     text = block.get("text")
     if isinstance(text, str):
         return TextContent(text=text, raw=block)
     return None
 
 
-def _image(block: Mapping[str, Any]) -> ContentBlock | None:
+def _image(block: JsonObject) -> ContentBlock | None:
     found = _media(block, "image/png")
     if found is None:
         return None
     return ImageContent(data=found[0], mime_type=found[1], raw=block)
 
 
-def _audio(block: Mapping[str, Any]) -> ContentBlock | None:
+def _audio(block: JsonObject) -> ContentBlock | None:
     found = _media(block, "audio/wav")
     if found is None:
         return None
     return AudioContent(data=found[0], mime_type=found[1], raw=block)
 
 
-def _media(block: Mapping[str, Any], default: str) -> tuple[str, str] | None:
+def _media(block: JsonObject, default: str) -> tuple[str, str] | None:
     """Return the data of a block as plain base64, and its type."""
     data = block.get("data")
     mime = block.get("mimeType")
@@ -262,7 +261,7 @@ def plain_base64(data: str) -> tuple[str, str | None]:
     return data, found
 
 
-def _link(block: Mapping[str, Any]) -> ContentBlock | None:
+def _link(block: JsonObject) -> ContentBlock | None:
     uri = block.get("uri")
     size = block.get("size")
     if not isinstance(uri, str):
@@ -278,7 +277,7 @@ def _link(block: Mapping[str, Any]) -> ContentBlock | None:
     )
 
 
-def _resource(block: Mapping[str, Any]) -> ContentBlock | None:
+def _resource(block: JsonObject) -> ContentBlock | None:
     inner = as_object(block.get("resource"))
     if inner is None or not isinstance(inner.get("uri"), str):
         return None
@@ -297,14 +296,14 @@ def _resource(block: Mapping[str, Any]) -> ContentBlock | None:
 _MAKERS = {"text": _text, "image": _image, "audio": _audio, "resource_link": _link, "resource": _resource}
 
 
-def block_json(block: ContentBlock) -> dict[str, Any]:
+def block_json(block: ContentBlock) -> Json:
     """Return one content block as JSON; a received block is returned unchanged.
 
     A locally made block of an unknown type becomes a text block with its placeholder.
     """
     if block.raw:
         return dict(block.raw)
-    made: dict[str, Any]
+    made: Json
     if type(block) is TextContent:
         made = {"type": "text", "text": block.text}
     elif isinstance(block, (ImageContent, AudioContent)):
@@ -322,9 +321,9 @@ def block_json(block: ContentBlock) -> dict[str, Any]:
     return made
 
 
-def resource_json(resource: EmbeddedResource) -> dict[str, Any]:
+def resource_json(resource: EmbeddedResource) -> Json:
     """Return the contents of a resource as JSON, as `resources/read` and embedded resources have them."""
-    made: dict[str, Any] = {"uri": resource.uri}
+    made: Json = {"uri": resource.uri}
     if resource.mime_type is not None:
         made["mimeType"] = resource.mime_type
     if resource.blob is not None:
@@ -332,8 +331,8 @@ def resource_json(resource: EmbeddedResource) -> dict[str, Any]:
     return made | {"text": resource.text or ""}
 
 
-def _link_json(link: ResourceLink) -> dict[str, Any]:
-    made: dict[str, Any] = {"type": "resource_link", "uri": link.uri, "name": link.name or link.uri}
+def _link_json(link: ResourceLink) -> Json:
+    made: Json = {"type": "resource_link", "uri": link.uri, "name": link.name or link.uri}
     optional = {
         "title": link.title,
         "description": link.description,

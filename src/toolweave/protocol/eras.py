@@ -6,7 +6,6 @@ Pure. What a revision does not know is left out or said in text; everything else
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from secrets import token_hex
 from typing import Any
 
@@ -21,7 +20,7 @@ from toolweave.protocol.codes import (
     UNSUPPORTED_VERSION,
 )
 from toolweave.protocol.input_required import input_request
-from toolweave.protocol.json_types import Json, as_array, as_object
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object
 from toolweave.protocol.meta import RELATED_TASK, SERVER_INFO, SUBSCRIPTION_ID, TASKS_EXTENSION
 from toolweave.protocol.versions import LATEST_HANDSHAKE_VERSION, MODERN_VERSION
 
@@ -59,7 +58,7 @@ _OF_MODERN_RESULTS = frozenset({"resultType", "ttlMs", "cacheScope"})
 # Capabilities
 
 
-def passed_capabilities(declared: Mapping[str, Any], *, version: str, tasks: bool, roots_changes: bool = False) -> Json:
+def passed_capabilities(declared: JsonObject, *, version: str, tasks: bool, roots_changes: bool = False) -> Json:
     """Return the capabilities of a client as its gateway declares them to a server, of any era.
 
     Members that the client's revision does not have are left out.
@@ -87,7 +86,7 @@ def passed_capabilities(declared: Mapping[str, Any], *, version: str, tasks: boo
     return made
 
 
-def capabilities_at(revision: str, declared: Mapping[str, Any]) -> Json:
+def capabilities_at(revision: str, declared: JsonObject) -> Json:
     """Return capabilities of a client as they may be declared to a server of this revision.
 
     Revisions before 2025-11-25 know forms alone: to them elicitation of a client that shows pages only would mean
@@ -99,7 +98,7 @@ def capabilities_at(revision: str, declared: Mapping[str, Any]) -> Json:
     return {name: value for name, value in declared.items() if name != "elicitation"}
 
 
-def abilities(declared: Mapping[str, Any]) -> Json:
+def abilities(declared: JsonObject) -> Json:
     """Return the capabilities behind which there are requests that a server may make of its client."""
     asked = set(CAPABILITY_OF.values())
     return {name: value for name, value in declared.items() if name in asked and as_object(value) is not None}
@@ -114,7 +113,7 @@ def missing_abilities(error_data: object) -> list[str]:
 # Results
 
 
-def modern_result(method: str, result: Mapping[str, Any]) -> Json:
+def modern_result(method: str, result: JsonObject) -> Json:
     """Return the result of a server of any era for a modern client, but for the members that its own server adds."""
     made = _without_hops(result)
     if method == methods.TOOLS_CALL and "resultType" not in made:
@@ -126,7 +125,7 @@ def modern_result(method: str, result: Mapping[str, Any]) -> Json:
     return made
 
 
-def legacy_result(method: str, result: Mapping[str, Any], version: str, *, wraps: bool | None = False) -> Json:
+def legacy_result(method: str, result: JsonObject, version: str, *, wraps: bool | None = False) -> Json:
     """Return the result of a server of any era for a client of a legacy revision.
 
     Structured content that is not an object, which these do not know, becomes the member of one if the client knows the
@@ -171,7 +170,7 @@ def _wrap(made: Json, *, is_modern: bool, wraps: bool) -> None:
         del made["structuredContent"]
 
 
-def _without_hops(result: Mapping[str, Any]) -> Json:
+def _without_hops(result: JsonObject) -> Json:
     """Return a result without the members of `_meta` that are of one hop.
 
     A `_meta` that is not an object is dropped: no client could read it, and the call behind the result was made.
@@ -234,7 +233,7 @@ def error_for(code: int, message: str, data: Any, *, method: str, modern: bool) 
 # Questions
 
 
-def question_for(method: str, params: Mapping[str, Any], version: str) -> Json:
+def question_for(method: str, params: JsonObject, version: str) -> Json:
     """Return the parameters of a server's request to its client, for a client of this revision.
 
     Only 2025-11-25 has an id of a visit to a web page: later revisions get none, this one always gets one.

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from toolweave.protocol import methods
+from toolweave.protocol.json_types import JsonObject
 
 __all__ = [
     "NAME_PARAMETERS",
@@ -82,7 +83,7 @@ def decode_value(header: bytes | None) -> str | None:
         return None
 
 
-def mirrored_arguments(schema: Mapping[str, Any]) -> Mirrored:
+def mirrored_arguments(schema: JsonObject) -> Mirrored:
     """Return the path and the header name of each argument to be mirrored."""
     return tuple(
         (path, _PREFIX + name.lower())
@@ -153,13 +154,13 @@ def _value_at(arguments: Any, path: _Path) -> Any:
     value = arguments
     for key in path:
         if isinstance(value, Mapping):
-            value = cast("Mapping[str, Any]", value).get(key)
+            value = cast("JsonObject", value).get(key)
         else:
             value = None
     return value
 
 
-def mirroring_problem(schema: Mapping[str, Any]) -> tuple[str, str] | None:
+def mirroring_problem(schema: JsonObject) -> tuple[str, str] | None:
     """Return the reason not to offer a tool with this input schema over HTTP, and its JSON pointer; or None."""
     taken: dict[str, str] = {}
     for path, part in _schemas(schema):
@@ -182,14 +183,14 @@ def mirroring_problem(schema: Mapping[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _schemas(root: Any) -> Iterator[tuple[_Path | None, Mapping[str, Any]]]:
+def _schemas(root: Any) -> Iterator[tuple[_Path | None, JsonObject]]:
     """Yield every schema within a schema with its path, which is None off the chain of properties."""
     waiting: list[tuple[_Path | None, Any]] = [((), root)]
     while waiting:
         path, value = waiting.pop()
         if not isinstance(value, (dict, Mapping)):
             continue
-        part = cast("Mapping[str, Any]", value)
+        part = cast("JsonObject", value)
         yield path, part
         for keyword, inner in part.items():  # a look at the few that are there: lists have thousands of schemas
             if type(inner) is str:
@@ -207,5 +208,5 @@ def _schemas(root: Any) -> Iterator[tuple[_Path | None, Mapping[str, Any]]]:
 
 def _members(value: Any) -> Iterable[tuple[str, Any]]:
     if isinstance(value, (dict, Mapping)):
-        return cast("Mapping[str, Any]", value).items()
+        return cast("JsonObject", value).items()
     return ()

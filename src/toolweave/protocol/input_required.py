@@ -7,10 +7,7 @@ server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_object, as_text
 
 __all__ = [
     "INPUT_REQUESTS",
@@ -33,12 +30,12 @@ REQUEST_STATE = "requestState"
 """The member of a result, and the parameter, with the server's opaque state."""
 
 
-def input_request(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+def input_request(method: str, params: JsonObject) -> Json:
     """Return one request for input."""
     return {"method": method, "params": params}
 
 
-def input_required(requests: Mapping[str, Any], state: str) -> dict[str, Any]:
+def input_required(requests: JsonObject, state: str) -> Json:
     """Return a result that asks for input.
 
     Args:
@@ -48,13 +45,13 @@ def input_required(requests: Mapping[str, Any], state: str) -> dict[str, Any]:
     return {"resultType": INPUT_REQUIRED, INPUT_REQUESTS: requests, REQUEST_STATE: state}
 
 
-def read_input_request(raw: object) -> tuple[str, Mapping[str, Any]]:
+def read_input_request(raw: object) -> tuple[str, JsonObject]:
     """Return the method and the parameters of one request for input; for a malformed one an unknown method."""
     request = as_object(raw) or {}
     return as_text(request.get("method")) or "a request without a method", as_object(request.get("params")) or {}
 
 
-def read_input_required(result: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
+def read_input_required(result: JsonObject) -> tuple[JsonObject, str | None]:
     """Return the requests of a result that asks for input, by key, and the state to send back.
 
     Raises:

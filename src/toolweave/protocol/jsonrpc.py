@@ -21,6 +21,7 @@ import msgspec
 from toolweave._json import JsonDecoder
 from toolweave.protocol.brackets import is_deeper
 from toolweave.protocol.codes import INVALID_REQUEST, PARSE_ERROR
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.protocol.lenient_json import mended
 
 __all__ = [
@@ -69,7 +70,7 @@ class StrictMessage(msgspec.Struct, gc=False):
     jsonrpc: Literal["2.0"]
     id: RequestId | msgspec.UnsetType | None = msgspec.UNSET
     method: str | msgspec.UnsetType = msgspec.UNSET
-    params: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
+    params: Json | msgspec.UnsetType | None = msgspec.UNSET
     result: Any = msgspec.UNSET
     error: Any = msgspec.UNSET
 
@@ -178,7 +179,7 @@ def _defect(text: bytes) -> MalformedMessage:
         return MalformedMessage(PARSE_ERROR, _NO_JSON)
     if not isinstance(value, dict):
         return MalformedMessage(INVALID_REQUEST, "Invalid request: a message is a JSON object")
-    members = cast("dict[str, Any]", value)
+    members = cast("Json", value)
     key = members.get("id")
     if isinstance(key, str) or (isinstance(key, int) and not isinstance(key, bool)):
         known = key
@@ -236,24 +237,24 @@ def _has_non_finite(value: Any) -> bool:
 
 
 def encode_request(
-    request_id: RequestId, method: str, params: Mapping[str, Any], *, errors: Literal["strict", "replace"] = "strict"
+    request_id: RequestId, method: str, params: JsonObject, *, errors: Literal["strict", "replace"] = "strict"
 ) -> bytes:
     """Return a request as one JSON text; raises the errors of `encode_value`."""
     return encode_value({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}, errors=errors)
 
 
-def encode_notification(method: str, params: Mapping[str, Any]) -> bytes:
+def encode_notification(method: str, params: JsonObject) -> bytes:
     """Return a notification as one JSON text; empty parameters are left out, numbers that are not finite are null.
 
     Raises:
         ValueError: The parameters are nested too deeply.
         TypeError: They hold an object that is no JSON value.
     """
-    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    message: Json = {"jsonrpc": "2.0", "method": method}
     return encode_value(message | {"params": params} if params else message, errors="replace", allow_nan=True)
 
 
-def encode_result(request_id: ForeignId, result: Mapping[str, Any]) -> bytes:
+def encode_result(request_id: ForeignId, result: JsonObject) -> bytes:
     """Return the answer to a request as one JSON text.
 
     Raises:
@@ -265,7 +266,7 @@ def encode_result(request_id: ForeignId, result: Mapping[str, Any]) -> bytes:
 
 def encode_error(request_id: ForeignId | None, code: int, message: str, data: Any = None) -> bytes:
     """Return the refusal of a request; `data` that is no JSON is left out."""
-    error: dict[str, Any] = {"code": code, "message": message}
+    error: Json = {"code": code, "message": message}
     refusal = {"jsonrpc": "2.0", "id": request_id, "error": error}
     if data is not None:
         try:
@@ -296,7 +297,7 @@ def writable(value: ValueT) -> ValueT:
     return value
 
 
-def decoded(result: dict[str, Any]) -> dict[str, Any]:
+def decoded(result: Json) -> Json:
     """Return a result without raw members, for encoders that are not ours."""
     if not any(isinstance(member, msgspec.Raw) for member in result.values()):
         return result

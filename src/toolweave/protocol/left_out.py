@@ -5,11 +5,10 @@ A server that makes tools of something else, such as an API's document, cannot m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from toolweave._value import Value
-from toolweave.protocol.json_types import as_array, as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, as_text
 
 __all__ = ["LEFT_OUT", "LeftOut", "left_out_in", "left_out_meta"]
 
@@ -42,7 +41,7 @@ class LeftOut(Value, frozen=True, kw_only=True):
         return f"{named}{part} is left out by the server: {self.reason}"
 
 
-def left_out_meta(parts: Iterable[LeftOut]) -> dict[str, Any]:
+def left_out_meta(parts: Iterable[LeftOut]) -> Json:
     """Return the `_meta` of a list of tools without these parts, at most 1,000 of them; empty for none."""
     made = [{"name": one.name, "part": one.part, "reason": one.reason} for one in parts][:_MOST]
     if made:
@@ -56,6 +55,6 @@ def left_out_in(meta: object) -> tuple[LeftOut, ...]:
     return tuple(_read(one) for one in map(as_object, entries[:_MOST]) if one is not None)
 
 
-def _read(entry: Mapping[str, Any]) -> LeftOut:
+def _read(entry: JsonObject) -> LeftOut:
     name, part, reason = ((as_text(entry.get(key)) or "")[:_LONGEST] for key in ("name", "part", "reason"))
     return LeftOut(name=name, part=part or "tool", reason=reason or "the server gives no reason")

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any, cast
 
+from toolweave.protocol.json_types import JsonObject
+
 __all__ = ["mended"]
 
 
@@ -54,10 +56,10 @@ def _has_sound_ids(value: Any) -> bool:
         messages = cast("list[Any]", value)
     else:
         messages = [value]
-    return all(_has_sound_id(cast("Mapping[str, Any]", one)) for one in messages if isinstance(one, Mapping))
+    return all(_has_sound_id(cast("JsonObject", one)) for one in messages if isinstance(one, Mapping))
 
 
-def _has_sound_id(message: Mapping[str, Any]) -> bool:
+def _has_sound_id(message: JsonObject) -> bool:
     if "id" not in message:
         return True
     identifier: Any = message["id"]

@@ -8,11 +8,10 @@ is reported. Whether a call succeeded is changed only where the server says so i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, cast
 
 from toolweave._repairs import Repair
-from toolweave.protocol.json_types import Json
+from toolweave.protocol.json_types import Json, JsonObject
 
 __all__ = ["RESULT_REPAIRS", "BareResult", "readable_result"]
 
@@ -106,7 +105,7 @@ _YES = ("true", 1)
 _NO = ("false", 0)
 
 
-class BareResult(dict[str, Any]):
+class BareResult(Json):
     """The stand-in for a result that is no object.
 
     Attributes:
@@ -118,7 +117,7 @@ class BareResult(dict[str, Any]):
         self.value = value
 
 
-def readable_result(raw: Mapping[str, Any]) -> tuple[Json, tuple[str, ...]]:
+def readable_result(raw: JsonObject) -> tuple[Json, tuple[str, ...]]:
     """Return a result of `tools/call` in the form of the specification, and the changes, as phrases.
 
     A result that says nothing at all (an empty object, null) is returned as it is.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from toolweave._value import Value
-from toolweave.protocol.json_types import as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_text
 
 __all__ = ["LEVELS", "LogLevel", "LogMessage", "check_level", "log_message", "log_params"]
 
@@ -41,16 +40,16 @@ class LogMessage(Value, frozen=True, kw_only=True):
     data: Any = None  # any JSON value
 
 
-def log_message(params: Mapping[str, Any], server: str) -> LogMessage:
+def log_message(params: JsonObject, server: str) -> LogMessage:
     """Return the parameters of a notification as a value; a message without a level has `info`."""
     level = as_text(params.get("level"))
     logger = as_text(params.get("logger"))
     return LogMessage(server=server, level=level or "info", logger=logger, data=params.get("data"))
 
 
-def log_params(level: LogLevel, data: Any, logger: str | None) -> dict[str, Any]:
+def log_params(level: LogLevel, data: Any, logger: str | None) -> Json:
     """Return the parameters of a notification; `data` is any JSON value."""
-    params: dict[str, Any] = {"level": level, "data": data}
+    params: Json = {"level": level, "data": data}
     if logger is None:
         return params
     return params | {"logger": logger}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+from toolweave.protocol.json_types import JsonObject
 
 __all__ = [
     "APPS_EXTENSION",
@@ -44,12 +45,12 @@ _TRACE_CONTEXT = ("traceparent", "tracestate", "baggage")
 """Keys without a prefix that OpenTelemetry's propagators read (SEP-414)."""
 
 
-def trace_context_in(carrier: Mapping[str, Any]) -> dict[str, str]:
+def trace_context_in(carrier: JsonObject) -> dict[str, str]:
     """Return the trace context in a `_meta`, or in HTTP headers."""
     return {key: value for key in _TRACE_CONTEXT if isinstance(value := carrier.get(key), str)}
 
 
-def with_trace_context(meta: Mapping[str, Any], context: Mapping[str, str]) -> Mapping[str, Any]:
+def with_trace_context(meta: JsonObject, context: Mapping[str, str]) -> JsonObject:
     """Return a `_meta` with this trace context instead of the one it has; an empty one changes nothing."""
     if not context:
         return meta

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolweave.protocol.json_types import Json, as_array, as_object
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object
 
 __all__ = ["with_uris"]
 
 
-def with_uris(result: Mapping[str, Any], uris: Mapping[str, str]) -> Json:
+def with_uris(result: JsonObject, uris: Mapping[str, str]) -> Json:
     """Return a result of a tool, a prompt or a reading whose resources have other URIs.
 
     Links and embedded resources in content, the contents of resources, and the page of an app (`_meta.ui.resourceUri`)

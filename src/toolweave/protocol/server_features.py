@@ -14,7 +14,7 @@ import msgspec
 from toolweave._value import Value
 from toolweave.protocol.component_meta import tags_in, version_in
 from toolweave.protocol.content import ContentBlock, EmbeddedResource, content_block
-from toolweave.protocol.json_types import Json, as_array, as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, as_text
 from toolweave.protocol.uris import safe_icons
 
 __all__ = [
@@ -53,9 +53,9 @@ class _ListedOffer(Value, frozen=True, kw_only=True):
     """
 
     quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
-    icons: tuple[Mapping[str, Any], ...] = ()
-    meta: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    icons: tuple[JsonObject, ...] = ()
+    meta: JsonObject = msgspec.field(default_factory=Json)
+    raw: JsonObject = msgspec.field(default_factory=Json)
 
     @property
     def tags(self) -> frozenset[str]:
@@ -81,7 +81,7 @@ class Resource(_ListedOffer, frozen=True, kw_only=True):
     description: str = ""
     mime_type: str | None = None
     size: int | None = None
-    annotations: Mapping[str, Any] | None = None
+    annotations: JsonObject | None = None
 
 
 class ResourceTemplate(_ListedOffer, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ class ResourceTemplate(_ListedOffer, frozen=True, kw_only=True):
     title: str | None = None
     description: str = ""
     mime_type: str | None = None
-    annotations: Mapping[str, Any] | None = None
+    annotations: JsonObject | None = None
 
 
 class PromptArgument(Value, frozen=True, kw_only=True):
@@ -134,19 +134,19 @@ def _argument_json(argument: PromptArgument) -> Json:
     return made | ({"description": argument.description} if argument.description else {})
 
 
-def read_resource(entry: Mapping[str, Any]) -> Resource:
+def read_resource(entry: JsonObject) -> Resource:
     """Return a resource of a list; its `uri` is a text."""
     size = entry.get("size")
     sized = isinstance(size, int) and not isinstance(size, bool)
     return Resource(uri=entry["uri"], size=size if sized else None, **_readable(entry), **_described(entry))
 
 
-def read_template(entry: Mapping[str, Any]) -> ResourceTemplate:
+def read_template(entry: JsonObject) -> ResourceTemplate:
     """Return a resource template of a list; its `uriTemplate` is a text."""
     return ResourceTemplate(uri_template=entry["uriTemplate"], **_readable(entry), **_described(entry))
 
 
-def read_prompt(entry: Mapping[str, Any]) -> Prompt:
+def read_prompt(entry: JsonObject) -> Prompt:
     """Return a prompt of a list; its `name` is a text."""
     arguments = tuple(
         PromptArgument(
@@ -159,7 +159,7 @@ def read_prompt(entry: Mapping[str, Any]) -> Prompt:
     return Prompt(arguments=arguments, **_described(entry))
 
 
-def _described(entry: Mapping[str, Any]) -> Json:
+def _described(entry: JsonObject) -> Json:
     icons = safe_icons(entry.get("icons"))
     if "icons" in entry and list(icons) != entry["icons"]:
         entry = {**entry, "icons": list(icons)}
@@ -173,11 +173,11 @@ def _described(entry: Mapping[str, Any]) -> Json:
     }
 
 
-def _readable(entry: Mapping[str, Any]) -> Json:
+def _readable(entry: JsonObject) -> Json:
     return {"mime_type": as_text(entry.get("mimeType")), "annotations": as_object(entry.get("annotations"))}
 
 
-def _with(entries: list[Any], key: str) -> list[Mapping[str, Any]]:
+def _with(entries: list[Any], key: str) -> list[JsonObject]:
     objects = [entry for entry in map(as_object, entries) if entry is not None]
     return [entry for entry in objects if isinstance(entry.get(key), str)]
 
@@ -185,7 +185,7 @@ def _with(entries: list[Any], key: str) -> list[Mapping[str, Any]]:
 # Results
 
 
-def read_resource_contents(result: Mapping[str, Any]) -> tuple[EmbeddedResource, ...]:
+def read_resource_contents(result: JsonObject) -> tuple[EmbeddedResource, ...]:
     """Return the contents in a result of `resources/read`.
 
     Raises:
@@ -216,16 +216,16 @@ class PromptResult(Value, frozen=True, kw_only=True):
     quiet: ClassVar[frozenset[str]] = frozenset({"raw"})
     messages: tuple[PromptMessage, ...]
     description: str = ""
-    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    raw: JsonObject = msgspec.field(default_factory=Json)
 
 
-def prompt_result_json(messages: Sequence[tuple[str, Mapping[str, Any]]], description: str | None) -> Json:
+def prompt_result_json(messages: Sequence[tuple[str, JsonObject]], description: str | None) -> Json:
     """Return the result of `prompts/get`; each message is a role and a content block as JSON."""
     made: Json = {} if description is None else {"description": description}
     return made | {"messages": [{"role": role, "content": content} for role, content in messages]}
 
 
-def read_prompt_result(result: Mapping[str, Any]) -> PromptResult:
+def read_prompt_result(result: JsonObject) -> PromptResult:
     """Return a result of `prompts/get`.
 
     Raises:
@@ -277,7 +277,7 @@ def completion_params(
     return params
 
 
-def read_reference(ref: Mapping[str, Any]) -> tuple[str, str]:
+def read_reference(ref: JsonObject) -> tuple[str, str]:
     """Return the kind of the referenced object, `"prompt"` or `"resource"`, and its name or URI.
 
     Raises:
@@ -296,7 +296,7 @@ def completion_json(values: Iterable[str], *, total: int | None, has_more: bool)
     return {"completion": made if total is None else made | {"total": total}}
 
 
-def read_completion(result: Mapping[str, Any]) -> Completion:
+def read_completion(result: JsonObject) -> Completion:
     """Return a result of `completion/complete`; a malformed one completes nothing."""
     found = as_object(result.get("completion")) or {}
     total = found.get("total")

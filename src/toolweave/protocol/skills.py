@@ -7,13 +7,12 @@ entry has the frontmatter as it stands in the file, and the digest and size of e
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import msgspec
 
 from toolweave._value import Value
-from toolweave.protocol.json_types import Json, as_array, as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object, as_text
 from toolweave.protocol.meta import SKILLS_EXTENSION
 
 __all__ = [
@@ -78,10 +77,10 @@ class Skill(Value, frozen=True, kw_only=True):
 
     quiet: ClassVar[frozenset[str]] = frozenset({"files", "raw"})
     uri: str
-    frontmatter: Mapping[str, Any]
+    frontmatter: JsonObject
     files: tuple[SkillFile, ...] | None
     server: str = ""
-    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    raw: JsonObject = msgspec.field(default_factory=Json)
 
     @property
     def name(self) -> str:
@@ -153,7 +152,7 @@ def name_problem(name: object) -> str | None:
     return None
 
 
-def read_skill(entry: Mapping[str, Any], *, server: str = "") -> Skill:
+def read_skill(entry: JsonObject, *, server: str = "") -> Skill:
     """Return the entry of a skill, checked as far as that goes without its files.
 
     Raises:
@@ -195,7 +194,7 @@ def _read_files(skill: Skill, given: object) -> tuple[SkillFile, ...]:
     return tuple(files.values())
 
 
-def _read_file(skill: Skill, file: Mapping[str, Any]) -> SkillFile:
+def _read_file(skill: Skill, file: JsonObject) -> SkillFile:
     uri = as_text(file.get("uri"))
     digest = as_text(file.get("digest"))
     size = file.get("size")
@@ -223,7 +222,7 @@ def same_value(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def with_prefix(result: Mapping[str, Any], prefix: str) -> Json:
+def with_prefix(result: JsonObject, prefix: str) -> Json:
     """Return an entry, or the listing of a folder, whose URIs all have a prefix, as those of a gateway may."""
     made = dict(result)
     uri = as_text(made.get("uri"))
@@ -243,7 +242,7 @@ def skills_capability(*, directories: bool = True) -> Json:
     return {"extensions": {SKILLS_EXTENSION: {_DIRECTORY_READ: True} if directories else {}}}
 
 
-def skill_settings(capabilities: Mapping[str, Any]) -> tuple[bool, bool]:
+def skill_settings(capabilities: JsonObject) -> tuple[bool, bool]:
     """Return whether a server declares that it has skills, and that it lists folders."""
     settings = as_object((as_object(capabilities.get("extensions")) or {}).get(SKILLS_EXTENSION))
     return settings is not None, settings is not None and settings.get(_DIRECTORY_READ) is True

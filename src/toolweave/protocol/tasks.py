@@ -6,14 +6,13 @@ A client reads either form as a `TaskDocument`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from toolweave._value import Value
 from toolweave.errors import RequestError
 from toolweave.protocol.input_required import INPUT_REQUESTS, INPUT_REQUIRED
-from toolweave.protocol.json_types import Json, as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_object, as_text
 from toolweave.protocol.meta import RELATED_TASK, TASKS_EXTENSION
 
 __all__ = [
@@ -61,7 +60,7 @@ def capabilities(*, modern: bool) -> Json:
     return {"tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}
 
 
-def declares_tasks(declared: Mapping[str, Any]) -> bool:
+def declares_tasks(declared: JsonObject) -> bool:
     """Whether the capabilities of a modern client have the extension."""
     return TASKS_EXTENSION in (as_object(declared.get("extensions")) or {})
 
@@ -71,7 +70,7 @@ def support(word: str) -> Json:
     return {"execution": {"taskSupport": word}}
 
 
-def makes_tasks(declared: Mapping[str, Any]) -> bool:
+def makes_tasks(declared: JsonObject) -> bool:
     """Whether a server's capabilities of 2025-11-25 have tasks for calls."""
     offered: Any = declared
     for part in ("tasks", "requests", "tools", "call"):
@@ -79,13 +78,13 @@ def makes_tasks(declared: Mapping[str, Any]) -> bool:
     return offered is not None
 
 
-def task_support(definition: Mapping[str, Any]) -> str:
+def task_support(definition: JsonObject) -> str:
     """Return whether a tool of 2025-11-25 is called as a task: `"required"`, `"optional"` or `"forbidden"`."""
     execution = as_object(definition.get("execution")) or {}
     return as_text(execution.get("taskSupport")) or "forbidden"
 
 
-def needs_task(definition: Mapping[str, Any], declared: Mapping[str, Any]) -> bool:
+def needs_task(definition: JsonObject, declared: JsonObject) -> bool:
     """Whether a tool must be called as a task, and the server's capabilities of 2025-11-25 have tasks for calls."""
     return task_support(definition) == "required" and makes_tasks(declared)
 
@@ -129,7 +128,7 @@ def _error_json(error: RequestError) -> Json:
     return made | {"data": error.data}
 
 
-def in_core(shown: Mapping[str, Any]) -> Json:
+def in_core(shown: JsonObject) -> Json:
     """Return a task as revision 2025-11-25 writes it."""
     task = {name: shown[name] for name in _IN_CORE if name in shown}
     if (as_object(shown.get("result")) or {}).get("isError") is True:
@@ -137,13 +136,13 @@ def in_core(shown: Mapping[str, Any]) -> Json:
     return task | {old: shown.get(new) for new, old in _LIFETIMES.items() if old == "ttl" or new in shown}
 
 
-def in_extension(task: Mapping[str, Any]) -> Json:
+def in_extension(task: JsonObject) -> Json:
     """Return a task as the extension writes it, from its form in 2025-11-25, where its outcome is asked for."""
     shown = {name: task[name] for name in _IN_CORE if name in task}
     return shown | {new: task.get(old) for new, old in _LIFETIMES.items() if new == "ttlMs" or old in task}
 
 
-def with_outcome(shown: Mapping[str, Any], outcome: Mapping[str, Any] | RequestError) -> Json:
+def with_outcome(shown: JsonObject, outcome: JsonObject | RequestError) -> Json:
     """Return an ended task of the extension with the result of its call, or the JSON-RPC error that it failed with.
 
     A call whose result is an error of the tool has completed.
@@ -153,19 +152,19 @@ def with_outcome(shown: Mapping[str, Any], outcome: Mapping[str, Any] | RequestE
     return {**shown, "status": "completed", "result": outcome}
 
 
-def task_result(shown: Mapping[str, Any], *, modern: bool) -> Json:
+def task_result(shown: JsonObject, *, modern: bool) -> Json:
     """Return the result of a call that became a task."""
     if modern:
         return {"resultType": "task", **shown}
     return {"task": in_core(shown)}
 
 
-def is_task(result: Mapping[str, Any]) -> bool:
+def is_task(result: JsonObject) -> bool:
     """Whether the result of a call names the task that it became, in either form."""
     return result.get("resultType") == "task" or as_object(result.get("task")) is not None
 
 
-def with_task_id(task: Mapping[str, Any], task_id: str) -> Json:
+def with_task_id(task: JsonObject, task_id: str) -> Json:
     """Return a task, in either form, under another id."""
     return {**task, TASK_ID: task_id}
 
@@ -175,7 +174,7 @@ def related(task_id: str) -> Json:
     return {RELATED_TASK: {TASK_ID: task_id}}
 
 
-def related_task(params: Mapping[str, Any]) -> str | None:
+def related_task(params: JsonObject) -> str | None:
     """Return the id of the task that a message of 2025-11-25 names, or None."""
     meta = as_object(params.get("_meta")) or {}
     return as_text((as_object(meta.get(RELATED_TASK)) or {}).get(TASK_ID))
@@ -207,9 +206,9 @@ class TaskDocument(Value, frozen=True, kw_only=True):
     message: str | None = None
     poll_ms: float | None = None
     ttl_ms: float | None = None
-    requests: Mapping[str, Any]
-    result: Mapping[str, Any] | None = None
-    error: Mapping[str, Any] | None = None
+    requests: JsonObject
+    result: JsonObject | None = None
+    error: JsonObject | None = None
 
     @property
     def ended(self) -> bool:
@@ -217,7 +216,7 @@ class TaskDocument(Value, frozen=True, kw_only=True):
         return self.status in ENDED
 
 
-def read_task(raw: Mapping[str, Any], *, modern: bool) -> TaskDocument:
+def read_task(raw: JsonObject, *, modern: bool) -> TaskDocument:
     """Return a task that a server describes.
 
     Raises:

@@ -10,13 +10,12 @@ comparison only: a list shows a URI as its server wrote it. Dot segments stay, a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from toolweave._text import visible
-from toolweave.protocol.json_types import as_array, as_object
+from toolweave.protocol.json_types import JsonObject, as_array, as_object
 
 __all__ = ["has_parts_in_order", "normal_literal", "normal_uri", "safe_icons", "web_address_problem"]
 
@@ -166,7 +165,7 @@ def has_parts_in_order(text: str, parts: Sequence[str]) -> bool:
     return True
 
 
-def safe_icons(icons: object) -> tuple[Mapping[str, Any], ...]:
+def safe_icons(icons: object) -> tuple[JsonObject, ...]:
     """Return the icon objects of a definition without those that a client must not load.
 
     The address of an icon is https, http or data; a client rejects every other (specification, basic, Icons).

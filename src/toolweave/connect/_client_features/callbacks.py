@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import msgspec
 
@@ -21,6 +21,7 @@ from toolweave.protocol.client_requests import (
     SamplingMessage,
     SamplingResult,
 )
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.protocol.logs import LogLevel, LogMessage, check_level
 from toolweave.tools._spec import ToolSpec
 
@@ -44,13 +45,13 @@ class SamplingRequest(Value, frozen=True, kw_only=True):
     temperature: float | None = None
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: str = "auto"
-    raw: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    raw: JsonObject = msgspec.field(default_factory=Json)
 
 
 SamplingAnswer: TypeAlias = SamplingResult | str | None
-ElicitationAnswer: TypeAlias = ElicitationResult | Mapping[str, Any] | None
+ElicitationAnswer: TypeAlias = ElicitationResult | JsonObject | None
 RootsAnswer: TypeAlias = Sequence[RootLike]
-AnswerRequest: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+AnswerRequest: TypeAlias = Callable[[str, JsonObject], Awaitable[Json]]
 """Answers a request of a server, by its method and params, with the result as it is; a `RequestError` refuses it."""
 
 
@@ -125,5 +126,5 @@ class ClientStandIn(Value, frozen=True, kw_only=True):
         answer: Gets every request of the server but pings, as it came.
     """
 
-    capabilities: Mapping[str, Any]
+    capabilities: JsonObject
     answer: AnswerRequest

@@ -6,7 +6,7 @@ Tasks are handled elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -24,12 +24,13 @@ from toolweave.protocol.input_required import (
     read_input_request,
     read_input_required,
 )
+from toolweave.protocol.json_types import Json, JsonObject
 
 MAX_ROUNDS = 10
 _PAUSE_SECONDS = 0.05
 _MAX_PAUSE_SECONDS = 1.0
 
-SendRound = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+SendRound = Callable[[JsonObject], Awaitable[Json]]
 """Sends the request with these members added to its parameters; each round of input sends it again."""
 
 
@@ -39,9 +40,9 @@ async def exchange(
     asked: ServerRequestHandler,
     deadline: Deadline,
     *,
-    first: dict[str, Any] | None = None,
+    first: Json | None = None,
     refused: ProtocolError | None = None,
-) -> dict[str, Any]:
+) -> Json:
     """Make a request, provide all the input it asks for, and return its final result.
 
     `first` is the answer to the request, or `refused` the refusal, if it was made already. The result is complete, or
@@ -61,13 +62,13 @@ async def exchange(
     raise asked.refusal(INTERNAL_ERROR, f"it answered {method} with unknown resultType {str(kind)[:80]!r}")
 
 
-async def gather_input(requests: Mapping[str, Any], asked: ServerRequestHandler) -> dict[str, Any]:
+async def gather_input(requests: JsonObject, asked: ServerRequestHandler) -> Json:
     """Return the answers to a server's input requests, by their keys; all are requested concurrently.
 
     Raises:
         ProtocolError: One of them cannot be answered; the others are given up.
     """
-    responses: dict[str, Any] = {}
+    responses: Json = {}
     failures: list[ProtocolError] = []
 
     async def answer(key: str, raw: Any) -> None:
@@ -88,7 +89,7 @@ async def gather_input(requests: Mapping[str, Any], asked: ServerRequestHandler)
 
 async def _send_first(
     send: SendRound, asked: ServerRequestHandler, deadline: Deadline, refused: ProtocolError | None
-) -> dict[str, Any]:
+) -> Json:
     if refused is None:
         try:
             return await send({})
@@ -117,8 +118,8 @@ async def _visit(exc: ProtocolError, asked: ServerRequestHandler) -> bool:
 
 
 async def _answer_rounds(
-    result: dict[str, Any], send: SendRound, method: str, asked: ServerRequestHandler, deadline: Deadline
-) -> dict[str, Any]:
+    result: Json, send: SendRound, method: str, asked: ServerRequestHandler, deadline: Deadline
+) -> Json:
     pause = _PAUSE_SECONDS
     for _ in range(MAX_ROUNDS):
         if result.get("resultType") != INPUT_REQUIRED:
@@ -127,7 +128,7 @@ async def _answer_rounds(
             requests, state = read_input_required(result)
         except ValueError as exc:
             raise asked.refusal(INTERNAL_ERROR, str(exc)) from None
-        more: dict[str, Any] = {}
+        more: Json = {}
         with deadline.held():
             if requests:
                 more[INPUT_RESPONSES] = await gather_input(requests, asked.at_rest(result))

@@ -7,15 +7,15 @@ budget begins anew with each call, and with a question that comes a minute after
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import anyio
 
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_REQUEST
+from toolweave.protocol.json_types import JsonObject
 from toolweave.protocol.jsonrpc import encode_value
 
 _log = logging.getLogger("toolweave.connect")
@@ -55,7 +55,7 @@ class QuestionBudget:
         self._has_refused = False
 
     @asynccontextmanager
-    async def spending(self, method: str, params: Mapping[str, Any]) -> AsyncGenerator[None]:
+    async def spending(self, method: str, params: JsonObject) -> AsyncGenerator[None]:
         """Spend a question, and hold a turn while it is answered.
 
         Raises:

@@ -38,14 +38,14 @@ from toolweave.protocol.client_requests import (
     wants_tools,
 )
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
-from toolweave.protocol.json_types import as_array
+from toolweave.protocol.json_types import Json, JsonObject, as_array
 from toolweave.protocol.meta import TASKS_EXTENSION
 from toolweave.tools._call_questions import CallQuestions, filled_form
 
 _log = logging.getLogger("toolweave.connect")
 
 
-def client_capabilities(callbacks: Callbacks, *, modern: bool) -> dict[str, Any]:
+def client_capabilities(callbacks: Callbacks, *, modern: bool) -> Json:
     """Return the client capabilities of these callbacks, in the form of the era."""
     made = capabilities_for(callbacks.answers())
     if modern:
@@ -74,7 +74,7 @@ class ServerRequestHandler:
         self._callbacks = callbacks
         self._server = server
 
-    async def answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def answer(self, method: str, params: JsonObject) -> Json:
         """Return the result of one request, within the budget of the call.
 
         Raises:
@@ -83,7 +83,7 @@ class ServerRequestHandler:
         async with self.budget.spending(method, params):
             return await self._answer(method, params)
 
-    async def _answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def _answer(self, method: str, params: JsonObject) -> Json:
         try:
             match method:
                 case methods.SAMPLING_CREATE_MESSAGE if self._callbacks.sampling is not None:
@@ -100,7 +100,7 @@ class ServerRequestHandler:
             _log.exception("server %r: its request %r could not be answered", self._server, method)
         raise self.refusal(INTERNAL_ERROR, "the client failed to answer")
 
-    async def _sample(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def _sample(self, params: JsonObject) -> Json:
         try:
             fields = sampling_fields(params)
         except ValueError as exc:
@@ -122,7 +122,7 @@ class ServerRequestHandler:
             raise self.refusal(INTERNAL_ERROR, "the client's sampling callback failed")
         return sampling_result_json(made)
 
-    async def _elicit(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def _elicit(self, params: JsonObject) -> Json:
         try:
             request = elicitation_request(params, server=self._server)
         except ValueError as exc:
@@ -134,7 +134,7 @@ class ServerRequestHandler:
         if answer is None:
             answer = ElicitationResult.decline()
         elif isinstance(answer, Mapping):
-            answer = ElicitationResult.accept(cast("Mapping[str, Any]", answer))
+            answer = ElicitationResult.accept(cast("JsonObject", answer))
         if not isinstance(answer, ElicitationResult):
             kind = type(answer).__name__
             _log.error("server %r: the elicitation callback returned %s; cancelled", self._server, kind)
@@ -145,7 +145,7 @@ class ServerRequestHandler:
             answer = ElicitationResult(action=answer.action)
         return elicitation_result_json(answer)
 
-    def _accepted(self, schema: Mapping[str, Any], given: Mapping[str, Any]) -> ElicitationResult:
+    def _accepted(self, schema: JsonObject, given: JsonObject) -> ElicitationResult:
         """Return the consent with the form's values: its defaults filled in (SEP-1034), and valid."""
         content, wrong = filled_form(schema, given)
         if not wrong:
@@ -155,7 +155,7 @@ class ServerRequestHandler:
         )
         return ElicitationResult.cancel()
 
-    async def _list_roots(self) -> dict[str, Any]:
+    async def _list_roots(self) -> Json:
         roots = self.roots
         given: Any = await self._run("roots", roots) if callable(roots) else roots
         try:
@@ -185,7 +185,7 @@ class ServerRequestHandler:
         return self._callbacks.elicitation is ask_caller
 
     def of_call(
-        self, questions: CallQuestions, *, running: bool = True, asked_by: Mapping[str, Any] | None = None
+        self, questions: CallQuestions, *, running: bool = True, asked_by: JsonObject | None = None
     ) -> CallRequestHandler:
         """Return the handler for one call, whose questions its caller answers; see `CallQuestions.answer`."""
 
@@ -197,7 +197,7 @@ class ServerRequestHandler:
         made.roots = self.roots
         return made
 
-    def at_rest(self, asked_by: Mapping[str, Any] | None) -> ServerRequestHandler:
+    def at_rest(self, asked_by: JsonObject | None) -> ServerRequestHandler:
         """Return the handler of questions while no call is running at the server; see `CallQuestions.answer`."""
         return self
 
@@ -213,7 +213,7 @@ class CallRequestHandler(ServerRequestHandler):
         super().__init__(callbacks, server, budget)
         self.questions = questions
 
-    def at_rest(self, asked_by: Mapping[str, Any] | None) -> ServerRequestHandler:
+    def at_rest(self, asked_by: JsonObject | None) -> ServerRequestHandler:
         """Return the handler of questions that a result, or a refusal, of the call's server has asked."""
         return self.of_call(self.questions, running=False, asked_by=asked_by)
 
@@ -225,7 +225,7 @@ class ForwardingHandler(ServerRequestHandler):
         super().__init__(NO_CALLBACKS, server, budget)
         self._forward = forward
 
-    async def _answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def _answer(self, method: str, params: JsonObject) -> Json:
         """Return the other client's result.
 
         Raises:

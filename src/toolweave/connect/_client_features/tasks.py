@@ -7,8 +7,6 @@ Knows no connection: requests go through a given function.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
 
 import anyio
 
@@ -22,7 +20,7 @@ from toolweave.errors import ErrorKind, RequestTimeoutError, ServerError, ToolEr
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
 from toolweave.protocol.input_required import INPUT_REQUIRED, INPUT_RESPONSES
-from toolweave.protocol.json_types import as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_text
 from toolweave.protocol.tasks import TASK_ID, TaskDocument, needs_task, read_task
 from toolweave.tools._spec import ToolSpec
 
@@ -48,7 +46,7 @@ class ClientTask:
 
     def __init__(
         self,
-        created: Mapping[str, Any],
+        created: JsonObject,
         request: SendRequest,
         asked: ServerRequestHandler,
         deadline: Deadline,
@@ -69,7 +67,7 @@ class ClientTask:
         if not self._id:
             raise asked.refusal(INTERNAL_ERROR, "it created a task without an id")
 
-    async def result(self) -> dict[str, Any]:
+    async def result(self) -> Json:
         """Return the result of the call once the task has ended.
 
         When this is cancelled or fails before, the task is cancelled at the server.
@@ -119,7 +117,7 @@ class ClientTask:
         await self._request(methods.TASKS_UPDATE, {TASK_ID: self._id, INPUT_RESPONSES: responses})
         self._deadline.touch()
 
-    async def _outcome(self, task: TaskDocument) -> dict[str, Any]:
+    async def _outcome(self, task: TaskDocument) -> Json:
         if task.status == "completed":
             if task.result is None:
                 raise self._asked.refusal(INTERNAL_ERROR, "its task completed without a result")
@@ -137,7 +135,7 @@ class ClientTask:
         self._over = task.ended
         return task
 
-    def _read(self, raw: Mapping[str, Any]) -> TaskDocument:
+    def _read(self, raw: JsonObject) -> TaskDocument:
         try:
             task = read_task(raw, modern=self._MODERN)
         except ValueError as exc:
@@ -191,9 +189,9 @@ class LegacyClientTask(ClientTask):
     async def _give_input(self, task: TaskDocument) -> None:
         """Do nothing: the server sends its requests while `tasks/result` waits."""
 
-    async def _outcome(self, task: TaskDocument) -> dict[str, Any]:
+    async def _outcome(self, task: TaskDocument) -> Json:
         """Ask for the result, which comes when the task has ended; polling is its sign of life until then."""
-        result: dict[str, Any] | None = None
+        result: Json | None = None
         failure: ServerError | None = None
         async with anyio.create_task_group() as tasks:
             if task.status == INPUT_REQUIRED:

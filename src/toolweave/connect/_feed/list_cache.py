@@ -10,7 +10,7 @@ import logging
 import math
 import operator
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
 import anyio
@@ -22,6 +22,7 @@ from toolweave.connect._feed.list_reader import FetchedList, ParsedList, SendReq
 from toolweave.errors import ProtocolError, printable
 from toolweave.protocol import methods
 from toolweave.protocol.codes import METHOD_NOT_FOUND
+from toolweave.protocol.json_types import JsonObject
 
 _log = logging.getLogger("toolweave.connect")
 _FIRST_WAIT_SECONDS = 1.0
@@ -84,7 +85,7 @@ class ListFacts(Value, Generic[ItemT], frozen=True, kw_only=True):
     current: bool
     ttl_ms: int | None
     public: bool
-    members: Mapping[str, Any]
+    members: JsonObject
 
 
 def in_old_order(old: Sequence[ItemT], new: Sequence[ItemT], identity: Callable[[ItemT], str]) -> tuple[ItemT, ...]:
@@ -158,7 +159,7 @@ class LiveList(Generic[ItemT]):
         self.pages: int = 0
         self.ttl_seconds: float | None = None
         self.public: bool = False
-        self.members: Mapping[str, Any] = {}
+        self.members: JsonObject = {}
         self.failures: int = 0
         self.kind: ListKind = kind
         self.method: str = _METHODS[kind]

@@ -18,7 +18,7 @@ import msgspec
 from toolweave._value import Value
 from toolweave.errors import ProtocolError
 from toolweave.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
-from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_object, as_text
 from toolweave.protocol.jsonrpc import encode_value
 from toolweave.protocol.meta import SERVER_INFO
 from toolweave.tools._mcp import read_definition
@@ -30,12 +30,12 @@ MAX_LIST_BYTES = 128 * 1024 * 1024
 
 _OF_A_PAGE = frozenset({"nextCursor", "ttlMs", "cacheScope", "resultType"})
 _MAX_TTL_MS = 24 * 3600 * 1000.0
-_NOTHING: Mapping[str, Any] = {}
+_NOTHING: JsonObject = {}
 _STEP_SECONDS = 0.01
 
-SendRequest = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+SendRequest = Callable[[str, JsonObject], Awaitable[Json]]
 """Makes one request, of a method and with these params, and returns its result."""
-ToolRefusal = Callable[[Mapping[str, Any]], "str | None"]
+ToolRefusal = Callable[[JsonObject], "str | None"]
 """Returns the reason not to offer a tool with this input schema, or None."""
 
 ItemT = TypeVar("ItemT")
@@ -59,7 +59,7 @@ class FetchedList(msgspec.Struct, kw_only=True):
     bytes: int = 0
     ttl_seconds: float | None = None
     public: bool = True
-    members: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    members: Json = msgspec.field(default_factory=Json)
     problems: list[str] = msgspec.field(default_factory=list[str])
 
 
@@ -142,11 +142,11 @@ class EntryReader(Generic[ItemT]):
         self,
         entries: list[Any],
         key: str,
-        read: Callable[[Mapping[str, Any]], ItemT],
+        read: Callable[[JsonObject], ItemT],
         *,
         noun: str,
-        problem: Callable[[Mapping[str, Any]], str | None] = lambda entry: None,
-        same: Callable[[Mapping[str, Any]], ItemT | None] = lambda entry: None,
+        problem: Callable[[JsonObject], str | None] = lambda entry: None,
+        same: Callable[[JsonObject], ItemT | None] = lambda entry: None,
     ) -> None:
         self._left = enumerate(entries)
         self._key = key
@@ -218,10 +218,10 @@ def tool_reader(
             same object.
     """
 
-    def problem(entry: Mapping[str, Any]) -> str | None:
+    def problem(entry: JsonObject) -> str | None:
         return _problem(entry) or (_refused(entry, refusal) if refusal is not None else None)
 
-    def same(entry: Mapping[str, Any]) -> ToolSpec | None:
+    def same(entry: JsonObject) -> ToolSpec | None:
         before = known.get(entry["name"])
         try:
             if before is not None and before.raw == entry:
@@ -234,7 +234,7 @@ def tool_reader(
     return EntryReader(entries, "name", read, noun="tool", problem=problem, same=same)
 
 
-def _problem(tool: Mapping[str, Any]) -> str | None:
+def _problem(tool: JsonObject) -> str | None:
     schema = tool.get("inputSchema")
     described = as_object(schema)
     if schema is not None and described is None:
@@ -244,7 +244,7 @@ def _problem(tool: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _refused(entry: Mapping[str, Any], refusal: ToolRefusal) -> str | None:
+def _refused(entry: JsonObject, refusal: ToolRefusal) -> str | None:
     schema = as_object(entry.get("inputSchema"))
     reason = refusal(schema) if schema is not None else None
     if reason is not None:
@@ -252,7 +252,7 @@ def _refused(entry: Mapping[str, Any], refusal: ToolRefusal) -> str | None:
     return None
 
 
-def _note_ttl(listing: FetchedList, page: Mapping[str, Any]) -> None:
+def _note_ttl(listing: FetchedList, page: JsonObject) -> None:
     ttl = page.get("ttlMs")
     if isinstance(ttl, (int, float)) and not isinstance(ttl, bool):
         seconds = min(ttl, _MAX_TTL_MS) / 1000 if ttl > 0 else 0.0  # a negative one counts as 0
@@ -262,7 +262,7 @@ def _note_ttl(listing: FetchedList, page: Mapping[str, Any]) -> None:
             listing.ttl_seconds = min(seconds, listing.ttl_seconds)
 
 
-def _note_members(listing: FetchedList, page: Mapping[str, Any], key: str) -> None:
+def _note_members(listing: FetchedList, page: JsonObject, key: str) -> None:
     """Keep the members of a page that are about the list as a whole; the stamp of the server is about the hop."""
     listing.public = listing.public and page.get("cacheScope") == "public"
     for name, value in page.items():

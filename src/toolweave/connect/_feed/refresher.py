@@ -11,7 +11,7 @@ import itertools
 import logging
 import math
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -26,7 +26,7 @@ from toolweave.connect._transports import OpenSession
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
-from toolweave.protocol.json_types import as_array, as_object
+from toolweave.protocol.json_types import Json, JsonObject, as_array, as_object
 from toolweave.protocol.meta import SUBSCRIPTION_ID
 from toolweave.protocol.subscriptions import LIST_CHANGED, LIST_FILTERS, RESOURCE_SUBSCRIPTIONS, TASK_IDS
 from toolweave.protocol.tasks import declares_tasks
@@ -39,10 +39,10 @@ _numbers = itertools.count(1)
 class _ListenRequest:
     """One `subscriptions/listen` request."""
 
-    def __init__(self, wanted: Mapping[str, Any]) -> None:
+    def __init__(self, wanted: JsonObject) -> None:
         self.id = f"listen-{next(_numbers)}"
         self.wanted = wanted
-        self.honoured: Mapping[str, Any] | None = None  # None: not acknowledged yet
+        self.honoured: JsonObject | None = None  # None: not acknowledged yet
         self.scope = anyio.CancelScope()
         self.over = False
         self.failure: ServerError | None = None
@@ -92,7 +92,7 @@ class ChangeStream:
             self._refusal = None
             self._wake.set()
 
-    def acknowledged(self, params: Mapping[str, Any]) -> None:
+    def acknowledged(self, params: JsonObject) -> None:
         """Handle the first message of a stream: the filters that the server honours."""
         named = (as_object(params.get("_meta")) or {}).get(SUBSCRIPTION_ID)
         stream = self._opening
@@ -104,7 +104,7 @@ class ChangeStream:
                 stream.honoured = honoured
             self._wake.set()
 
-    def cancelled(self, params: Mapping[str, Any]) -> None:
+    def cancelled(self, params: JsonObject) -> None:
         """Handle the server's cancellation of a stream."""
         for stream in (self._opening, self._held):
             if stream is not None and stream.id == params.get("requestId"):
@@ -171,13 +171,13 @@ class ChangeStream:
         stream.over = True
         self._wake.set()
 
-    def _wanted(self) -> Mapping[str, Any]:
+    def _wanted(self) -> JsonObject:
         uris = self._subscriptions.uris
         if self._refusal is not None:
             for uri in uris:
                 self._subscriptions.refuse(uri, self._refusal)
             return {}
-        wanted: dict[str, Any] = {**self._lists}
+        wanted: Json = {**self._lists}
         if uris:
             wanted[RESOURCE_SUBSCRIPTIONS] = list(uris)
         if self._tells_of_tasks and (ids := self._tasks.ids):
@@ -218,7 +218,7 @@ class ChangeStream:
             self._refusal = failure
 
 
-def _list_filters(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+def _list_filters(capabilities: JsonObject) -> Json:
     """Return the filters for the lists whose changes a server declares to notify."""
     offered = {name: as_object(capabilities.get(name)) or {} for name in LIST_FILTERS}
     return {LIST_FILTERS[name]: True for name, one in offered.items() if one.get("listChanged") is True}
@@ -295,7 +295,7 @@ class ListRefresher:
         self._tasks = TaskListeners(config.name)
         self._admitted = anyio.Event()
         self._admitted.set()
-        self._takers: dict[str, Callable[[Mapping[str, Any]], None]] = {
+        self._takers: dict[str, Callable[[JsonObject], None]] = {
             methods.NOTIFICATIONS_RESOURCES_UPDATED: self._subscriptions.updated,
             methods.NOTIFICATIONS_TASKS: self._tasks.updated,
             methods.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED: self._acknowledged,
@@ -311,7 +311,7 @@ class ListRefresher:
         live.on_read = lambda: self._was_read(followed)
         self._lists.append(followed)
 
-    def notified(self, method: str, params: Mapping[str, Any]) -> None:
+    def notified(self, method: str, params: JsonObject) -> None:
         """Handle a notification; unrelated ones are ignored."""
         take = self._takers.get(method)
         if take is not None:
@@ -326,7 +326,7 @@ class ListRefresher:
         """Call `listener` on updates of a resource; see `ResourceSubscriptions.subscribe`."""
         return await self._subscriptions.subscribe(uri, listener)
 
-    def listen_to_task(self, task: str, listener: Callable[[Mapping[str, Any]], object]) -> Callable[[], None]:
+    def listen_to_task(self, task: str, listener: Callable[[JsonObject], object]) -> Callable[[], None]:
         """Call `listener` with the server's notifications of a task; see `TaskListeners.listen`."""
         return self._tasks.listen(task, listener)
 
@@ -407,8 +407,8 @@ class ListRefresher:
             if one.event == event:
                 one.wake.set()
 
-    def _taker(self, capability: str) -> Callable[[Mapping[str, Any]], None]:
-        def changed(_params: Mapping[str, Any]) -> None:
+    def _taker(self, capability: str) -> Callable[[JsonObject], None]:
+        def changed(_params: JsonObject) -> None:
             for one in self._lists:
                 if one.capability == capability:
                     one.live.expire()
@@ -416,11 +416,11 @@ class ListRefresher:
 
         return changed
 
-    def _acknowledged(self, params: Mapping[str, Any]) -> None:
+    def _acknowledged(self, params: JsonObject) -> None:
         if self._listening is not None:
             self._listening.acknowledged(params)
 
-    def _cancelled(self, params: Mapping[str, Any]) -> None:
+    def _cancelled(self, params: JsonObject) -> None:
         if self._listening is not None:
             self._listening.cancelled(params)
 

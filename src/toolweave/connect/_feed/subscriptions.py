@@ -17,6 +17,7 @@ from toolweave.connect._events import EventListeners, tell
 from toolweave.connect._session import Session
 from toolweave.errors import AuthRequiredError, RequestTimeoutError, ServerError
 from toolweave.protocol import methods
+from toolweave.protocol.json_types import JsonObject
 from toolweave.protocol.tasks import TASK_ID
 from toolweave.protocol.uris import normal_uri
 
@@ -147,7 +148,7 @@ class ResourceSubscriptions:
             self._events.emit("error", error)
         one.settled.set()
 
-    def updated(self, params: Mapping[str, Any]) -> None:
+    def updated(self, params: JsonObject) -> None:
         """Handle a notification that a resource, or a part of one, was updated."""
         uri = params.get("uri")
         if not isinstance(uri, str):
@@ -228,7 +229,7 @@ class TaskListeners:
     def __init__(self, server: str) -> None:
         self.on_change: Callable[[], None] = lambda: None
         self._server = server
-        self._by_id: dict[str, dict[object, Callable[[Mapping[str, Any]], object]]] = {}
+        self._by_id: dict[str, dict[object, Callable[[JsonObject], object]]] = {}
         self._refused = False
 
     @property
@@ -246,7 +247,7 @@ class TaskListeners:
         """Note that the server sends no task notifications in this session."""
         self._refused = True
 
-    def listen(self, task: str, listener: Callable[[Mapping[str, Any]], object]) -> Callable[[], None]:
+    def listen(self, task: str, listener: Callable[[JsonObject], object]) -> Callable[[], None]:
         """Call `listener` with the server's notifications of a task; return a function that unsubscribes."""
         token = object()
         self._by_id.setdefault(task, {})[token] = listener
@@ -261,7 +262,7 @@ class TaskListeners:
 
         return end
 
-    def updated(self, params: Mapping[str, Any]) -> None:
+    def updated(self, params: JsonObject) -> None:
         """Handle a notification of a task."""
         listeners = self._by_id.get(str(params.get(TASK_ID)), {})
         tell(tuple(listeners.values()), params, server=self._server, what="a task")

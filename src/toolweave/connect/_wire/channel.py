@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -23,6 +23,7 @@ from toolweave.connect._wire.request_encoder import request_text
 from toolweave.connect._wire.responses import invalid, result_of
 from toolweave.errors import ServerError
 from toolweave.protocol import methods
+from toolweave.protocol.json_types import Json, JsonObject
 from toolweave.protocol.jsonrpc import REQUEST_HEAD, ForeignId, encode_notification, value_of
 from toolweave.protocol.lenient_messages import (
     MAX_DIGITS,
@@ -78,7 +79,7 @@ class ChannelWire:
         self._loss = loss
         self._last_id = 0
         self._given_up: set[int | str] = set()
-        self._doubted: asyncio.Future[dict[str, Any]] | None = None
+        self._doubted: asyncio.Future[Json] | None = None
         self._lists: set[int | str] = set()
         self._posted: set[int | str] = set()
         self._pending: dict[int | str, asyncio.Future[Any]] = {}
@@ -94,12 +95,12 @@ class ChannelWire:
     async def request(
         self,
         method: str,
-        params: Mapping[str, Any],
+        params: JsonObject,
         *,
-        schema: Mapping[str, Any] | None = None,
+        schema: JsonObject | None = None,
         request_id: str | None = None,
         on_notification: OnNotification | None = None,
-    ) -> dict[str, Any]:
+    ) -> Json:
         """Send a request and return its result as it came; see `Wire.request`; it has no stream of its own."""
         if self.over:
             raise self._loss(False)
@@ -165,7 +166,7 @@ class ChannelWire:
         self._pending[key] = answer
         return answer
 
-    def result_in(self, answer: RawResult | dict[str, Any]) -> dict[str, Any]:
+    def result_in(self, answer: RawResult | Json) -> Json:
         """Return the result in the answer to a posted request.
 
         Raises:
@@ -184,7 +185,7 @@ class ChannelWire:
         if not self.over:
             await self._give_up(key, method)
 
-    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+    async def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification; nothing is raised when the server is gone."""
         try:
             await self._channel.send(encode_notification(method, params))
@@ -195,7 +196,7 @@ class ChannelWire:
         """Wait until the conversation ends otherwise than by our own closing."""
         await self._over.wait()
 
-    def refusal(self, schema: Mapping[str, Any]) -> str | None:
+    def refusal(self, schema: JsonObject) -> str | None:
         """Return None: over a channel no argument is mirrored into a header."""
         return None
 
@@ -354,7 +355,7 @@ class ChannelWire:
         with anyio.move_on_after(_COURTESY_SECONDS, shield=True):
             await self.notify(methods.NOTIFICATIONS_CANCELLED, {"requestId": key, "reason": "the caller gave up"})
 
-    def _find(self, request_id: Any) -> asyncio.Future[dict[str, Any]] | None:
+    def _find(self, request_id: Any) -> asyncio.Future[Json] | None:
         if isinstance(request_id, (int, str)):
             answer = self._pending.get(request_id)
         else:
@@ -365,7 +366,7 @@ class ChannelWire:
             return answer
         return None
 
-    def _only_pending(self, came: ForeignId | None) -> asyncio.Future[dict[str, Any]] | None:
+    def _only_pending(self, came: ForeignId | None) -> asyncio.Future[Json] | None:
         """Return the only pending request, if an answer with an unknown id can be meant for nothing else.
 
         Not while an abandoned request may still be answered. A subscription, whose id is a name, is answered at its
@@ -384,7 +385,7 @@ class ChannelWire:
             return waiting[0]
         return None
 
-    def _doubt(self, answer: asyncio.Future[dict[str, Any]], message: LenientMessage) -> None:
+    def _doubt(self, answer: asyncio.Future[Json], message: LenientMessage) -> None:
         """Fail a request by an answer that must be meant for it, unless its own answer follows at once."""
         if self._doubted is answer:
             return

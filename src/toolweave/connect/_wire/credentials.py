@@ -17,7 +17,7 @@ from toolweave.config import Auth, Secret, ServerConfig
 from toolweave.errors import AuthRequiredError
 from toolweave.oauth import AuthChallenge
 from toolweave.protocol.headers import NAME_PARAMETERS
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import JsonObject, as_object
 
 
 class AuthHook(Protocol):
@@ -157,7 +157,7 @@ def _is_hook(provider: Any) -> bool:
 
 def _rendered(auth: Auth, token: Any) -> dict[str, str]:
     if isinstance(token, Mapping):
-        return {str(name): _reveal(value) for name, value in cast("Mapping[str, Any]", token).items()}
+        return {str(name): _reveal(value) for name, value in cast("JsonObject", token).items()}
     made = {name: _reveal(value) for name, value in auth.headers.items()}
     if token is not None:
         text = _reveal(token)

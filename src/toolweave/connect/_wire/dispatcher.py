@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -19,7 +19,7 @@ from toolweave.connect._session import ClientHandlers, OnNotification
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import JsonObject, as_object
 from toolweave.protocol.jsonrpc import ForeignId, encode_error, encode_result, value_of
 from toolweave.protocol.lenient_messages import LenientMessage
 
@@ -28,7 +28,7 @@ _AT_ONCE = 256
 _MAX_WAITING = 10_000
 _MAX_REFUSED = 100_000
 
-_WaitingRequest = tuple[ForeignId, str, Mapping[str, Any]]
+_WaitingRequest = tuple[ForeignId, str, JsonObject]
 
 
 class IncomingDispatcher:
@@ -92,9 +92,7 @@ class IncomingDispatcher:
         if not self._waiting:
             self._unwanted.clear()
 
-    async def _serve(
-        self, scope: anyio.CancelScope, request_id: ForeignId, method: str, params: Mapping[str, Any]
-    ) -> None:
+    async def _serve(self, scope: anyio.CancelScope, request_id: ForeignId, method: str, params: JsonObject) -> None:
         try:
             with scope:
                 await self._answer(scope, request_id, method, params)
@@ -102,9 +100,7 @@ class IncomingDispatcher:
             self._running -= 1
             self._serve_next()
 
-    async def _answer(
-        self, scope: anyio.CancelScope, request_id: ForeignId, method: str, params: Mapping[str, Any]
-    ) -> None:
+    async def _answer(self, scope: anyio.CancelScope, request_id: ForeignId, method: str, params: JsonObject) -> None:
         try:
             answer = encode_result(request_id, await self._peer.request(method, params))
         except ProtocolError as exc:

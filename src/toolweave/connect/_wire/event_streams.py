@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 import anyio
 
@@ -18,6 +17,7 @@ from toolweave.connect._wire.endpoint import EVENTS, HttpEndpoint
 from toolweave.errors import AuthRequiredError, ConnectionLostError, ProtocolError, ServerError, printable
 from toolweave.http import NoAnswer, Response, Unreadable
 from toolweave.protocol.codes import INTERNAL_ERROR
+from toolweave.protocol.json_types import Json
 from toolweave.protocol.lenient_messages import answer_id, own_id
 from toolweave.protocol.sse import EventParser
 
@@ -30,7 +30,7 @@ _SPREAD = (0.75, 1.25)
 _MAX_RESUMPTIONS = 3
 _NO_SUCH_STREAM = 405
 
-Take = Callable[[bytes, int | str | None, str], dict[str, Any] | None]
+Take = Callable[[bytes, int | str | None, str], Json | None]
 """Handles one message; returns the result for the request of the given id and method, if it holds that."""
 MakeRefusal = Callable[..., Awaitable[ServerError]]
 """Makes the error of an answer with an HTTP error status; with `ends` false it never ends the conversation."""
@@ -62,7 +62,7 @@ class EventStreams:
         self._headers = headers
         self._server = server
 
-    async def answer(self, response: Response, key: int | str, method: str, *, resumable: bool) -> dict[str, Any]:
+    async def answer(self, response: Response, key: int | str, method: str, *, resumable: bool) -> Json:
         """Return the result from the event stream of a response, or from the streams that resume it.
 
         Raises:
@@ -153,7 +153,7 @@ class EventStreams:
 
     async def _read(
         self, response: Response, parser: EventParser, key: int | str | None, method: str
-    ) -> tuple[dict[str, Any] | None, str]:
+    ) -> tuple[Json | None, str]:
         """Read events until the answer to `key`; return it, or the reason why there is none."""
         self._endpoint.check_encoding(response)
         broken = False
@@ -182,7 +182,7 @@ class EventStreams:
             if not piece:
                 return None, _BROKEN if broken else "ended without a response"
 
-    def _taken(self, text: bytes, key: int | str | None, method: str) -> dict[str, Any] | None:
+    def _taken(self, text: bytes, key: int | str | None, method: str) -> Json | None:
         try:
             return self._take(text, key, method)
         except ValueError:

@@ -12,7 +12,6 @@ import os
 from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
 
 import anyio
 import anyio.abc
@@ -37,7 +36,7 @@ from toolweave.protocol.headers import (
     mirrored_arguments,
     mirroring_problem,
 )
-from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.json_types import Json, JsonObject, as_object, as_text
 from toolweave.protocol.jsonrpc import VERSION_MEMBER, encode_notification
 from toolweave.protocol.lenient_messages import (
     LenientMessage,
@@ -57,7 +56,7 @@ class _KnownHeaders(msgspec.Struct, gc=False):
     """The headers of all requests of one method, or of all calls of one tool, with the arguments that are mirrored."""
 
     shared: SharedHeaders
-    schema: Mapping[str, Any] | None
+    schema: JsonObject | None
     mirrored: Mirrored
 
 
@@ -71,9 +70,7 @@ class HeaderFactory:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, str | None], _KnownHeaders] = {}
 
-    def of(
-        self, method: str, params: Mapping[str, Any], revision: str, schema: Mapping[str, Any] | None
-    ) -> Mapping[str, str]:
+    def of(self, method: str, params: JsonObject, revision: str, schema: JsonObject | None) -> Mapping[str, str]:
         """Return the headers of one request; `schema` is the input schema of the tool that it calls, if known."""
         name = params.get(NAME_PARAMETERS.get(method, ""))
         key = (revision, method, name if isinstance(name, str) else None)
@@ -87,7 +84,7 @@ class HeaderFactory:
         return known.shared | argument_headers(known.mirrored, params.get("arguments"))
 
 
-def _known_headers(revision: str, method: str, name: str | None, schema: Mapping[str, Any] | None) -> _KnownHeaders:
+def _known_headers(revision: str, method: str, name: str | None, schema: JsonObject | None) -> _KnownHeaders:
     shared = SharedHeaders({"mcp-protocol-version": revision, "mcp-method": method})
     if name is not None:
         shared["mcp-name"] = encode_value(name)
@@ -160,12 +157,12 @@ class HttpWire:
     async def request(
         self,
         method: str,
-        params: Mapping[str, Any],
+        params: JsonObject,
         *,
-        schema: Mapping[str, Any] | None = None,
+        schema: JsonObject | None = None,
         request_id: str | None = None,
         on_notification: OnNotification | None = None,
-    ) -> dict[str, Any]:
+    ) -> Json:
         """Send a request and return its result as it came; see `Wire.request`."""
         if self.over:
             raise self._loss(False)
@@ -199,7 +196,7 @@ class HttpWire:
             self._enter(self._session, as_text(result.get("protocolVersion")))
         return result
 
-    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+    async def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification; nothing is raised when the server is gone.
 
         Raises:
@@ -218,7 +215,7 @@ class HttpWire:
         """Wait until the conversation ends otherwise than by our own closing."""
         await self._over.wait()
 
-    def refusal(self, schema: Mapping[str, Any]) -> str | None:
+    def refusal(self, schema: JsonObject) -> str | None:
         """Return why a tool with this input schema must not be offered over HTTP (SEP-2243), or None."""
         found = mirroring_problem(schema)
         if found is None:
@@ -253,7 +250,7 @@ class HttpWire:
         """Cancel the request at a legacy server."""
         await self.notify(methods.NOTIFICATIONS_CANCELLED, {"requestId": key, "reason": "the caller gave up"})
 
-    def _headers(self, method: str, params: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Mapping[str, str]:
+    def _headers(self, method: str, params: JsonObject, schema: JsonObject | None) -> Mapping[str, str]:
         meta = as_object(params.get("_meta"))
         if meta is not None:
             revision = meta.get(PROTOCOL_VERSION)
@@ -295,7 +292,7 @@ class HttpWire:
 
     # in
 
-    async def _answer(self, response: Response, key: int | str, method: str) -> dict[str, Any]:
+    async def _answer(self, response: Response, key: int | str, method: str) -> Json:
         head = response.head
         if head.status != 200:
             await self._check_status(response)
@@ -337,7 +334,7 @@ class HttpWire:
         except NoAnswer as exc:
             raise self._endpoint.error(exc) from None
 
-    async def _mislabelled(self, response: Response, kind: str, key: int | str, method: str) -> dict[str, Any]:
+    async def _mislabelled(self, response: Response, kind: str, key: int | str, method: str) -> Json:
         """Return the result in an answer with another content type, if its body is the answer to this request."""
         body = await self._endpoint.odd_body(response)
         text = body.removeprefix(BOM_UTF8).lstrip()
@@ -351,7 +348,7 @@ class HttpWire:
                 return result
         raise self._endpoint.odd_answer(response, body)
 
-    def _take(self, text: bytes, key: int | str | None, method: str) -> dict[str, Any] | None:
+    def _take(self, text: bytes, key: int | str | None, method: str) -> Json | None:
         """Handle one JSON text; return the result that answers `key`, if it holds that.
 
         Raises:

@@ -6,9 +6,9 @@ The stream's first event names the URL of the POSTs; the answer to a message com
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeGuard
+from typing import TypeGuard
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 import anyio
@@ -22,7 +22,7 @@ from toolweave.connect._wire.endpoint import EVENTS, HttpEndpoint
 from toolweave.errors import ConnectionLostError, ProtocolError, ServerError
 from toolweave.http import NoAnswer, Response, origin_of
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.json_types import as_object
+from toolweave.protocol.json_types import Json, JsonObject, as_object
 from toolweave.protocol.sse import EventParser, ServerSentEvent
 
 _POST_SECONDS = 30.0
@@ -209,12 +209,12 @@ class SseWire(ChannelWire):
     async def request(
         self,
         method: str,
-        params: Mapping[str, Any],
+        params: JsonObject,
         *,
-        schema: Mapping[str, Any] | None = None,
+        schema: JsonObject | None = None,
         request_id: str | None = None,
         on_notification: OnNotification | None = None,
-    ) -> dict[str, Any]:
+    ) -> Json:
         """Send a request and return its result as it came; see `Wire.request`."""
         try:
             return await super().request(

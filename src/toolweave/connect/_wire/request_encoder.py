@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from toolweave.errors import ErrorKind, ToolError
+from toolweave.protocol.json_types import JsonObject
 from toolweave.protocol.jsonrpc import encode_request
 from toolweave.schema._fitting import json_values
 
 
-def request_text(request_id: int | str, method: str, params: Mapping[str, Any]) -> bytes:
+def request_text(request_id: int | str, method: str, params: JsonObject) -> bytes:
     """Return a request as one JSON text; models of pydantic and paths become JSON.
 
     Raises:

@@ -11,7 +11,7 @@ from toolweave.connect._repairs import NOT_JSON, NULL_ERROR
 from toolweave.errors import ProtocolError
 from toolweave.protocol import methods
 from toolweave.protocol.codes import INTERNAL_ERROR
-from toolweave.protocol.json_types import as_object, as_text
+from toolweave.protocol.json_types import Json, as_object, as_text
 from toolweave.protocol.jsonrpc import value_of
 from toolweave.protocol.lenient_messages import LenientMessage, MendedMessage
 from toolweave.protocol.lenient_results import BareResult, readable_result
@@ -21,7 +21,7 @@ def _ignore(_problem: str) -> None:
     """Ignore a note."""
 
 
-def result_of(message: LenientMessage, server: str, note: Callable[[str], None] = _ignore) -> dict[str, Any]:
+def result_of(message: LenientMessage, server: str, note: Callable[[str], None] = _ignore) -> Json:
     """Return the result of an answer; a result that is no object is a `BareResult`.
 
     Args:
@@ -54,9 +54,7 @@ def result_of(message: LenientMessage, server: str, note: Callable[[str], None] 
     return BareResult(result)
 
 
-def object_result(
-    result: dict[str, Any], method: str, server: str, note: Callable[[str], None] = _ignore
-) -> dict[str, Any]:
+def object_result(result: Json, method: str, server: str, note: Callable[[str], None] = _ignore) -> Json:
     """Return a result for others; one of a call that is no object is read leniently.
 
     Raises:
